@@ -6,13 +6,14 @@
  *	tow_op_wait(op, TOW_FOREVER);
  *	tow_op_release(op);
  *
- * Every rank of the group starts the same collectives in the same order; any number up to
- * TOW_COLL_IN_FLIGHT may be in flight, and they may be awaited in any order. They move while the
- * caller computes (the knob background). Ranks that disagree about a call end it with
- * TOW_EMISMATCH, and the message names both sides. A rank that dies, or never comes, ends it with
- * TOW_EPEER or TOW_EDEADLINE at all others, and the message names it; then the group is broken,
- * and every later call of it fails with TOW_EPEER until tow_group_shrink. What is in flight in a
- * group when it breaks ends with it, collectives before the one that failed included.
+ * Every rank of the group starts the same collectives in the same order, any number of them, and
+ * they may be awaited in any order. Those beyond TOW_COLL_IN_FLIGHT are held back, in their order,
+ * until one before them has ended. They move while the caller computes (the knob background). Ranks
+ * that disagree about a call end it with TOW_EMISMATCH, and the message names both sides. A rank
+ * that dies, or never comes, ends it with TOW_EPEER or TOW_EDEADLINE at all others, and the message
+ * names it; then the group is broken, and every later call of it fails with TOW_EPEER until
+ * tow_group_shrink. What is in flight in a group when it breaks ends with it, collectives before
+ * the one that failed included.
  * docs/collectives.md.
  *
  * Counts are in elements of `type`. They may be zero, and need not be multiples of anything.
@@ -36,7 +37,7 @@
 extern "C" {
 #endif
 
-#define TOW_COLL_IN_FLIGHT 64u /* of one group */
+#define TOW_COLL_IN_FLIGHT 64u /* of one group; what is started beyond is held back */
 
 /*
  * X(name, value, bytes, text). F8E4M3 and F8E5M2 are those of the OCP 8-bit floating point
@@ -150,9 +151,10 @@ struct tow_coll_options {
  * Copies: docs/copies.md has a line for each plan.
  * Blocks: never.
  * Threads: any, not at once for one group: the order of calls is the order of the collectives.
- * Returns: TOW_OK when started; TOW_EINVAL naming the argument; TOW_EBUSY when TOW_COLL_IN_FLIGHT
- * of the group, or max_ops operations, are in flight; TOW_EPEER: the group is broken; TOW_ENOMEM;
- * TOW_EEXHAUSTED; TOW_EFORKED. The operation ends with TOW_OK; TOW_EMISMATCH: ranks have called it
+ * Returns: TOW_OK when started, or held back; TOW_EINVAL naming the argument; TOW_EBUSY when all
+ * max_ops operations are in use; TOW_EPEER: the group is broken; TOW_ENOMEM; TOW_EEXHAUSTED;
+ * TOW_EFORKED. A plan that does not fit is TOW_EINVAL or TOW_ENOTSUP here, or of the operation
+ * where it was held back. The operation ends with TOW_OK; TOW_EMISMATCH: ranks have called it
  * with other arguments, or another collective; TOW_EPEER: a rank has gone; TOW_EDEADLINE: ranks
  * have not come, or not finished; TOW_ECANCELED: some rank has canceled it; TOW_EEXHAUSTED,
  * TOW_ENOMEM, TOW_EZEROCOPY: some rank had no memory for it; TOW_ECLOSED. Every failure has a
@@ -281,13 +283,13 @@ int tow_coll_send_receive_start(struct tow_group *group, const void *in, int64_t
 				const struct tow_coll_options *options, struct tow_op **op_out);
 
 /*
- * What is started between the two calls, at most TOW_COLL_IN_FLIGHT with those in flight, is issued
- * at the second. All-reduces of one type, operator, plan and priority that follow each other are
- * fused there as long as they have at most combine_threshold_bytes together: each is copied into
- * one buffer and its result out of it, and has its own operation. They share the earliest of their
- * deadlines; who cancels one cancels all. With the knob combine the same is done without the calls:
- * small all-reduces wait until a collective is started that cannot be fused with them, one of them
- * is awaited or tested, or tow_flush is called. All ranks must fuse alike, else TOW_EMISMATCH.
+ * What is started between the two calls is issued at the second. All-reduces of one type, operator,
+ * plan and priority that follow each other are fused there as long as they have at most
+ * combine_threshold_bytes together: each is copied into one buffer and its result out of it, and
+ * has its own operation. They share the earliest of their deadlines; who cancels one cancels all.
+ * With the knob combine the same is done without the calls: small all-reduces wait until a
+ * collective is started that cannot be fused with them, one of them is awaited or tested, or
+ * tow_flush is called. All ranks must fuse alike, else TOW_EMISMATCH.
  * Ownership: none passes.
  * Copies: of fused ones one in, one out, counted.
  * Blocks: never.

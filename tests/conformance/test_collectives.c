@@ -313,6 +313,31 @@ static void fused(struct twt_end *end)
 	twt_say(end, "%u of %d fused", right, COUNT);
 }
 
+/* More than may be in flight, of one kind after another, awaited from the last to the first. */
+static void many(struct twt_end *end)
+{
+	enum { COUNT = 3 * TOW_COLL_IN_FLIGHT, ELEMENTS = 60 };
+	static const uint32_t stride = 2 * ELEMENTS * 4;
+	struct twt_doing doing[COUNT];
+	struct tow_result result;
+	unsigned right = 0;
+
+	for (unsigned i = 0; i < COUNT; i++) {
+		const struct what what = { (enum kind)(i % KIND_COUNT), TOW_S32, TOW_SUM,
+					   ELEMENTS };
+
+		begin(end, &doing[i], &what, end->out + i * stride, end->in + i * stride);
+	}
+	for (unsigned i = COUNT; i-- > 0;) {
+		const struct what what = { (enum kind)(i % KIND_COUNT), TOW_S32, TOW_SUM,
+					   ELEMENTS };
+
+		right += twt_await(end, &doing[i], &result) == TOW_OK &&
+			 is_right(&what, (unsigned)end->which, end->in + i * stride);
+	}
+	twt_say(end, "%u of %d at once", right, COUNT);
+}
+
 /* --- in vain --- */
 
 static void misuse(struct twt_end *end)
@@ -428,6 +453,7 @@ static void play(struct twt_end *end)
 	all_kinds(end);
 	all_sizes(end);
 	fused(end);
+	many(end);
 	misuse(end);
 	expire(end);
 	cancel(end);

@@ -129,11 +129,16 @@ int twt_coll_call_start(struct twt_coll_call *call)
 {
 	struct tow_coll_options options = TOW_COLL_OPTIONS_INIT;
 
-	options.priority = call->of->priority;
-	options.plan = call->of->forced != NULL ? call->of->forced->name : NULL;
 	options.done = twt_coll_called;
 	options.user = call;
-	return twt_coll_start_kind(call, &options);
+	return twt_coll_call_start_by(call, &options);
+}
+
+int twt_coll_call_start_by(struct twt_coll_call *call, struct tow_coll_options *options)
+{
+	options->priority = call->of->priority;
+	options->plan = call->of->forced != NULL ? call->of->forced->name : NULL;
+	return twt_coll_start_kind(call, options);
 }
 
 static bool twt_coll_made_of(const struct twi_coll_entry *entry, const struct twt_coll_call *call)

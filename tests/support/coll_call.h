@@ -34,6 +34,9 @@ void twt_coll_call_fini(struct twt_coll_call *call);
 
 int twt_coll_call_start(struct twt_coll_call *call);
 
+/* The same, where the caller counts `called`: it has the options but for the case's own. */
+int twt_coll_call_start_by(struct twt_coll_call *call, struct tow_coll_options *options);
+
 /* The operation has ended with TOW_OK. Returns the hash of its result; says what is wrong. */
 uint64_t twt_coll_call_end(struct twt_coll_call *call, const struct twt_coll_truth *truth,
 			   bool *wrong);

@@ -7,7 +7,8 @@
  *	                                                       coll_quick.c (small ones there)
  *	group: coll_group.c (state), coll_setup.c (who shares memory), coll_line.c (words between
  *	ranks), coll_fail.c (ranks that disagree, die or do not come), coll_batch.c (calls that are
- *	held back and fused), coll_report.c (what ran, how long, and why)
+ *	held back and fused), coll_held.c (calls that wait until fewer are in flight),
+ *	coll_report.c (what ran, how long, and why)
  *
  * The n-th collective of a group at one rank is the n-th at all: its *seq*. A run goes through
  *
@@ -185,6 +186,9 @@ struct twi_coll_group {
 	struct twi_list runs; /* not over, by priority, then by seq */
 	struct twi_list polled;
 	struct twi_list pending; /* calls that came before it is READY */
+	struct twi_list held,
+		held_spare; /* coll_held.h: calls that came when too many are under way */
+	uint32_t held_n;
 	/* Who shares memory, once it is READY. */
 	uint32_t *hosts;
 	uint32_t hosts_n;
@@ -220,9 +224,18 @@ int twi_coll_of(struct tow_group *group, struct twi_coll_group **out);
  * under way, and the engine must be driven before this is called again. The engine is held.
  */
 bool twi_coll_group_end(struct tow_group *group);
+/* Whether a call would begin now; else it is held back behind others. */
+static inline bool twi_coll_has_room(const struct twi_coll_group *coll)
+{
+	return coll->held_n == 0 && coll->series.in_flight < TOW_COLL_IN_FLIGHT;
+}
+
 /* Starts a call that has been checked; its operation is `op`. */
 int twi_coll_start(struct twi_coll_group *coll, const struct twi_coll_call *call,
 		   struct tow_op *op);
+/* The same of one that may begin now: the group is READY. `later`: not within the caller's call. */
+int twi_coll_begin(struct twi_coll_group *coll, const struct twi_coll_call *call, struct tow_op *op,
+		   bool later);
 /* The set-up's own, of seq 0. */
 int twi_coll_start_own(struct twi_coll_group *coll, const struct twi_coll_call *call);
 void twi_coll_fail_pending(struct twi_coll_group *coll, int status);

@@ -514,3 +514,42 @@ TOW_PUBLIC int tow_coll_all_to_all_v_start(struct tow_group *group, const void *
 				     .send_counts = send->counts, .send_offsets = at[0],
 				     .recv_counts = receive->counts, .recv_offsets = at[1]));
 }
+
+/* TOW_OK, and the engine is held. */
+static int enter_group(struct tow_group *group, const char *call)
+{
+	int status = twi_group_check(group, call);
+
+	if (status < 0)
+		return status;
+	twi_group_enter(group->ranks->engine);
+	return TOW_OK;
+}
+
+TOW_PUBLIC int tow_coll_batch_begin(struct tow_group *group)
+{
+	struct twi_coll_group *coll;
+	int status = enter_group(group, __func__);
+
+	if (status < 0)
+		return status;
+	status = twi_coll_of(group, &coll);
+	if (status == TOW_OK)
+		status = twi_coll_batch_open(coll);
+	twi_engine_leave(group->ranks->engine);
+	return status;
+}
+
+TOW_PUBLIC int tow_coll_batch_end(struct tow_group *group)
+{
+	int status = enter_group(group, __func__);
+
+	if (status < 0)
+		return status;
+	if (group->coll == NULL)
+		status = twi_error(TOW_EINVAL, "tow_coll_batch_end: none is open");
+	else
+		status = twi_coll_batch_close(group->coll);
+	twi_engine_leave(group->ranks->engine);
+	return status;
+}

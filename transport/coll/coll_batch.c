@@ -130,7 +130,7 @@ static struct tow_op *let_go(struct held *held)
 	held->arrays = NULL;
 	held->fused = NULL;
 	op->owner = NULL;
-	atomic_store_explicit(&op->held, false, memory_order_relaxed);
+	atomic_store_explicit(&op->held, TWI_HELD_NOT, memory_order_relaxed);
 	twi_list_push_front(&held->coll->batch->spare_held, &held->link);
 	return op;
 }
@@ -181,35 +181,26 @@ static void out_of_step(struct twi_coll_group *coll, int status)
 
 /* --- fused ones --- */
 
-static int take_fused(struct twi_coll_group *coll, uint64_t bytes, struct fused **out)
+static int take_fused(struct twi_coll_group *coll, struct fused **out)
 {
 	struct twi_coll_batch *batch = coll->batch;
 	struct twi_list *pos = twi_list_first(&batch->spare_fused);
 	struct fused *fused;
-	int status = TOW_OK;
 
 	if (pos != NULL) {
 		twi_list_remove(pos);
 		batch->spare_fused_n--;
-		fused = twi_container_of(pos, struct fused, link);
-	} else {
-		fused = calloc(1, sizeof(*fused));
-		if (fused == NULL)
-			return twi_error(TOW_ENOMEM, "no memory to fuse collectives");
-		twi_list_init(&fused->link);
-		twi_list_init(&fused->parts);
-		fused->coll = coll;
+		*out = twi_container_of(pos, struct fused, link);
+		return TOW_OK;
 	}
-	if (fused->room < bytes) {
-		twi_pool_free(coll->engine->pool, fused->memory);
-		status = twi_pool_alloc(coll->engine->pool, bytes, PART_ALIGN, &fused->memory);
-		fused->room = bytes;
-	}
-	if (status < 0)
-		free(fused);
-	else
-		*out = fused;
-	return status;
+	fused = calloc(1, sizeof(*fused));
+	if (fused == NULL)
+		return twi_error(TOW_ENOMEM, "no memory to fuse collectives");
+	twi_list_init(&fused->link);
+	twi_list_init(&fused->parts);
+	fused->coll = coll;
+	*out = fused;
+	return TOW_OK;
 }
 
 static void put_fused(struct fused *fused)
@@ -275,6 +266,12 @@ static void fail_parts(struct fused *fused, int status)
 	out_of_step(coll, status);
 }
 
+void twi_coll_batch_refuse(struct tow_op *op, int status)
+{
+	twi_assert_held(op->engine);
+	fail_parts(twi_container_of(op, struct fused, op), status);
+}
+
 void twi_coll_batch_parts(struct tow_op *op, void (*each)(void *arg, struct tow_op *op), void *arg)
 {
 	struct fused *fused = twi_container_of(op, struct fused, op);
@@ -299,11 +296,10 @@ static void abort_held(struct tow_op *op, int status)
 		under->ops->abort(under, status);
 }
 
-/* Puts the next `count` of those that are held into the buffer, and says what call that makes. */
+/* The next `count` of those that are held become its parts; what call that makes. */
 static void gather_held(struct fused *fused, uint32_t count, struct twi_coll_call *call)
 {
 	struct twi_coll_group *coll = fused->coll;
-	uint8_t *memory = fused->memory;
 	uint64_t end = 0, parts = TWI_HASH_BASIS;
 
 	*call = first_held(coll->batch)->call;
@@ -312,10 +308,7 @@ static void gather_held(struct fused *fused, uint32_t count, struct twi_coll_cal
 		struct held *held = first_held(coll->batch);
 
 		held->offset = twi_align_up(end, PART_ALIGN);
-		/* Reduced with the rest, so it is to be numbers. */
-		memset(memory + end, 0, held->offset - end);
 		end = held->offset + held->bytes;
-		copy_part(coll->engine, memory + held->offset, held->call.in, held->bytes);
 		/* Batches of other parts have other signatures, though their sums be the same. */
 		parts = twi_hash_step(parts, held->call.count);
 		fused->op.deadline_ns = twi_min(fused->op.deadline_ns, held->op->deadline_ns);
@@ -327,14 +320,46 @@ static void gather_held(struct fused *fused, uint32_t count, struct twi_coll_cal
 		held->owner.abort = abort_held;
 		twi_list_push_back(&fused->parts, &held->link);
 	}
-	call->in = call->out = memory;
+	call->in = call->out = NULL;
 	call->in_place = true;
 	call->count = end / tow_type_bytes(call->type);
 	call->parts = parts | 1;
 	snprintf(call->name, sizeof(call->name), "%u combined", count);
 }
 
-static void issue_fused(struct twi_coll_group *coll, uint32_t count, uint64_t bytes)
+int twi_coll_batch_fill(struct tow_op *op, struct twi_coll_call *call)
+{
+	struct fused *fused = twi_container_of(op, struct fused, op);
+	struct twi_coll_group *coll = fused->coll;
+	uint64_t bytes = twi_max(call->count * tow_type_bytes(call->type), (uint64_t)PART_ALIGN);
+	uint64_t end = 0;
+	struct twi_list *pos, *next;
+	int status = TOW_OK;
+
+	twi_assert_held(op->engine);
+	if (fused->room < bytes) {
+		twi_pool_free(coll->engine->pool, fused->memory);
+		fused->memory = NULL;
+		fused->room = 0;
+		status = twi_pool_alloc(coll->engine->pool, bytes, PART_ALIGN, &fused->memory);
+		if (status < 0)
+			return status;
+		fused->room = bytes;
+	}
+	twi_list_for_each_safe (pos, next, &fused->parts) {
+		const struct held *part = twi_container_of(pos, struct held, link);
+		uint8_t *memory = fused->memory;
+
+		/* What lies between is reduced with the rest, so it is to be numbers. */
+		memset(memory + end, 0, part->offset - end);
+		copy_part(coll->engine, memory + part->offset, part->call.in, part->bytes);
+		end = part->offset + part->bytes;
+	}
+	call->in = call->out = fused->memory;
+	return TOW_OK;
+}
+
+static void issue_fused(struct twi_coll_group *coll, uint32_t count)
 {
 	const struct tow_op_options options = { .size = sizeof(options),
 						.timeout_ns = TOW_FOREVER,
@@ -342,7 +367,7 @@ static void issue_fused(struct twi_coll_group *coll, uint32_t count, uint64_t by
 	struct twi_coll_call call;
 	struct twi_list *pos, *next;
 	struct fused *fused = NULL;
-	int status = take_fused(coll, twi_max(bytes, (uint64_t)PART_ALIGN), &fused);
+	int status = take_fused(coll, &fused);
 
 	if (status < 0) {
 		while (count-- > 0)
@@ -354,7 +379,10 @@ static void issue_fused(struct twi_coll_group *coll, uint32_t count, uint64_t by
 	gather_held(fused, count, &call);
 	coll->batch->fused_n++;
 	twi_count(coll->engine->diag, TWI_C_combined_collectives, count);
-	status = twi_coll_start(coll, &call, &fused->op);
+	if (twi_coll_has_room(coll))
+		status = twi_coll_batch_fill(&fused->op, &call);
+	if (status == TOW_OK)
+		status = twi_coll_start(coll, &call, &fused->op);
 	if (status < 0) {
 		fail_parts(fused, status);
 		return;
@@ -398,12 +426,12 @@ static uint64_t limit_of(const struct twi_coll_group *coll)
 	return coll->engine->knobs.combine_threshold_bytes;
 }
 
-/* How many of those in front become one, and how long its buffer is. */
-static uint32_t run_length(struct twi_coll_group *coll, uint64_t *bytes_out)
+/* How many of those in front become one. */
+static uint32_t run_length(struct twi_coll_group *coll)
 {
 	const struct held *first = first_held(coll->batch);
 	struct twi_list *pos, *next;
-	uint64_t payload = 0, end = 0;
+	uint64_t payload = 0;
 	uint32_t count = 0;
 
 	twi_list_for_each_safe (pos, next, &coll->batch->held) {
@@ -412,10 +440,8 @@ static uint32_t run_length(struct twi_coll_group *coll, uint64_t *bytes_out)
 		if (!are_alike(&first->call, &held->call) || held->bytes > limit_of(coll) - payload)
 			break;
 		payload += held->bytes;
-		end = twi_align_up(end, PART_ALIGN) + held->bytes;
 		count++;
 	}
-	*bytes_out = end;
 	return limit_of(coll) == 0 ? 1 : twi_max(count, 1u);
 }
 
@@ -426,11 +452,10 @@ void twi_coll_batch_issue(struct twi_coll_group *coll)
 	twi_assert_held(coll->engine);
 	/* Each may break the group, which takes all that is held. */
 	while (coll->batch != NULL && (held = first_held(coll->batch)) != NULL) {
-		uint64_t bytes;
-		uint32_t count = run_length(coll, &bytes);
+		uint32_t count = run_length(coll);
 
 		if (count > 1)
-			issue_fused(coll, count, bytes);
+			issue_fused(coll, count);
 		else
 			issue_one(coll, held);
 	}
@@ -454,7 +479,8 @@ void twi_coll_batch_wanted(struct tow_op *op)
 	struct twi_engine *engine = op->engine;
 
 	twi_group_enter(engine);
-	if (atomic_load_explicit(&op->held, memory_order_relaxed)) /* or another thread was first */
+	/* Another thread may have been first. */
+	if (atomic_load_explicit(&op->held, memory_order_relaxed) == TWI_HELD_TO_FUSE)
 		twi_coll_batch_issue(((struct held *)op->owner)->coll);
 	twi_engine_leave(engine);
 }
@@ -503,7 +529,7 @@ static int hold_op(struct twi_coll_group *coll, const struct twi_coll_call *call
 	twi_op_watch(op);
 	if (batch->open)
 		return TOW_OK;
-	atomic_store_explicit(&op->held, true, memory_order_relaxed);
+	atomic_store_explicit(&op->held, TWI_HELD_TO_FUSE, memory_order_relaxed);
 	if (twi_list_empty(&batch->link))
 		twi_list_push_back(&engine->coll_batches, &batch->link);
 	atomic_store_explicit(&engine->colls_held, true, memory_order_relaxed);
@@ -534,63 +560,31 @@ int twi_coll_batch_add(struct twi_coll_group *coll, const struct twi_coll_call *
 		return status;
 	if (coll->state == TWI_COLL_BROKEN || (!coll->batch->open && !holds_call(coll, call)))
 		return twi_coll_start(coll, call, op);
-	if (coll->series.in_flight + coll->batch->held_n >= TOW_COLL_IN_FLIGHT)
-		return twi_error(TOW_EBUSY,
-				 "%u collectives of the group are in flight, and %u are held back; "
-				 "end the batch, and wait for one",
-				 coll->series.in_flight, coll->batch->held_n);
 	return hold_op(coll, call, op);
 }
 
-/* --- the public calls --- */
-
-/* TOW_OK, and the engine is held. */
-static int enter_group(struct tow_group *group, const char *call)
+int twi_coll_batch_open(struct twi_coll_group *coll)
 {
-	int status = twi_group_check(group, call);
+	int status = make_batch(coll);
 
+	twi_assert_held(coll->engine);
 	if (status < 0)
 		return status;
-	twi_group_enter(group->ranks->engine);
+	if (coll->batch->open)
+		return twi_error(TOW_EINVAL, "tow_coll_batch_begin: one is open already");
+	twi_coll_batch_issue(coll); /* what the knob has held back is none of it */
+	coll->batch->open = true;
+	coll->holds_back = true;
 	return TOW_OK;
 }
 
-TOW_PUBLIC int tow_coll_batch_begin(struct tow_group *group)
+int twi_coll_batch_close(struct twi_coll_group *coll)
 {
-	struct twi_coll_group *coll;
-	int status = enter_group(group, __func__);
-
-	if (status < 0)
-		return status;
-	status = twi_coll_of(group, &coll);
-	if (status == TOW_OK)
-		status = make_batch(coll);
-	if (status == TOW_OK && coll->batch->open)
-		status = twi_error(TOW_EINVAL, "tow_coll_batch_begin: one is open already");
-	if (status == TOW_OK) {
-		twi_coll_batch_issue(coll); /* what the knob has held back is none of it */
-		coll->batch->open = true;
-		coll->holds_back = true;
-	}
-	twi_engine_leave(group->ranks->engine);
-	return status;
-}
-
-TOW_PUBLIC int tow_coll_batch_end(struct tow_group *group)
-{
-	struct twi_coll_group *coll;
-	int status = enter_group(group, __func__);
-
-	if (status < 0)
-		return status;
-	coll = group->coll;
-	if (coll == NULL || coll->batch == NULL || !coll->batch->open) {
-		status = twi_error(TOW_EINVAL, "tow_coll_batch_end: none is open");
-	} else {
-		twi_coll_batch_issue(coll);
-		coll->batch->open = false;
-		coll->holds_back = coll->engine->knobs.combine;
-	}
-	twi_engine_leave(group->ranks->engine);
-	return status;
+	twi_assert_held(coll->engine);
+	if (coll->batch == NULL || !coll->batch->open)
+		return twi_error(TOW_EINVAL, "tow_coll_batch_end: none is open");
+	twi_coll_batch_issue(coll);
+	coll->batch->open = false;
+	coll->holds_back = coll->engine->knobs.combine;
+	return TOW_OK;
 }

@@ -23,6 +23,10 @@
 
 struct twi_coll_batch;
 
+/* What tow_coll_batch_begin and _end do. */
+int twi_coll_batch_open(struct twi_coll_group *coll);
+int twi_coll_batch_close(struct twi_coll_group *coll);
+
 /* A checked call of a group that holds calls back: as twi_coll_start. */
 int twi_coll_batch_add(struct twi_coll_group *coll, const struct twi_coll_call *call,
 		       struct tow_op *op);
@@ -44,6 +48,14 @@ uint32_t twi_coll_batch_held(const struct twi_coll_group *coll);
 /* Whether fused ones are on their way to their callbacks. */
 bool twi_coll_batch_busy(const struct twi_coll_group *coll);
 void twi_coll_batch_free(struct twi_coll_group *coll);
+
+/*
+ * A fused one that was held back is about to begin: its buffer is filled, of which the call is
+ * told. TOW_OK, TOW_EEXHAUSTED, TOW_ENOMEM.
+ */
+int twi_coll_batch_fill(struct tow_op *op, struct twi_coll_call *call);
+/* It could not begin, with the thread's message: its parts end. */
+void twi_coll_batch_refuse(struct tow_op *op, int status);
 
 /* Calls `each` for the operations that a fused one, `op`, stands for, with their bytes. */
 void twi_coll_batch_parts(struct tow_op *op, void (*each)(void *arg, struct tow_op *op), void *arg);

@@ -8,6 +8,7 @@
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
 #include "transport/coll/coll_batch.h"
+#include "transport/coll/coll_held.h"
 #include "transport/coll/coll_kept.h"
 #include "transport/coll/coll_line.h"
 #include "transport/coll/coll_local.h"
@@ -72,6 +73,8 @@ int twi_coll_of(struct tow_group *group, struct twi_coll_group **out)
 	twi_list_init(&coll->runs);
 	twi_list_init(&coll->polled);
 	twi_list_init(&coll->pending);
+	twi_list_init(&coll->held);
+	twi_list_init(&coll->held_spare);
 	twi_list_init(&coll->ages);
 	for (unsigned i = 0; i < TWI_COLL_BUCKETS; i++)
 		twi_list_init(&coll->buckets[i]);
@@ -260,7 +263,8 @@ bool twi_coll_of_op(const struct tow_op *op, uint32_t *ctx_out, uint64_t *seq_ou
 		*seq_out = pending->seq;
 		*state_out = TWI_COLL_QUEUED;
 	} else {
-		return false;
+		*state_out = TWI_COLL_QUEUED;
+		return twi_coll_held_waits(op, ctx_out, seq_out);
 	}
 	return true;
 }
@@ -292,6 +296,8 @@ static void seq_over(struct twi_coll_group *coll, uint64_t seq)
 	}
 	twi_held_count(coll->engine, TWI_C_colls_completed, 1);
 	twi_coll_finished(coll);
+	if (twi_unlikely(coll->held_n > 0))
+		twi_coll_activate(coll); /* the next poll begins one */
 }
 
 void twi_coll_ready(struct twi_coll_group *coll)
@@ -315,6 +321,8 @@ void twi_coll_ready(struct twi_coll_group *coll)
 		}
 		free_pending(pending);
 	}
+	if (coll->held_n > 0)
+		twi_coll_activate(coll);
 }
 
 /* Calls that have not begun end with the group. */
@@ -331,6 +339,7 @@ void twi_coll_fail_pending(struct twi_coll_group *coll, int status)
 		twi_held_count(coll->engine, TWI_C_colls_completed, 1);
 		free_pending(pending);
 	}
+	twi_coll_held_fail(coll, status);
 	twi_coll_batch_fail(coll, status);
 }
 
@@ -361,7 +370,6 @@ static void note_refused(struct twi_coll_group *coll, const struct twi_coll_call
 
 int twi_coll_start(struct twi_coll_group *coll, const struct twi_coll_call *call, struct tow_op *op)
 {
-	struct twi_coll_run *run;
 	int status;
 
 	twi_assert_held(coll->engine);
@@ -373,11 +381,9 @@ int twi_coll_start(struct twi_coll_group *coll, const struct twi_coll_call *call
 			return twi_error(TOW_EABORTED, "%s", coll->why);
 		return twi_error(TOW_EPEER, "the group is broken: %.350s", coll->why);
 	}
-	if (twi_unlikely(coll->series.in_flight >= TOW_COLL_IN_FLIGHT))
-		return twi_error(TOW_EBUSY,
-				 "%u collectives of the group are in flight; wait for one first",
-				 coll->series.in_flight);
 	twi_held_count(coll->engine, TWI_C_colls_started, 1);
+	if (twi_unlikely(!twi_coll_has_room(coll)))
+		return twi_coll_hold(coll, call, op);
 	if (twi_unlikely(coll->state != TWI_COLL_READY)) {
 		if (!op->embedded && op->stamp.record == NULL)
 			twi_coll_record_begin(coll, call, call->name, op);
@@ -386,13 +392,22 @@ int twi_coll_start(struct twi_coll_group *coll, const struct twi_coll_call *call
 			twi_coll_setup_start(coll); /* its failure is the call's end */
 		return status;
 	}
-	status = prepare_run(coll, call, &run);
+	return twi_coll_begin(coll, call, op, false);
+}
+
+int twi_coll_begin(struct twi_coll_group *coll, const struct twi_coll_call *call, struct tow_op *op,
+		   bool later)
+{
+	struct twi_coll_run *run;
+	int status = prepare_run(coll, call, &run);
+
+	twi_assert_held(coll->engine);
 	if (status < 0)
 		return status;
 	coll->series.in_flight++;
 	twi_op_watch(op);
-	begin_run(coll, run, op, coll->series.next_seq++, false);
-	if (run->op == op && twi_coll_span_wanted(run))
+	begin_run(coll, run, op, coll->series.next_seq++, later);
+	if (!later && run->op == op && twi_coll_span_wanted(run))
 		run->called_ns = twi_engine_clock(coll->engine);
 	return TOW_OK;
 }
@@ -472,6 +487,11 @@ static unsigned poll_all(struct twi_engine *engine, struct twi_list *active)
 		if (coll->setup != NULL)
 			twi_coll_setup_turn(coll);
 		events += poll_group(coll);
+		if (twi_unlikely(coll->held_n > 0))
+			events += twi_coll_held_go(coll);
+		if (twi_list_empty(&coll->polled) && coll->setup == NULL &&
+		    !twi_coll_held_may_go(coll))
+			twi_list_remove(&coll->active); /* nothing else would */
 	}
 	return events;
 }
@@ -530,6 +550,7 @@ static void free_coll(struct twi_coll_group *coll)
 	twi_list_remove(&coll->series.link);
 	twi_list_remove(&coll->active);
 	twi_coll_batch_free(coll);
+	twi_coll_held_free(coll);
 	for (unsigned i = 0; i < TWI_COLL_KINDS; i++)
 		free(coll->times[i]);
 	twi_coll_line_group_end(coll);
@@ -562,7 +583,7 @@ bool twi_coll_group_end(struct tow_group *group)
 	if (coll == NULL)
 		return true;
 	if (coll->state != TWI_COLL_BROKEN && coll->series.in_flight == 0 && coll->connects == 0 &&
-	    twi_coll_batch_held(coll) == 0) {
+	    coll->held_n == 0 && twi_coll_batch_held(coll) == 0) {
 		twi_coll_leave(coll);
 	} else if (coll->state != TWI_COLL_BROKEN) {
 		twi_error(TOW_ECLOSED, "rank %u has closed the group", coll->rank);

@@ -17,7 +17,7 @@
 /* What was held back is issued, and the record gets the time of the first wait. */
 static void note_wait(struct tow_op *op, uint64_t now_ns)
 {
-	if (atomic_load_explicit(&op->held, memory_order_relaxed))
+	if (atomic_load_explicit(&op->held, memory_order_relaxed) == TWI_HELD_TO_FUSE)
 		twi_coll_batch_wanted(op);
 	if (op->stamp.record != NULL)
 		twi_coll_waited(op, now_ns != 0 ? now_ns : twi_engine_clock(op->engine));
@@ -32,8 +32,13 @@ static void abort_op(struct tow_op *op, int status)
 
 static bool waits_for(const struct tow_op *op, char *out, size_t room)
 {
-	(void)op;
-	snprintf(out, room, "waiting in a collective");
+	bool behind = atomic_load_explicit(&op->held, memory_order_relaxed) == TWI_HELD_BEHIND;
+
+	if (behind)
+		snprintf(out, room, "waiting in a collective that is held back behind %u others",
+			 TOW_COLL_IN_FLIGHT);
+	else
+		snprintf(out, room, "waiting in a collective");
 	return true;
 }
 

@@ -260,6 +260,7 @@ static void emit_group(struct twi_emit *emit, const struct twi_coll_group *coll)
 	twi_emit_u64(emit, "started", coll->series.next_seq - 1);
 	twi_emit_u64(emit, "in_flight", coll->series.in_flight);
 	twi_emit_u64(emit, "held_back", twi_coll_batch_held(coll));
+	twi_emit_u64(emit, "held_behind", coll->held_n);
 	emit_hosts(emit, coll);
 	twi_emit_array_begin(emit, "entries");
 	twi_list_for_each_safe (pos, next, &coll->ages)

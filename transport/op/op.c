@@ -89,7 +89,7 @@ static void prepare_op(struct tow_op *op, struct twi_engine *engine, const struc
 	op->roomless = false;
 	op->canceled = false;
 	op->embedded = false;
-	atomic_store_explicit(&op->held, false, memory_order_relaxed);
+	atomic_store_explicit(&op->held, TWI_HELD_NOT, memory_order_relaxed);
 	op->early = early;
 	op->start_ns = early ? twi_engine_seen(engine) : twi_engine_batch_now(engine);
 	op->data = NULL;

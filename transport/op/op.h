@@ -99,8 +99,7 @@ enum twi_op_stage {
 	TWI_STAGE_COMPLETING,
 };
 
-/* Where the payload of a message lies, if not at op->data from the start on; others than NONE are
- * an unlikely branch. */
+/* Where the payload of a message lies, if not at op->data; others than NONE are unlikely. */
 enum twi_op_view {
 	TWI_VIEW_NONE,
 	TWI_VIEW_WHOLE, /* receive: the lane finds the memory (message.h) */
@@ -109,6 +108,9 @@ enum twi_op_view {
 
 /* What a receive does with a longer message: it ends, or it takes a part; it has taken one. */
 enum twi_truncate { TWI_TRUNCATE_NEVER, TWI_TRUNCATE_MAY, TWI_TRUNCATE_DONE };
+
+/* A collective that is held back: until it is waited for (coll_batch.h); behind others. */
+enum twi_op_held { TWI_HELD_NOT, TWI_HELD_TO_FUSE, TWI_HELD_BEHIND };
 
 /* The part of an operation that only a copy to or from a device has (device_copy.h). */
 struct twi_copy {
@@ -156,7 +158,7 @@ struct tow_op {
 	uint8_t kind;       /* of its ops */
 	uint8_t truncate;   /* receive: enum twi_truncate */
 	bool embedded; /* not of the table: its owner's, who has it back when `done` is called */
-	_Atomic bool held; /* back, until somebody waits for it (coll_batch.h) */
+	_Atomic uint8_t held; /* enum twi_op_held */
 	int status;
 
 	union {

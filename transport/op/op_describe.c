@@ -20,7 +20,10 @@ void twi_op_describe(const struct tow_op *op, char *out, size_t room)
 		snprintf(out, room, "the %s of tag %#llx%s", op->ops->noun,
 			 (unsigned long long)op->tag, channel);
 	else
-		snprintf(out, room, "the %s", op->ops->noun);
+		snprintf(out, room, "the %s%s", op->ops->noun,
+			 atomic_load_explicit(&op->held, memory_order_relaxed) == TWI_HELD_BEHIND
+				 ? ", held back behind others,"
+				 : "");
 }
 
 int twi_op_timed_out(const struct tow_op *op, uint64_t waited_ns, const char *why)

@@ -59,7 +59,8 @@ int twi_op_wait_late(struct tow_op *op, uint64_t now_ns, uint64_t until_ns)
 		if (status != TOW_AGAIN || twi_op_is_done(op))
 			return status;
 		now_ns = twi_engine_clock(engine);
-		tell_late(engine, what, now_ns - begin_ns);
+		if (op->ops->waits_for(op, what, sizeof(what))) /* it may have begun meanwhile */
+			tell_late(engine, what, now_ns - begin_ns);
 		late_ns = 2 * (now_ns - begin_ns);
 		if (now_ns >= until_ns)
 			return TOW_AGAIN;

@@ -372,6 +372,7 @@ static void run_combined(struct twt_rank *rank)
 	}
 	coll = document(rank);
 	TWT_TRUE(number(json_array_get(get(coll, "groups"), 0), "held_back") == 2);
+	TWT_TRUE(number(json_array_get(get(coll, "groups"), 0), "held_behind") == 0);
 	TWT_TRUE(json_is_null(get(only(get(coll, "last"), "name", "a"), "done_ns")));
 	json_decref(coll);
 	TWT_OK(tow_coll_batch_end(rank->group));

@@ -293,6 +293,9 @@ static int settle_options(struct coll_options *options, bool sized)
 		return usage_error("--overlap has one collective in flight", "--depth");
 	if (options->type == TOW_BOOL && options->reduce == TOW_AVG)
 		return usage_error("--reduce: there is no mean of", "bool");
+	if (options->type >= TOW_C64)
+		return usage_error("--type: there is no pattern to check of",
+				   tow_type_name(options->type));
 	if (options->type <= TOW_F8E5M2 && options->reduce >= TOW_AND)
 		return usage_error("--reduce: of floats there is no",
 				   tow_reduce_name(options->reduce));

@@ -101,13 +101,14 @@ static uint8_t *map_bytes(uint64_t bytes)
 static void fill_sources(const struct subject *subject)
 {
 	const uint8_t ones[TOW_TYPE_COUNT] = {
-		[TOW_F32] = 0x3f,  [TOW_F64] = 0x3f,    [TOW_F16] = 0x3c,
-		[TOW_BF16] = 0x3f, [TOW_F8E4M3] = 0x38, [TOW_F8E5M2] = 0x3c,
+		[TOW_F32] = 0x3f,    [TOW_F64] = 0x3f,    [TOW_F16] = 0x3c, [TOW_BF16] = 0x3f,
+		[TOW_F8E4M3] = 0x38, [TOW_F8E5M2] = 0x3c, [TOW_C64] = 0x3f, [TOW_C128] = 0x3f,
 	};
+	unsigned part = subject->type >= TOW_C64 ? subject->bytes / 2 : subject->bytes;
 
 	for (unsigned s = 0; s < subject->sources; s++) {
 		for (uint64_t i = 0; i < rig.bytes; i++)
-			rig.sources[s][i] = (i + 1) % subject->bytes == 0
+			rig.sources[s][i] = (i + 1) % part == 0
 						    ? (uint8_t)(ones[subject->type] + (s & 1))
 						    : (uint8_t)(i * 37 + s);
 	}

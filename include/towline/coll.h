@@ -41,7 +41,8 @@ extern "C" {
 
 /*
  * X(name, value, bytes, text). F8E4M3 and F8E5M2 are those of the OCP 8-bit floating point
- * specification, revision 1.0: the first has no infinities. A BOOL is a byte, 0 or 1.
+ * specification, revision 1.0: the first has no infinities. A BOOL is a byte, 0 or 1. C64 and C128
+ * are complex numbers: two of f32 and of f64, the real part first.
  */
 #define TOW_TYPE_MAP(X)                                                                            \
 	X(TOW_F32, 0, 4, "f32")                                                                    \
@@ -58,13 +59,15 @@ extern "C" {
 	X(TOW_U16, 11, 2, "u16")                                                                   \
 	X(TOW_U32, 12, 4, "u32")                                                                   \
 	X(TOW_U64, 13, 8, "u64")                                                                   \
-	X(TOW_BOOL, 14, 1, "bool")
+	X(TOW_BOOL, 14, 1, "bool")                                                                 \
+	X(TOW_C64, 15, 8, "c64")                                                                   \
+	X(TOW_C128, 16, 16, "c128")
 
 enum tow_type {
 #define TOW_TYPE_ENUM(name, value, bytes, text) name = value,
 	TOW_TYPE_MAP(TOW_TYPE_ENUM)
 #undef TOW_TYPE_ENUM
-		TOW_TYPE_COUNT = 15
+		TOW_TYPE_COUNT = 17
 };
 
 /*
@@ -72,7 +75,9 @@ enum tow_type {
  * nearest even once for each time that they are stored; integers wrap. AVG is the sum divided by
  * the number of ranks; of integers it is rounded toward zero. MIN and MAX of floats give a NaN when
  * any of the values is one, and hold -0 to be less than +0. AND, OR and XOR are for integers and
- * bool. Of bool, SUM and MAX are OR, PROD and MIN are AND, and there is no AVG.
+ * bool. Of bool, SUM and MAX are OR, PROD and MIN are AND, and there is no AVG. Complex numbers
+ * have SUM, PROD and AVG: a product is (ac - bd) + (ad + bc)i, and each of its operations is
+ * rounded.
  */
 #define TOW_REDUCE_MAP(X)                                                                          \
 	X(TOW_SUM, 0, "sum")                                                                       \

@@ -7,8 +7,8 @@
 #include "reduce_model.h"
 
 #define SMALL  1000u  /* elements */
-#define LARGE  70000u /* of at most 8 bytes: more than one segment, and half of an end's memory */
-#define STRIDE (2 * SMALL * 8)
+#define LARGE  70000u /* of 8 bytes: more than one segment, and half of an end's memory */
+#define STRIDE (2 * SMALL * 16)
 #define SHORT  100000000ull /* a deadline that passes */
 
 /* X(name, whether it reduces) */
@@ -58,6 +58,14 @@ static void put_element(enum tow_type type, unsigned rank, unsigned part, uint64
 
 	if (type == TOW_BOOL)
 		value = (i + rank + part) % 3 == 0;
+	if (twt_is_complex(type)) { /* a whole number and a power of i */
+		enum tow_type of = twt_part_type(type);
+		unsigned turn = (unsigned)(i + rank) % 2;
+
+		twt_store_float(of, 0, to + (1 - turn) * twt_type_bytes[of]);
+		twt_store_float(of, (double)value, to + turn * twt_type_bytes[of]);
+		return;
+	}
 	if (twt_is_float(type))
 		twt_store_float(type, (double)value, to);
 	else
@@ -78,7 +86,7 @@ static void fill(const struct what *what, unsigned rank, uint8_t *in)
 static void expect_element(const struct what *what, int source, unsigned part, uint64_t i,
 			   uint8_t *to)
 {
-	uint8_t both[2][8];
+	uint8_t both[2][16];
 	const void *sources[] = { both[0], both[1] };
 	struct twi_reduction reduction = { .type = what->type,
 					   .reduce = what->reduce,
@@ -99,7 +107,7 @@ static void expect_element(const struct what *what, int source, unsigned part, u
 static bool part_is(const struct what *what, const uint8_t *out, int source, unsigned part)
 {
 	unsigned unit = twt_type_bytes[what->type];
-	uint8_t element[8];
+	uint8_t element[16];
 
 	for (uint64_t i = 0; i < what->count; i++) {
 		expect_element(what, source, part, i, element);

@@ -7,21 +7,21 @@ static uint64_t twt_reduce_below(struct twt_reduce_case *c, uint64_t bound)
 }
 
 /* Ordinary numbers, the ends of the range, and any bits, NaNs among them. */
-static void twt_reduce_element(struct twt_reduce_case *c, uint8_t *to)
+static void twt_reduce_element(struct twt_reduce_case *c, enum tow_type type, uint8_t *to)
 {
 	static const double special[] = { 0, 1, 2, 448, 464, 1e-7, 6e-8, 65504, 3.4e38, 1e-40 };
-	unsigned bytes = twt_type_bytes[c->r.type];
+	unsigned bytes = twt_type_bytes[type];
 	uint64_t bits = twt_random(&c->random), way = twt_reduce_below(c, 16);
 	double value;
 
-	if (c->r.type == TOW_BOOL) {
+	if (type == TOW_BOOL) {
 		bits &= 1;
-	} else if (twt_is_float(c->r.type) && way > 1) {
+	} else if (twt_is_float(type) && way > 1) {
 		value = way > 4 ? ((double)(bits >> 40) - (1 << 23)) / (1 << 20)
 				: special[bits % 10] * (bits >> 63 ? -1 : 1);
 		if (way == 4)
 			value = bits >> 62 ? value : bits & 1 ? INFINITY : -INFINITY;
-		twt_store_float(c->r.type, value, to);
+		twt_store_float(type, value, to);
 		return;
 	} else if (way > 8) {
 		bits = (bits & 7) - 4; /* few, so that products stay long in the range */
@@ -89,9 +89,15 @@ void twt_reduce_make(struct twt_reduce_case *c, uint64_t seed)
 	for (uint64_t i = 0; i < c->boxes * c->box_bytes; i++)
 		c->memory[i] = (uint8_t)twt_random(&c->random);
 	twt_reduce_place(c);
-	for (uint64_t i = 0; i < c->r.sources_n * c->r.count; i++)
-		twt_reduce_element(c, (uint8_t *)(uintptr_t)c->sources[i / c->r.count] +
-					      i % c->r.count * twt_type_bytes[c->r.type]);
+	for (uint64_t i = 0; i < c->r.sources_n * c->r.count; i++) {
+		unsigned bytes = twt_type_bytes[c->r.type];
+		uint8_t *at =
+			(uint8_t *)(uintptr_t)c->sources[i / c->r.count] + i % c->r.count * bytes;
+
+		twt_reduce_element(c, twt_part_type(c->r.type), at);
+		if (twt_is_complex(c->r.type))
+			twt_reduce_element(c, twt_part_type(c->r.type), at + bytes / 2);
+	}
 	memcpy(c->before, c->memory, c->boxes * c->box_bytes);
 	for (uint64_t i = 0; i < c->r.count; i++)
 		twt_model(&c->r, i, c->want + i * twt_type_bytes[c->r.type]);

@@ -95,6 +95,16 @@ bool twt_is_float(enum tow_type type)
 	return type <= TOW_F8E5M2;
 }
 
+bool twt_is_complex(enum tow_type type)
+{
+	return type == TOW_C64 || type == TOW_C128;
+}
+
+enum tow_type twt_part_type(enum tow_type type)
+{
+	return type == TOW_C64 ? TOW_F32 : type == TOW_C128 ? TOW_F64 : type;
+}
+
 double twt_load_float(enum tow_type type, const uint8_t *from)
 {
 	uint32_t bits = from[0];
@@ -164,6 +174,43 @@ static void twt_model_float(const struct twi_reduction *r, uint64_t i, uint8_t *
 	twt_store_float(r->type, value, to);
 }
 
+/* By the school's rule: four products and two sums, each rounded. */
+static void twt_model_complex(const struct twi_reduction *r, uint64_t i, uint8_t *to)
+{
+	enum tow_type part = twt_part_type(r->type);
+	unsigned bytes = twt_type_bytes[part];
+	double value[2] = { 0 };
+
+	for (uint32_t s = 0; s < r->sources_n; s++) {
+		const uint8_t *from = (const uint8_t *)r->sources[s] + 2 * i * bytes;
+		double re = twt_load_float(part, from), im = twt_load_float(part, from + bytes);
+		double was[2] = { value[0], value[1] };
+
+		if (s == 0) {
+			value[0] = re;
+			value[1] = im;
+		} else if (r->reduce == TOW_PROD) {
+			value[0] = twt_float_op(part, TOW_SUM,
+						twt_float_op(part, TOW_PROD, was[0], re),
+						-twt_float_op(part, TOW_PROD, was[1], im));
+			value[1] = twt_float_op(part, TOW_SUM,
+						twt_float_op(part, TOW_PROD, was[1], re),
+						twt_float_op(part, TOW_PROD, was[0], im));
+		} else {
+			value[0] = twt_float_op(part, TOW_SUM, was[0], re);
+			value[1] = twt_float_op(part, TOW_SUM, was[1], im);
+		}
+	}
+	for (unsigned p = 0; p < 2; p++) {
+		twt_quad exact = value[p];
+
+		if (r->reduce == TOW_AVG && r->ranks != 0)
+			exact /= part == TOW_F64 ? (twt_quad)r->ranks : (twt_quad)(float)r->ranks;
+		twt_store_float(part, part == TOW_F64 ? (double)exact : (double)(float)exact,
+				to + p * bytes);
+	}
+}
+
 static bool twt_is_signed(enum tow_type type)
 {
 	return type >= TOW_S8 && type <= TOW_S64;
@@ -224,6 +271,8 @@ void twt_model(const struct twi_reduction *r, uint64_t i, uint8_t *to)
 {
 	if (twt_is_float(r->type))
 		twt_model_float(r, i, to);
+	else if (twt_is_complex(r->type))
+		twt_model_complex(r, i, to);
 	else
 		twt_model_integer(r, i, to);
 }
@@ -232,6 +281,12 @@ bool twt_same_element(enum tow_type type, const uint8_t *a, const uint8_t *b)
 {
 	if (memcmp(a, b, twt_type_bytes[type]) == 0)
 		return true;
+	if (twt_is_complex(type)) {
+		unsigned half = twt_type_bytes[type] / 2;
+
+		type = twt_part_type(type);
+		return twt_same_element(type, a, b) && twt_same_element(type, a + half, b + half);
+	}
 	return twt_is_float(type) && isnan(twt_load_float(type, a)) &&
 	       isnan(twt_load_float(type, b));
 }

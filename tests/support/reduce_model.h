@@ -43,6 +43,11 @@ uint32_t twt_narrow(double value, struct twt_format f);
 
 bool twt_is_float(enum tow_type type);
 
+bool twt_is_complex(enum tow_type type);
+
+/* The type of a complex number's parts; of any other the type itself. */
+enum tow_type twt_part_type(enum tow_type type);
+
 /* An element as a double. */
 double twt_load_float(enum tow_type type, const uint8_t *from);
 

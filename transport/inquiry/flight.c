@@ -45,6 +45,10 @@ static const char *torch_type(uint8_t type)
 		return "Float";
 	case TOW_F64:
 		return "Double";
+	case TOW_C64:
+		return "ComplexFloat";
+	case TOW_C128:
+		return "ComplexDouble";
 	case TOW_F16:
 		return "Half";
 	case TOW_BF16:

@@ -162,8 +162,8 @@ static void choose_type(struct job *job, struct twi_plan_case *what)
 
 	do {
 		what->type = (enum tow_type)below(job, TOW_TYPE_COUNT);
-	} while (twi_coll_kind_reduces(what->kind) && what->type >= TOW_F16 &&
-		 what->type <= TOW_F8E5M2);
+	} while (twi_coll_kind_reduces(what->kind) &&
+		 (what->type >= TOW_C64 || (what->type >= TOW_F16 && what->type <= TOW_F8E5M2)));
 	what->reduce = is_float(what->type) ? of_float[below(job, 5)]
 					    : (enum tow_reduce)below(job, TOW_REDUCE_COUNT);
 	if (what->type == TOW_BOOL)
@@ -269,7 +269,9 @@ static void fill(struct job *job, unsigned char *to, uint64_t bytes)
 		else if (type == TOW_BOOL)
 			to[at] = value & 1;
 		else
-			memcpy(to + at, &value, unit);
+			for (uint64_t k = 0; k < unit; k += sizeof(value))
+				memcpy(to + at + k, &value,
+				       unit < sizeof(value) ? unit : sizeof(value));
 	}
 }
 

@@ -363,7 +363,7 @@ static void wrong_cases(void **state)
 	WRONG(segment_bytes, 0, "from 1");
 	WRONG(target, 3, "target 3");
 	WRONG(source, 7, "source 7");
-	WRONG(type, TOW_TYPE_COUNT, "type 15");
+	WRONG(type, TOW_TYPE_COUNT, "type 17");
 	WRONG(kind, TWI_COLL_KINDS, "collective 13");
 	WRONG(count, UINT64_MAX / 8, "too many");
 #undef WRONG

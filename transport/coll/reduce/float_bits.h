@@ -20,6 +20,13 @@
 
 #include <stdint.h>
 
+/* A product is rounded before it is added to: no multiply-add becomes of the two, on no machine. */
+#if defined(__aarch64__)
+#define TWI_ROUNDED(product) __asm__("" : "+w"(product))
+#else
+#define TWI_ROUNDED(product) __asm__("" : "+x"(product))
+#endif
+
 static inline uint32_t twi_f32_bits(float value)
 {
 	union {

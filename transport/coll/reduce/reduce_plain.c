@@ -123,10 +123,35 @@ BITS(u32, uint32_t)
 BITS(u64, uint64_t)
 #undef BITS
 
+/* Pairs of the real and the imaginary part. */
+#define COMPLEX(name, type)                                                                        \
+	static void name##_prod(void *to, const void *operands, unsigned n)                        \
+	{                                                                                          \
+		type *accumulators = to;                                                           \
+		const type *values = operands;                                                     \
+                                                                                                   \
+		for (unsigned i = 0; i < n; i += 2) {                                              \
+			type a = accumulators[i], b = accumulators[i + 1];                         \
+			type c = values[i], d = values[i + 1];                                     \
+			type ac = a * c, bd = b * d, bc = b * c, ad = a * d;                       \
+                                                                                                   \
+			TWI_ROUNDED(ac);                                                           \
+			TWI_ROUNDED(bd);                                                           \
+			TWI_ROUNDED(bc);                                                           \
+			TWI_ROUNDED(ad);                                                           \
+			accumulators[i] = ac - bd;                                                 \
+			accumulators[i + 1] = bc + ad;                                             \
+		}                                                                                  \
+	}
+COMPLEX(c64, float)
+COMPLEX(c128, double)
+#undef COMPLEX
+
 typedef void move_fn(void *to, const void *from, unsigned n);
 
+/* Of a complex type read, write and combine take parts, two for each element. */
 struct plain_type {
-	unsigned bytes;
+	unsigned bytes, parts;
 	move_fn *read, *write;
 	move_fn *combine[TOW_REDUCE_COUNT];
 };
@@ -136,25 +161,28 @@ struct plain_type {
 	n##_sum, n##_prod, n##_min, n##_max, n##_sum, bits##_and, bits##_or, bits##_xor
 
 static const struct plain_type types[TOW_TYPE_COUNT] = {
-	[TOW_F32] = { 4, read_u32, read_u32, { OF_FLOATS(f32) } },
-	[TOW_F64] = { 8, read_u64, read_u64, { OF_FLOATS(f64) } },
-	[TOW_F16] = { 2, read_f16, write_f16, { OF_FLOATS(f32) } },
-	[TOW_BF16] = { 2, read_bf16, write_bf16, { OF_FLOATS(f32) } },
-	[TOW_F8E4M3] = { 1, read_f8e4m3, write_f8e4m3, { OF_FLOATS(f32) } },
-	[TOW_F8E5M2] = { 1, read_f8e5m2, write_f8e5m2, { OF_FLOATS(f32) } },
-	[TOW_S8] = { 1, read_u8, read_u8, { OF_INTEGERS(s8, u8) } },
-	[TOW_S16] = { 2, read_u16, read_u16, { OF_INTEGERS(s16, u16) } },
-	[TOW_S32] = { 4, read_u32, read_u32, { OF_INTEGERS(s32, u32) } },
-	[TOW_S64] = { 8, read_u64, read_u64, { OF_INTEGERS(s64, u64) } },
-	[TOW_U8] = { 1, read_u8, read_u8, { OF_INTEGERS(u8, u8) } },
-	[TOW_U16] = { 2, read_u16, read_u16, { OF_INTEGERS(u16, u16) } },
-	[TOW_U32] = { 4, read_u32, read_u32, { OF_INTEGERS(u32, u32) } },
-	[TOW_U64] = { 8, read_u64, read_u64, { OF_INTEGERS(u64, u64) } },
+	[TOW_F32] = { 4, 1, read_u32, read_u32, { OF_FLOATS(f32) } },
+	[TOW_F64] = { 8, 1, read_u64, read_u64, { OF_FLOATS(f64) } },
+	[TOW_F16] = { 2, 1, read_f16, write_f16, { OF_FLOATS(f32) } },
+	[TOW_BF16] = { 2, 1, read_bf16, write_bf16, { OF_FLOATS(f32) } },
+	[TOW_F8E4M3] = { 1, 1, read_f8e4m3, write_f8e4m3, { OF_FLOATS(f32) } },
+	[TOW_F8E5M2] = { 1, 1, read_f8e5m2, write_f8e5m2, { OF_FLOATS(f32) } },
+	[TOW_S8] = { 1, 1, read_u8, read_u8, { OF_INTEGERS(s8, u8) } },
+	[TOW_S16] = { 2, 1, read_u16, read_u16, { OF_INTEGERS(s16, u16) } },
+	[TOW_S32] = { 4, 1, read_u32, read_u32, { OF_INTEGERS(s32, u32) } },
+	[TOW_S64] = { 8, 1, read_u64, read_u64, { OF_INTEGERS(s64, u64) } },
+	[TOW_U8] = { 1, 1, read_u8, read_u8, { OF_INTEGERS(u8, u8) } },
+	[TOW_U16] = { 2, 1, read_u16, read_u16, { OF_INTEGERS(u16, u16) } },
+	[TOW_U32] = { 4, 1, read_u32, read_u32, { OF_INTEGERS(u32, u32) } },
+	[TOW_U64] = { 8, 1, read_u64, read_u64, { OF_INTEGERS(u64, u64) } },
 	/* On whole bytes: what is 0 or 1 stays so. */
 	[TOW_BOOL] = { 1,
+		       1,
 		       read_u8,
 		       read_u8,
 		       { u8_or, u8_and, u8_and, u8_or, 0, u8_and, u8_or, u8_xor } },
+	[TOW_C64] = { 8, 2, read_u32, read_u32, { f32_sum, c64_prod, 0, 0, f32_sum } },
+	[TOW_C128] = { 16, 2, read_u64, read_u64, { f64_sum, c128_prod, 0, 0, f64_sum } },
 };
 
 bool twi_reduce_legal(enum tow_type type, enum tow_reduce reduce)
@@ -209,6 +237,7 @@ void twi_reduce_divide(enum tow_type type, void *numbers, unsigned count, uint32
 		u64_divide(numbers, count, ranks);
 		break;
 	case TOW_F64:
+	case TOW_C128:
 		f64_divide(numbers, count, (double)ranks);
 		break;
 	default: /* bool has no average; all else is f32 here */
@@ -223,27 +252,30 @@ static void reduce_chunk(const struct twi_reduction *r, uint64_t offset, unsigne
 	bool divides = r->reduce == TOW_AVG && r->ranks != 0;
 	/* Of one source the bytes, even of what is NaN. */
 	bool copies = r->sources_n == 1 && !divides;
+	unsigned parts = n * type->parts;
 	union numbers accumulators, operands;
 
 	(copies ? types[TOW_U8].read : type->read)(&accumulators,
 						   (const uint8_t *)r->sources[0] + offset,
-						   copies ? n * type->bytes : n);
+						   copies ? n * type->bytes : parts);
 	for (uint32_t s = 1; s < r->sources_n; s++) {
-		type->read(&operands, (const uint8_t *)r->sources[s] + offset, n);
-		type->combine[r->reduce](&accumulators, &operands, n);
+		type->read(&operands, (const uint8_t *)r->sources[s] + offset, parts);
+		type->combine[r->reduce](&accumulators, &operands, parts);
 	}
 	if (divides)
-		twi_reduce_divide(r->type, &accumulators, n, r->ranks);
+		twi_reduce_divide(r->type, &accumulators, parts, r->ranks);
 	for (uint32_t m = 0; m < r->results_n; m++)
 		(copies ? types[TOW_U8].write : type->write)((uint8_t *)r->results[m] + offset,
 							     &accumulators,
-							     copies ? n * type->bytes : n);
+							     copies ? n * type->bytes : parts);
 }
 
 void twi_reduce_plain_part(const struct twi_reduction *reduction, uint64_t first, uint64_t count)
 {
+	const unsigned most = CHUNK / types[reduction->type].parts;
+
 	while (count != 0) {
-		unsigned n = count < CHUNK ? (unsigned)count : CHUNK;
+		unsigned n = count < most ? (unsigned)count : most;
 
 		reduce_chunk(reduction, first * types[reduction->type].bytes, n);
 		first += n;

@@ -52,6 +52,8 @@ ORDERED(u8)
 ORDERED(u16)
 ORDERED(u32)
 ORDERED(u64)
+KERNEL(c64, c64_prod, SAME, NULL)
+KERNEL(c128, c128_prod, SAME, NULL)
 KERNEL(any, bits_and, SAME, NULL)
 KERNEL(any, bits_or, SAME, NULL)
 KERNEL(any, bits_xor, SAME, NULL)
@@ -60,7 +62,8 @@ KERNEL(any, bits_xor, SAME, NULL)
 #define OF_FLOATS(name, of)                                                                        \
 	OF(name, of##_sum), OF(name, of##_prod), OF(name, of##_min), OF(name, of##_max),           \
 		OF(name, of##_sum)
-#define OF_BITS any_kernel_bits_and, any_kernel_bits_or, any_kernel_bits_xor
+#define OF_COMPLEX(name, of) OF(of, of##_sum), OF(name, name##_prod), NULL, NULL, OF(of, of##_sum)
+#define OF_BITS              any_kernel_bits_and, any_kernel_bits_or, any_kernel_bits_xor
 #define OF_INTEGERS(name, u)                                                                       \
 	OF(u, u##_sum), OF(u, u##_prod), OF(name, name##_min), OF(name, name##_max),               \
 		OF(u, u##_sum), OF_BITS
@@ -89,6 +92,8 @@ static const struct kernel_type kernel_types[TOW_TYPE_COUNT] = {
 		       1,
 		       { any_kernel_bits_or, any_kernel_bits_and, any_kernel_bits_and,
 			 any_kernel_bits_or, NULL, OF_BITS } },
+	[TOW_C64] = { 8, 1, { OF_COMPLEX(c64, f32) } },
+	[TOW_C128] = { 16, 1, { OF_COMPLEX(c128, f64) } },
 };
 
 /* How a reduction's elements [first, first + count) go through the kernels. */
@@ -157,7 +162,7 @@ static inline void reduce_vectors(const struct twi_reduction *r, uint64_t first,
 	alignas(64) uint8_t tile[TILE_BYTES];
 
 	job.kernel = copies ? any_kernel_bits_or : type->kernels[r->reduce];
-	job.divides_tile = divides && r->type >= TOW_S8;
+	job.divides_tile = divides && r->type >= TOW_S8 && r->type <= TOW_U64;
 	job.span.streams = streams;
 	job.span.divides = divides;
 	job.span.far = r->stream || bytes * (r->sources_n + (uint64_t)r->results_n) >= FAR_BYTES;

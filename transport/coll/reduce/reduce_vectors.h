@@ -87,6 +87,56 @@ TWI_INLINE vec choose(vec mask, vec yes, vec no)
 TWI_VECTOR_FLOATS(f32, vec_f32)
 TWI_VECTOR_FLOATS(f64, vec_f64)
 
+/*
+ * Complex numbers: pairs of neighbours, the real part first. x = a * (c, c), y = (b, a) * (d, d)
+ * with the sign of the real ones turned round; their sum is the product, rounded as in plain C.
+ */
+#if TWI_VECTOR_BYTES == 16
+#define TWI_VECTOR_PAIRS(v, x, y) __builtin_shufflevector(v, v, x, y)
+#define TWI_VECTOR_SIGNS                                                                           \
+	{                                                                                          \
+		1ull << 63, 0                                                                      \
+	}
+#elif TWI_VECTOR_BYTES == 32
+#define TWI_VECTOR_PAIRS(v, x, y) __builtin_shufflevector(v, v, x, y, 2 + (x), 2 + (y))
+#define TWI_VECTOR_SIGNS                                                                           \
+	{                                                                                          \
+		1ull << 63, 0, 1ull << 63, 0                                                       \
+	}
+#else
+#define TWI_VECTOR_PAIRS(v, x, y)                                                                  \
+	__builtin_shufflevector(v, v, x, y, 2 + (x), 2 + (y), 4 + (x), 4 + (y), 6 + (x), 6 + (y))
+#define TWI_VECTOR_SIGNS                                                                           \
+	{                                                                                          \
+		1ull << 63, 0, 1ull << 63, 0, 1ull << 63, 0, 1ull << 63, 0                         \
+	}
+#endif
+
+TWI_INLINE vec c64_prod(vec first, vec second)
+{
+	vec_u64 a = (vec_u64)first, b = (vec_u64)second;
+	vec_u64 real = (b & 0xffffffffu) | b << 32, imaginary = b >> 32 | (b >> 32) << 32;
+	vec_u64 crossed = a << 32 | a >> 32;
+	vec_f32 x = (vec_f32)a * (vec_f32)real;
+	vec_f32 y = (vec_f32)crossed * (vec_f32)imaginary;
+
+	TWI_ROUNDED(x);
+	TWI_ROUNDED(y);
+	return (vec)(x + (vec_f32)((vec_u64)y ^ 0x80000000u));
+}
+
+TWI_INLINE vec c128_prod(vec first, vec second)
+{
+	const vec_u64 signs = TWI_VECTOR_SIGNS;
+	vec_f64 a = (vec_f64)first, b = (vec_f64)second;
+	vec_f64 x = a * TWI_VECTOR_PAIRS(b, 0, 0);
+	vec_f64 y = TWI_VECTOR_PAIRS(a, 1, 0) * TWI_VECTOR_PAIRS(b, 1, 1);
+
+	TWI_ROUNDED(x);
+	TWI_ROUNDED(y);
+	return (vec)(x + (vec_f64)((vec_u64)y ^ signs));
+}
+
 #define TWI_VECTOR_WRAPPING(name, type)                                                            \
 	TWI_VECTOR_OP(name##_sum, type, a + b)                                                     \
 	TWI_VECTOR_OP(name##_prod, type, a *b)

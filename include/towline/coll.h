@@ -136,6 +136,13 @@ struct tow_coll_options {
 	const char *plan;        /* the name of a plan, instead of the one that would be chosen */
 	const char *name;        /* for diagnostics, of at most 31 bytes; NULL: none */
 	struct tow_queue *queue; /* where the result goes; NULL: nowhere (queue.h) */
+	/*
+	 * Of all-reduce, reduce-scatter and reduce of floats and complex numbers: what this rank's
+	 * elements are multiplied by, once, before they are reduced. Ranks may have different ones.
+	 * 0: not set, as 1. The product is computed in f64 for f64 and c128, else in f32 with the
+	 * factor rounded to f32, and is rounded to the type before the first operator.
+	 */
+	double scale;
 };
 
 /* The initial value of struct tow_coll_options. */
@@ -143,7 +150,8 @@ struct tow_coll_options {
 	{                                                                                          \
 		TOW_MEMBER(size, sizeof(struct tow_coll_options)), TOW_MEMBER(timeout_ns, 0),      \
 			TOW_MEMBER(done, NULL), TOW_MEMBER(user, NULL), TOW_MEMBER(priority, 0),   \
-			TOW_MEMBER(plan, NULL), TOW_MEMBER(name, NULL), TOW_MEMBER(queue, NULL)    \
+			TOW_MEMBER(plan, NULL), TOW_MEMBER(name, NULL), TOW_MEMBER(queue, NULL),   \
+			TOW_MEMBER(scale, 0)                                                       \
 	}
 
 /*

@@ -346,6 +346,55 @@ static void many(struct twt_end *end)
 	twt_say(end, "%u of %d at once", right, COUNT);
 }
 
+/* Each rank's input times its own factor: 1 at rank 0, halves at rank 1, in one buffer or two. */
+static void scaled(struct twt_end *end)
+{
+	static const enum tow_type types[] = { TOW_F32,  TOW_F64, TOW_F16,
+					       TOW_BF16, TOW_C64, TOW_C128 };
+	const double scale = end->which == 0 ? 1 : 0.5;
+	unsigned right = 0;
+
+	for (unsigned i = 0; i < 12; i++) {
+		const enum tow_type type = types[i / 2], part = twt_part_type(type);
+		const unsigned unit = twt_type_bytes[type], half = twt_type_bytes[part];
+		uint8_t *in = end->out, *out = i % 2 == 0 ? end->in : end->out;
+		struct tow_coll_options options;
+		struct tow_result result;
+		struct twt_doing doing;
+		bool good;
+
+		for (uint64_t at = 0; at < 4 * LARGE / unit * unit; at += half)
+			twt_store_float(part, (double)(at / half % 7), in + at);
+		options = options_of(end, &doing, TOW_FOREVER);
+		options.scale = scale;
+		twt_ok(end, tow_coll_all_reduce_start(end->group, in, out, 4 * LARGE / unit, type,
+						      TOW_SUM, &options, &doing.op));
+		good = twt_await(end, &doing, &result) == TOW_OK;
+		for (uint64_t at = 0; at < 4 * LARGE / unit * unit; at += half)
+			good &= twt_load_float(part, out + at) == 1.5 * (double)(at / half % 7);
+		right += good;
+	}
+	twt_say(end, "%u of 12 scaled", right);
+}
+
+static void scale_misuse(struct twt_end *end)
+{
+	struct tow_coll_options options = TOW_COLL_OPTIONS_INIT;
+	struct tow_op *op;
+
+	options.scale = 2;
+	twt_say(end, "a scaled sum of integers: %s",
+		tow_status_name(tow_coll_all_reduce_start(end->group, end->out, end->in, 8, TOW_S32,
+							  TOW_SUM, &options, &op)));
+	twt_say(end, "a scaled broadcast: %s",
+		tow_status_name(tow_coll_broadcast_start(end->group, end->in, 8, TOW_F32, 0,
+							 &options, &op)));
+	options.scale = (double)NAN;
+	twt_say(end, "a factor that is no number: %s",
+		tow_status_name(tow_coll_all_reduce_start(end->group, end->out, end->in, 8, TOW_F32,
+							  TOW_SUM, &options, &op)));
+}
+
 /* --- in vain --- */
 
 static void misuse(struct twt_end *end)
@@ -462,7 +511,9 @@ static void play(struct twt_end *end)
 	all_sizes(end);
 	fused(end);
 	many(end);
+	scaled(end);
 	misuse(end);
+	scale_misuse(end);
 	expire(end);
 	cancel(end);
 	mismatch(end);

@@ -138,13 +138,19 @@ int twt_coll_call_start_by(struct twt_coll_call *call, struct tow_coll_options *
 {
 	options->priority = call->of->priority;
 	options->plan = call->of->forced != NULL ? call->of->forced->name : NULL;
+	options->scale = call->of->scales != NULL ? call->of->scales[call->rank] : 0;
 	return twt_coll_start_kind(call, options);
 }
 
 static bool twt_coll_made_of(const struct twi_coll_entry *entry, const struct twt_coll_call *call)
 {
 	const struct twi_plan_case *what = &call->of->ranks[call->rank];
+	double scale = call->of->scales != NULL ? call->of->scales[call->rank] : 0;
 	bool in_place = twt_plan_joined(what) && what->count > 0;
+
+	if (scale != 0 && scale != 1) /* the scaled input lies in OUT */
+		in_place = what->kind == TWI_COLL_ALL_REDUCE ||
+			   (what->kind == TWI_COLL_REDUCE && what->root == call->rank);
 
 	return entry->call.kind == what->kind && entry->call.type == what->type &&
 	       entry->call.reduce == what->reduce && entry->call.count == what->count &&

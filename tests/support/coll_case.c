@@ -52,6 +52,25 @@ static void twt_coll_choose_kind(struct twt_coll_case *c, struct twi_plan_case *
 		  (what->reduce == TOW_SUM || what->reduce == TOW_AVG);
 }
 
+/* Sums that must be exact have factors of one size; of products only the sign may change. */
+static void twt_coll_choose_scales(struct twt_coll_case *c, const struct twi_plan_case *what)
+{
+	static const double exact[] = { 0.5, 2, 1 }, wild[] = { 0.1, -3, 0, 1, 0.001, 0.7 };
+	double size = exact[twt_coll_below(c, 3)];
+
+	if (!twi_coll_kind_reduces(what->kind) || !twi_reduce_scales(what->type) ||
+	    twt_coll_below(c, 3) != 0)
+		return;
+	c->scales = twt_coll_array(c->n, sizeof(*c->scales));
+	for (uint32_t r = 0; r < c->n; r++) {
+		if (c->wild)
+			c->scales[r] = wild[twt_coll_below(c, 6)];
+		else
+			c->scales[r] = (twt_coll_below(c, 2) ? -1 : 1) *
+				       (what->reduce == TOW_PROD ? 1 : size);
+	}
+}
+
 /* 0, 1, odd, a few, or up to what fits into bytes_max. */
 static uint64_t twt_coll_choose_count(struct twt_coll_case *c, const struct twt_coll_world *world,
 				      const struct twi_plan_case *what)
@@ -214,6 +233,7 @@ void twt_coll_case_init(struct twt_coll_case *c, uint64_t seed, const struct twt
 	if (what.kind == TWI_COLL_PERMUTE || what.kind == TWI_COLL_SEND_RECEIVE)
 		twt_coll_choose_pairs(c);
 	twt_coll_choose_plan(c, world);
+	twt_coll_choose_scales(c, &what);
 }
 
 void twt_coll_case_fini(struct twt_coll_case *c)
@@ -223,4 +243,5 @@ void twt_coll_case_fini(struct twt_coll_case *c)
 	free(c->counts);
 	free(c->locals);
 	free(c->hosts);
+	free(c->scales);
 }

@@ -26,7 +26,8 @@ struct twt_coll_case {
 	uint32_t *locals, *hosts;
 	const struct twi_plan_row *forced; /* NULL: the library chooses */
 	int32_t priority;
-	bool wild; /* floats whose sum depends on the order */
+	double *scales; /* of each rank, as in the options; NULL: none has one */
+	bool wild;      /* floats whose sum depends on the order */
 };
 
 #define TWT_COLL_FEW 64u /* beyond so many ranks nothing connects all of them to all */

@@ -13,8 +13,16 @@ static void twt_coll_fold(struct twt_coll_truth *truth)
 				     .sources = from,
 				     .count = count };
 
-	for (uint32_t r = 0; r < what->ranks; r++)
-		from[r] = truth->images[r].in;
+	truth->scaled = twt_coll_array(what->ranks, sizeof(*truth->scaled));
+	for (uint32_t r = 0; r < what->ranks; r++) {
+		double scale = truth->of->scales != NULL ? truth->of->scales[r] : 0;
+		unsigned char *to = truth->scaled[r] = twt_coll_array(count, unit);
+
+		from[r] = to;
+		memcpy(to, truth->images[r].in, count * unit);
+		for (uint64_t i = 0; scale != 0 && i < count; i++)
+			twt_model_scale(what->type, to + i * unit, scale, to + i * unit);
+	}
 	truth->sum = twt_coll_array(count, unit);
 	for (uint64_t i = 0; i < count; i++)
 		twt_model(&all, i, truth->sum + i * unit);
@@ -39,8 +47,12 @@ void twt_coll_truth_init(struct twt_coll_truth *truth, const struct twt_coll_cas
 
 void twt_coll_truth_fini(struct twt_coll_truth *truth)
 {
-	for (uint32_t r = 0; r < truth->of->n; r++)
+	for (uint32_t r = 0; r < truth->of->n; r++) {
 		free(truth->images[r].in);
+		if (truth->scaled != NULL)
+			free(truth->scaled[r]);
+	}
+	free(truth->scaled);
 	free(truth->images);
 	free(truth->sum);
 }
@@ -73,7 +85,7 @@ static double twt_coll_margin(const struct twt_coll_truth *truth, uint64_t index
 	double sum = 0, margin, tiny = what->type == TOW_BF16 ? 0x1p-133 : least[what->type];
 
 	for (uint32_t r = 0; r < what->ranks; r++)
-		sum += fabs(twt_load_float(what->type, truth->images[r].in + index * unit));
+		sum += fabs(twt_load_float(what->type, truth->scaled[r] + index * unit));
 	margin = what->ranks * (eps[what->type] * sum + tiny);
 	if (what->reduce == TOW_AVG)
 		margin = margin / what->ranks + eps[what->type] * sum / what->ranks + tiny;

@@ -15,7 +15,8 @@
 struct twt_coll_truth {
 	const struct twt_coll_case *of;
 	struct twt_plan_image *images; /* of IN of all ranks */
-	unsigned char *sum;            /* of all elements of IN; NULL: it only moves */
+	unsigned char **scaled;        /* IN of all ranks as it is reduced; NULL: it only moves */
+	unsigned char *sum;            /* of all elements of that */
 };
 
 void twt_coll_truth_init(struct twt_coll_truth *truth, const struct twt_coll_case *c);

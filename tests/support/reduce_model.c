@@ -174,6 +174,18 @@ static void twt_model_float(const struct twi_reduction *r, uint64_t i, uint8_t *
 	twt_store_float(r->type, value, to);
 }
 
+void twt_model_scale(enum tow_type type, const uint8_t *from, double factor, uint8_t *to)
+{
+	enum tow_type part = twt_part_type(type);
+
+	if (part != TOW_F64)
+		factor = (double)(float)factor;
+	for (unsigned at = 0; at < twt_type_bytes[type]; at += twt_type_bytes[part])
+		twt_store_float(
+			part, twt_float_op(part, TOW_PROD, twt_load_float(part, from + at), factor),
+			to + at);
+}
+
 /* By the school's rule: four products and two sums, each rounded. */
 static void twt_model_complex(const struct twi_reduction *r, uint64_t i, uint8_t *to)
 {

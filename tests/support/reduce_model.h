@@ -53,6 +53,9 @@ double twt_load_float(enum tow_type type, const uint8_t *from);
 
 void twt_store_float(enum tow_type type, double value, uint8_t *to);
 
+/* One element multiplied by a factor. */
+void twt_model_scale(enum tow_type type, const uint8_t *from, double factor, uint8_t *to);
+
 /* Element i of the reduction. */
 void twt_model(const struct twi_reduction *r, uint64_t i, uint8_t *to);
 

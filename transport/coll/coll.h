@@ -75,6 +75,7 @@ struct twi_coll_call {
 	int64_t target, source;
 	int32_t priority;
 	const struct twi_plan_row *forced;
+	double scale;   /* of this rank's input, if it is not 1; else 0 */
 	uint64_t parts; /* fused: a number made of the parts' counts; else 0 */
 	struct twi_site site;
 	char name[TWI_COLL_NAME];
@@ -242,11 +243,13 @@ void twi_coll_fail_pending(struct twi_coll_group *coll, int status);
 /* What a user's operation stands for; false: no collective that has a seq yet. */
 bool twi_coll_of_op(const struct tow_op *op, uint32_t *ctx_out, uint64_t *seq_out,
 		    uint8_t *state_out);
-struct twi_coll_run *twi_coll_run_of(struct twi_coll_group *coll, uint64_t seq);
 /* The group has been set up, or has failed to: queued runs go on. */
 void twi_coll_ready(struct twi_coll_group *coll);
 /* A run has ended. */
 void twi_coll_over(struct twi_coll_run *run);
+
+/* coll_run.c: the run of a seq; NULL: it is not under way. */
+struct twi_coll_run *twi_coll_run_of(struct twi_coll_group *coll, uint64_t seq);
 
 /* coll_hooks.c */
 /* Of every collective; owner: what begins with a struct twi_coll_owner. */

@@ -1,6 +1,7 @@
 /*
  * coll_api.c - the public calls: arguments are checked, and become a call. See coll.h.
  */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -82,6 +83,11 @@ static int check_numbers(const struct request *request, uint32_t size)
 	if (what->root >= size)
 		return twi_error(TOW_EINVAL, "%s: root is %u, the group has %u", request->call,
 				 what->root, size);
+	if (what->scale != 0 && !(kind_reduces(what->kind) && twi_reduce_scales(what->type)))
+		return twi_error(TOW_EINVAL,
+				 "%s: scale is %g, which is for reductions of floats and complex "
+				 "numbers, not for this one of %s",
+				 request->call, what->scale, tow_type_name(what->type));
 	if (!kind_reduces(what->kind))
 		return TOW_OK;
 	if ((unsigned)what->reduce >= TOW_REDUCE_COUNT)
@@ -163,6 +169,10 @@ static int check_options(struct request *request, const struct tow_coll_options 
 	if (options == NULL)
 		return TOW_OK;
 	what->priority = options->priority;
+	if (!isfinite(options->scale))
+		return twi_error(TOW_EINVAL, "%s: scale is %g, which is no finite number",
+				 request->call, options->scale);
+	what->scale = options->scale == 1 ? 0 : options->scale;
 	if (options->plan != NULL) {
 		what->forced = twi_plan_find(options->plan);
 		if (what->forced == NULL) {

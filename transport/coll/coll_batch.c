@@ -15,6 +15,7 @@
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
 #include "transport/coll/coll_report.h"
+#include "transport/coll/reduce/reduce.h"
 #include "transport/engine/engine.h"
 #include "transport/engine/runtime.h"
 #include "transport/job/group.h"
@@ -321,6 +322,7 @@ static void gather_held(struct fused *fused, uint32_t count, struct twi_coll_cal
 		twi_list_push_back(&fused->parts, &held->link);
 	}
 	call->in = call->out = NULL;
+	call->scale = 0; /* each part has its own */
 	call->in_place = true;
 	call->count = end / tow_type_bytes(call->type);
 	call->parts = parts | 1;
@@ -353,6 +355,9 @@ int twi_coll_batch_fill(struct tow_op *op, struct twi_coll_call *call)
 		/* What lies between is reduced with the rest, so it is to be numbers. */
 		memset(memory + end, 0, part->offset - end);
 		copy_part(coll->engine, memory + part->offset, part->call.in, part->bytes);
+		if (part->call.scale != 0)
+			twi_reduce_scale(call->type, memory + part->offset, memory + part->offset,
+					 part->call.count, part->call.scale);
 		end = part->offset + part->bytes;
 	}
 	call->in = call->out = fused->memory;

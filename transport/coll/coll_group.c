@@ -88,20 +88,6 @@ int twi_coll_of(struct tow_group *group, struct twi_coll_group **out)
 	return TOW_OK;
 }
 
-struct twi_coll_run *twi_coll_run_of(struct twi_coll_group *coll, uint64_t seq)
-{
-	struct twi_list *pos, *next;
-
-	twi_assert_held(coll->engine);
-	twi_list_for_each_safe (pos, next, &coll->runs) {
-		struct twi_coll_run *run = twi_container_of(pos, struct twi_coll_run, link);
-
-		if (run->seq == seq)
-			return run;
-	}
-	return NULL;
-}
-
 /* Behind all of its priority or a higher one. */
 static void insert_run(struct twi_coll_group *coll, struct twi_coll_run *run)
 {
@@ -120,10 +106,15 @@ static void insert_run(struct twi_coll_group *coll, struct twi_coll_run *run)
 static int prepare_run(struct twi_coll_group *coll, const struct twi_coll_call *call,
 		       struct twi_coll_run **out)
 {
+	const struct twi_coll_call *asked = call;
+	struct twi_coll_call scaled;
 	struct twi_coll_entry *entry;
 	struct twi_coll_run *run;
-	int status = twi_coll_entry_find(coll, call, &entry);
+	int status;
 
+	if (twi_unlikely(call->scale != 0))
+		call = twi_coll_scaled(coll, call, &scaled);
+	status = twi_coll_entry_find(coll, call, &entry);
 	if (status == TOW_OK)
 		status = twi_coll_run_make(coll, entry, &run);
 	if (status < 0)
@@ -139,6 +130,10 @@ static int prepare_run(struct twi_coll_group *coll, const struct twi_coll_call *
 	twi_path_copy_own(run->name, call->name, sizeof(run->name));
 	run->staged_in = run->staged_out = false;
 	run->staged_bytes = 0;
+	run->scale = call->scale;
+	run->scale_from = asked->in;
+	run->scale_bytes = 0;
+	run->is_scaled = false;
 	run->program = run->repeat = run->begun = run->active = 0;
 	run->syncs = 0;
 	run->synced = 0;

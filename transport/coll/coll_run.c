@@ -28,6 +28,20 @@
  */
 #define CROWD_SPINS 50u
 
+struct twi_coll_run *twi_coll_run_of(struct twi_coll_group *coll, uint64_t seq)
+{
+	struct twi_list *pos, *next;
+
+	twi_assert_held(coll->engine);
+	twi_list_for_each_safe (pos, next, &coll->runs) {
+		struct twi_coll_run *run = twi_container_of(pos, struct twi_coll_run, link);
+
+		if (run->seq == seq)
+			return run;
+	}
+	return NULL;
+}
+
 static int make_scratch(struct twi_coll_group *coll, struct twi_coll_run *run)
 {
 	const struct twi_plan *plan = run->entry->plan;
@@ -245,6 +259,10 @@ static void finish_run(struct twi_coll_run *run, int status)
 	no_poll(run);
 	twi_pool_free(coll->engine->pool, run->staged);
 	run->staged = NULL;
+	if (twi_unlikely(run->scale_memory != NULL)) {
+		twi_pool_free(coll->engine->pool, run->scale_memory);
+		run->scale_memory = NULL;
+	}
 	twi_coll_record_end(run, op, status);
 	if (op != NULL)
 		twi_op_complete(op, status, run->entry->out_bytes);
@@ -354,6 +372,8 @@ static enum turn state_turn(struct twi_coll_run *run)
 	case TWI_COLL_CONNECTING:
 		return connect_turn(run);
 	case TWI_COLL_STAGING:
+		if (twi_unlikely(run->scale != 0) && !twi_coll_scale(run))
+			return STUCK;
 		if (!twi_coll_stage(run))
 			return STUCK;
 		run->moving_ns = twi_engine_batch_now(run->coll->engine);
@@ -386,7 +406,7 @@ static void uncork_messages(struct twi_engine *engine, uint64_t messages)
 /* Small ones in cells, from QUEUED to MOVING: there is nothing to connect, to stage or to send. */
 void twi_coll_run_give(struct twi_coll_run *run)
 {
-	if (run->entry->quick == NULL || !begin_run(run))
+	if (run->entry->quick == NULL || run->scale != 0 || !begin_run(run))
 		return;
 	run->state = TWI_COLL_MOVING;
 	run->moving_ns = twi_engine_batch_now(run->coll->engine);
@@ -425,7 +445,8 @@ static bool quick_turn(struct twi_coll_run *run, unsigned spins)
 
 static bool is_quick(const struct twi_coll_run *run)
 {
-	return run->entry->quick != NULL && run->state != TWI_COLL_FAILING && run->suspicion == 0;
+	return run->entry->quick != NULL && run->scale == 0 && run->state != TWI_COLL_FAILING &&
+	       run->suspicion == 0;
 }
 
 void twi_coll_run_start(struct twi_coll_run *run)

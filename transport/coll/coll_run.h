@@ -65,7 +65,12 @@ struct twi_coll_run {
 	uint8_t *user_out;
 	struct twi_site site;
 	char name[TWI_COLL_NAME];
-	uint8_t *staged; /* memory of the pool; NULL: none */
+	double scale;   /* as the call's; then no part of it is quick */
+	bool is_scaled; /* the input, by now */
+	const uint8_t *scale_from;
+	uint64_t scale_bytes;  /* done so far */
+	uint8_t *scale_memory; /* of the pool, what is scaled and has no place in OUT; NULL: none */
+	uint8_t *staged;       /* memory of the pool; NULL: none */
 	bool staged_in, staged_out;
 	uint64_t staged_bytes; /* copied so far */
 	uint8_t *scratch;
@@ -137,6 +142,12 @@ void twi_coll_activate(struct twi_coll_group *coll);
 bool twi_coll_chain_turn(struct twi_coll_run *run, struct twi_coll_chain *chain);
 void twi_coll_ios_abort(struct twi_coll_run *run);
 uint64_t twi_coll_tag(const struct twi_coll_run *run, uint16_t chain, uint16_t tag);
+/* The call as it is made of what is scaled: in OUT where that has room for it; `*out`. */
+const struct twi_coll_call *twi_coll_scaled(const struct twi_coll_group *coll,
+					    const struct twi_coll_call *call,
+					    struct twi_coll_call *out);
+/* Multiplies the input by the call's factor; true when all of it is done. */
+bool twi_coll_scale(struct twi_coll_run *run);
 /* Copies between the user's memory and the staged; true when all of it is done. */
 bool twi_coll_stage(struct twi_coll_run *run);
 bool twi_coll_unstage(struct twi_coll_run *run);

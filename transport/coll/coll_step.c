@@ -430,6 +430,48 @@ static int make_staged(struct twi_coll_run *run)
 	return TOW_OK;
 }
 
+const struct twi_coll_call *twi_coll_scaled(const struct twi_coll_group *coll,
+					    const struct twi_coll_call *call,
+					    struct twi_coll_call *out)
+{
+	*out = *call;
+	out->in_place = call->kind == TWI_COLL_ALL_REDUCE ||
+			(call->kind == TWI_COLL_REDUCE && call->root == coll->rank);
+	if (out->in_place)
+		out->in = out->out;
+	return out;
+}
+
+/* Into OUT, where all of the input has its place there; else into memory of the pool. */
+bool twi_coll_scale(struct twi_coll_run *run)
+{
+	const struct twi_coll_entry *entry = run->entry;
+	uint64_t unit = tow_type_bytes(entry->call.type), bytes;
+	void *memory;
+	int status;
+
+	if (run->is_scaled)
+		return true;
+	if (!entry->call.in_place && run->scale_memory == NULL && entry->in_bytes > 0) {
+		status = twi_pool_alloc_at(run->coll->engine->pool, entry->in_bytes, 64, run->site,
+					   &memory);
+		if (status < 0) {
+			twi_coll_run_fail(run, status);
+			return false;
+		}
+		run->in = run->scale_memory = memory;
+	}
+	bytes = twi_min(entry->in_bytes - run->scale_bytes, (uint64_t)PIECE_BYTES / unit * unit);
+	twi_reduce_scale(entry->call.type, (uint8_t *)(uintptr_t)run->in + run->scale_bytes,
+			 run->scale_from + run->scale_bytes, bytes / unit, run->scale);
+	run->scale_bytes += bytes;
+	run->coll->engine->coll_work += bytes;
+	run->is_scaled = run->scale_bytes == entry->in_bytes;
+	if (!run->is_scaled)
+		twi_coll_run_poll(run);
+	return run->is_scaled;
+}
+
 bool twi_coll_stage(struct twi_coll_run *run)
 {
 	const struct twi_coll_entry *entry = run->entry;

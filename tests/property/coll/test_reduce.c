@@ -21,6 +21,40 @@ static void test_any(void **state)
 		assert_int_equal(twt_reduce_run(seed + i), 0);
 }
 
+/* A factor, for any bits of any type that has one, at any alignment, in place and not. */
+static void test_scale(void **state)
+{
+	static const double factors[] = { 0.1, -1, 3, 0.5, 1e-30, 1e30, 1.0 / 3 };
+	uint64_t random = seed;
+
+	(void)state;
+	for (int turn = 0; turn < 20000; turn++) {
+		static uint8_t in[1200 * 16 + 64], out[sizeof(in)], was[sizeof(in)];
+		enum tow_type type = (enum tow_type)twt_random_below(&random, TOW_TYPE_COUNT);
+		uint64_t count = twt_random_below(&random, turn % 16 == 0 ? 1200 : 40);
+		uint8_t *from = in + twt_random_below(&random, 16), *to = out + (from - in),
+			want[16];
+		double factor = factors[twt_random_below(&random, 7)];
+		unsigned unit = twt_type_bytes[type];
+
+		if (!twi_reduce_scales(type))
+			continue;
+		for (uint64_t i = 0; i < sizeof(in); i += 8)
+			memcpy(in + i, &(uint64_t){ twt_random(&random) }, 8);
+		memcpy(was, in, sizeof(in));
+		memcpy(out, in, sizeof(in));
+		if (twt_random_below(&random, 2) == 0)
+			to = from;
+		twi_reduce_scale(type, to, from, count, factor);
+		for (uint64_t i = 0; i < count; i++) {
+			twt_model_scale(type, was + (from - in) + i * unit, factor, want);
+			assert_true(twt_same_element(type, to + i * unit, want));
+		}
+		assert_memory_equal(to + count * unit, was + (from - in) + count * unit, 16);
+		assert_true(to == from || memcmp(in, was, sizeof(in)) == 0);
+	}
+}
+
 /* A judge that accepts everything would make the test above worthless. */
 static void test_judge(void **state)
 {
@@ -55,6 +89,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_judge),
 		cmocka_unit_test(test_any),
+		cmocka_unit_test(test_scale),
 	};
 
 	seed = twt_seed();

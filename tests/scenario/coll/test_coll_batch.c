@@ -243,6 +243,40 @@ static void test_mixed(void **state)
 	over_lanes(3, run_mixed, NULL);
 }
 
+/* Parts of one fused all-reduce have factors of their own. */
+static void run_scaled(struct twt_rank *rank)
+{
+	uint64_t before = counted(rank, TWI_C_combined_collectives);
+	struct tow_coll_options options = TOW_COLL_OPTIONS_INIT;
+	static float in[PARTS][9], out[PARTS][9];
+	struct tow_op *ops[PARTS];
+
+	TWT_OK(tow_coll_batch_begin(rank->group));
+	for (uint32_t i = 0; i < PARTS; i++) {
+		fill(in[i], 9, rank->rank, i);
+		options.scale = i % 3 == 0 ? 0 : (double)(1 + i);
+		TWT_OK(tow_coll_all_reduce_start(rank->group, in[i], i % 2 == 0 ? in[i] : out[i], 9,
+						 TOW_F32, TOW_SUM, &options, &ops[i]));
+	}
+	TWT_OK(tow_coll_batch_end(rank->group));
+	for (uint32_t i = 0; i < PARTS; i++) {
+		float factor = i % 3 == 0 ? 1 : (float)(1 + i), *at = i % 2 == 0 ? in[i] : out[i];
+
+		TWT_OK(twt_coll_end(ops[i]));
+		for (uint64_t k = 0; k < 9; k++)
+			at[k] /= factor; /* small whole numbers: exact */
+		check_sum(at, 9, rank->ranks, i);
+	}
+	TWT_TRUE(counted(rank, TWI_C_combined_collectives) - before == PARTS);
+	twt_coll_meet(rank);
+}
+
+static void test_scaled(void **state)
+{
+	(void)state;
+	over_lanes(3, run_scaled, NULL);
+}
+
 static void run_misuse(struct twt_rank *rank)
 {
 	struct tow_op *ops[3 * TOW_COLL_IN_FLIGHT];
@@ -558,7 +592,7 @@ int main(void)
 		cmocka_unit_test(test_sums),     cmocka_unit_test(test_threshold),
 		cmocka_unit_test(test_mixed),    cmocka_unit_test(test_misuse),
 		cmocka_unit_test(test_knob),     cmocka_unit_test(test_ends),
-		cmocka_unit_test(test_deadline),
+		cmocka_unit_test(test_deadline), cmocka_unit_test(test_scaled),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

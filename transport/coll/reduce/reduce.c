@@ -122,6 +122,17 @@ static bool is_few(const struct twi_reduction *r)
 	}
 }
 
+void twi_reduce_scale(enum tow_type type, void *to, const void *from, uint64_t count, double factor)
+{
+	uint32_t mode = get_mode();
+
+	if (twi_unlikely((mode & MODE_BITS) != MODE))
+		set_mode(MODE);
+	twi_reduce_scale_part(type, to, from, count, factor);
+	if (twi_unlikely((mode & MODE_BITS) != MODE))
+		set_mode(mode);
+}
+
 void twi_reduce(const struct twi_reduction *reduction)
 {
 	uint32_t mode = get_mode();

@@ -57,6 +57,15 @@ bool twi_reduce_legal(enum tow_type type, enum tow_reduce reduce);
 /* Reduces with the best variant of this machine. The operator is legal for the type. */
 void twi_reduce(const struct twi_reduction *reduction);
 
+/*
+ * Multiplies `count` elements of a float or complex type by the factor; in and out may be the same.
+ * Narrow floats are widened to f32, and all but f64 and c128 take the factor as f32.
+ */
+void twi_reduce_scale(enum tow_type type, void *to, const void *from, uint64_t count,
+		      double factor);
+/* Whether it is defined for the type. */
+bool twi_reduce_scales(enum tow_type type);
+
 /* The variants: those of this build, best last. The first is the plain C reference. */
 struct twi_reduce_variant {
 	const char *name; /* "plain", "avx2", "avx512", "neon" */

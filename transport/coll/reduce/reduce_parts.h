@@ -12,6 +12,10 @@
 /* Reduces the elements [first, first + count) of a reduction in plain C. */
 void twi_reduce_plain_part(const struct twi_reduction *reduction, uint64_t first, uint64_t count);
 
+/* twi_reduce_scale, in the floating-point mode that it wants. */
+void twi_reduce_scale_part(enum tow_type type, void *to, const void *from, uint64_t count,
+			   double factor);
+
 /* Divides `count` accumulators (f32 for narrow floats) by `ranks`; integers toward zero. */
 void twi_reduce_divide(enum tow_type type, void *numbers, unsigned count, uint32_t ranks);
 

@@ -246,6 +246,36 @@ void twi_reduce_divide(enum tow_type type, void *numbers, unsigned count, uint32
 	}
 }
 
+bool twi_reduce_scales(enum tow_type type)
+{
+	return type <= TOW_F8E5M2 || type == TOW_C64 || type == TOW_C128;
+}
+
+void twi_reduce_scale_part(enum tow_type type, void *to, const void *from, uint64_t count,
+			   double factor)
+{
+	const struct plain_type *how = &types[type];
+	const bool wide = type == TOW_F64 || type == TOW_C128;
+	uint8_t *out = to;
+	const uint8_t *in = from;
+	union numbers numbers;
+
+	while (count != 0) {
+		unsigned n = count < CHUNK / how->parts ? (unsigned)count : CHUNK / how->parts;
+		unsigned parts = n * how->parts;
+
+		how->read(&numbers, in, parts);
+		for (unsigned i = 0; wide && i < parts; i++)
+			numbers.f64[i] *= factor;
+		for (unsigned i = 0; !wide && i < parts; i++)
+			numbers.f32[i] *= (float)factor;
+		how->write(out, &numbers, parts);
+		in += n * how->bytes;
+		out += n * how->bytes;
+		count -= n;
+	}
+}
+
 static void reduce_chunk(const struct twi_reduction *r, uint64_t offset, unsigned n)
 {
 	const struct plain_type *type = &types[r->type];

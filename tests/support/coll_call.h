@@ -19,8 +19,8 @@ struct twt_coll_call {
 	struct tow_group *group;
 	struct tow_op *op;
 	struct twt_plan_memory memory;
-	bool pool[2]; /* owned[] is the runtime's */
-	int called;   /* the callback, so many times */
+	bool pool[2];       /* owned[] is the runtime's */
+	_Atomic int called; /* the callback, so many times */
 	unsigned char *before;
 };
 

@@ -177,8 +177,7 @@ struct twi_coll_group {
 	uint32_t *members; /* their ranks in the job */
 	enum twi_coll_group_state state;
 	struct tow_group *group;
-	bool aborted;             /* it is broken by that, or was before */
-	bool left;                /* it was closed in order: others may still be at their part */
+	bool aborted, left;       /* broken by that, or before; closed in order (coll_kept.h) */
 	char why[TWI_COLL_WHY];   /* it is broken */
 	struct twi_series series; /* seq 0 is the set-up's */
 	uint64_t over;     /* bit seq % TWI_COLL_SLOTS: this one is, and one before it is not */
@@ -201,6 +200,7 @@ struct twi_coll_group {
 	bool all_local;
 	bool crowd; /* more ranks of this host than it has cores */
 	struct twi_coll_region *region;
+	struct twi_coll_kept *kept;   /* for its end (coll_kept.h) */
 	struct twi_coll_told *told;   /* of each rank, or NULL */
 	uint32_t connects;            /* of the set-up, under way */
 	struct twi_coll_setup *setup; /* while SETTING_UP */

@@ -124,7 +124,14 @@ void twi_coll_leave(struct twi_coll_group *coll)
 	for (uint32_t i = 0; i < coll->size; i++) {
 		const struct twi_slot *slot = &coll->ranks->slots[coll->members[i]];
 
-		if (i != coll->rank && slot->state == TWI_SLOT_UP && !slot->lost)
+		struct twi_rank_post *post;
+
+		if (i == coll->rank || slot->state != TWI_SLOT_UP || slot->lost)
+			continue;
+		post = twi_coll_kept_post(coll, i);
+		if (post != NULL)
+			twi_coll_say_in(coll, i, &word, post);
+		else
 			twi_coll_say(coll, i, &word);
 	}
 }

@@ -6,16 +6,66 @@
 #include <stdlib.h>
 
 #include "memreg/pool/pool.h"
+#include "transport/coll/coll_line.h"
 #include "transport/coll/coll_local.h"
 #include "transport/engine/engine.h"
 #include "transport/job/group.h"
+#include "transport/job/rank_words.h"
 
-struct kept_region {
+struct reader {
+	uint32_t job_rank;
+	struct twi_rank_post *post; /* to tell it that this rank has left; NULL: it was told */
+};
+
+struct twi_coll_kept {
 	struct twi_list link; /* of ranks->kept */
 	struct twi_coll_region *region;
 	uint32_t ctx, count;
-	uint32_t readers[]; /* `count` ranks of the job that have not left */
+	struct reader readers[]; /* `count` ranks that have not left; before that, one a local */
 };
+
+static void free_kept(struct twi_coll_kept *kept)
+{
+	for (uint32_t i = 0; kept != NULL && i < kept->count; i++)
+		twi_rank_post_free(kept->readers[i].post);
+	free(kept);
+}
+
+bool twi_coll_kept_make(struct twi_coll_group *coll)
+{
+	struct twi_coll_kept *kept =
+		calloc(1, sizeof(*kept) + coll->locals_n * sizeof(kept->readers[0]));
+
+	if (kept == NULL)
+		return false;
+	twi_list_init(&kept->link);
+	for (uint32_t i = 0; i < coll->locals_n; i++) {
+		struct reader *reader = &kept->readers[kept->count++];
+
+		reader->job_rank = coll->members[coll->locals[i].rank];
+		reader->post = coll->locals[i].self ? NULL : twi_rank_post_alloc(TWI_COLL_WORD_MAX);
+		if (reader->post == NULL && !coll->locals[i].self) {
+			free_kept(kept);
+			return false;
+		}
+	}
+	coll->kept = kept;
+	return true;
+}
+
+struct twi_rank_post *twi_coll_kept_post(struct twi_coll_group *coll, uint32_t rank)
+{
+	for (uint32_t i = 0; coll->kept != NULL && i < coll->locals_n; i++) {
+		struct reader *reader = &coll->kept->readers[i];
+		struct twi_rank_post *post = reader->post;
+
+		if (coll->locals[i].rank != rank)
+			continue;
+		reader->post = NULL;
+		return post;
+	}
+	return NULL;
+}
 
 static bool may_read(const struct twi_coll_local *local)
 {
@@ -24,32 +74,31 @@ static bool may_read(const struct twi_coll_local *local)
 
 void twi_coll_region_end(struct twi_coll_group *coll)
 {
-	struct kept_region *kept;
+	struct twi_coll_kept *kept = coll->kept;
 	uint32_t count = 0;
 
 	twi_assert_held(coll->engine);
-	for (uint32_t i = 0; coll->left && i < coll->locals_n; i++)
-		count += may_read(&coll->locals[i]);
+	for (uint32_t i = 0; kept != NULL && i < kept->count; i++) {
+		twi_rank_post_free(kept->readers[i].post);
+		kept->readers[i].post = NULL;
+		if (coll->left && may_read(&coll->locals[i]))
+			kept->readers[count++].job_rank = kept->readers[i].job_rank;
+	}
 	if (count == 0) {
 		twi_pool_free(coll->engine->pool, coll->region);
+		free(kept);
 		return;
 	}
-	kept = malloc(sizeof(*kept) + count * sizeof(kept->readers[0]));
-	if (kept == NULL)
-		return; /* it stays until the runtime is closed, rather than fail others */
-	*kept = (struct kept_region){ .region = coll->region, .ctx = coll->ctx };
-	for (uint32_t i = 0; i < coll->locals_n; i++) {
-		if (may_read(&coll->locals[i]))
-			kept->readers[kept->count++] = coll->members[coll->locals[i].rank];
-	}
-	twi_list_init(&kept->link);
+	kept->count = count;
+	kept->region = coll->region;
+	kept->ctx = coll->ctx;
 	twi_list_push_back(&coll->ranks->kept, &kept->link);
 }
 
-static void drop_reader(struct twi_ranks *ranks, struct kept_region *kept, uint32_t job_rank)
+static void drop_reader(struct twi_ranks *ranks, struct twi_coll_kept *kept, uint32_t job_rank)
 {
 	for (uint32_t i = 0; i < kept->count; i++) {
-		if (kept->readers[i] == job_rank) {
+		if (kept->readers[i].job_rank == job_rank) {
 			kept->readers[i] = kept->readers[--kept->count];
 			break;
 		}
@@ -67,7 +116,7 @@ void twi_coll_region_left(struct twi_ranks *ranks, uint32_t ctx, uint32_t job_ra
 
 	twi_assert_held(ranks->engine);
 	twi_list_for_each_safe (pos, next, &ranks->kept) {
-		struct kept_region *kept = twi_container_of(pos, struct kept_region, link);
+		struct twi_coll_kept *kept = twi_container_of(pos, struct twi_coll_kept, link);
 
 		if (kept->ctx == ctx)
 			drop_reader(ranks, kept, job_rank);
@@ -80,16 +129,33 @@ void twi_coll_region_lost(struct twi_ranks *ranks, uint32_t job_rank)
 
 	twi_assert_held(ranks->engine);
 	twi_list_for_each_safe (pos, next, &ranks->kept)
-		drop_reader(ranks, twi_container_of(pos, struct kept_region, link), job_rank);
+		drop_reader(ranks, twi_container_of(pos, struct twi_coll_kept, link), job_rank);
+}
+
+void twi_coll_regions_drop(struct twi_engine *engine)
+{
+	struct twi_coll_region *region;
+
+	twi_assert_held(engine);
+	while ((region = engine->coll_regions) != NULL) {
+		engine->coll_regions = region->older;
+		twi_pool_free(engine->pool, region);
+	}
 }
 
 void twi_coll_regions_end(struct twi_ranks *ranks)
 {
+	struct twi_engine *engine = ranks->engine;
 	struct twi_list *entry;
 
-	twi_assert_held(ranks->engine);
+	twi_assert_held(engine);
+	twi_coll_regions_drop(engine);
 	while ((entry = twi_list_first(&ranks->kept)) != NULL) {
+		struct twi_coll_kept *kept = twi_container_of(entry, struct twi_coll_kept, link);
+
 		twi_list_remove(entry);
-		free(twi_container_of(entry, struct kept_region, link));
+		kept->region->older = engine->coll_regions;
+		engine->coll_regions = kept->region;
+		free(kept);
 	}
 }

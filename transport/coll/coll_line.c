@@ -106,6 +106,17 @@ void twi_coll_say(struct twi_coll_group *coll, uint32_t rank, const struct twi_c
 	twi_coll_say_to(coll->ranks, coll->members[rank], coll->ctx, coll->rank, word);
 }
 
+void twi_coll_say_in(struct twi_coll_group *coll, uint32_t rank, const struct twi_coll_word *word,
+		     struct twi_rank_post *post)
+{
+	if (!twi_rank_post_begin(post, coll->ranks, TWI_WORDS_COLL)) {
+		twi_rank_post_free(post);
+		return;
+	}
+	post->bytes = encode_word(coll->ctx, coll->rank, word, post->out);
+	twi_rank_post_send(post, coll->ranks->slots[coll->members[rank]].peer);
+}
+
 void twi_coll_say_all(struct twi_coll_group *coll, const struct twi_coll_word *word)
 {
 	const struct twi_ranks *ranks = coll->ranks;

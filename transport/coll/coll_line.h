@@ -35,6 +35,8 @@ enum twi_coll_word_type {
 	TWI_COLL_WORDS,   /* one more than the last */
 };
 
+struct twi_rank_post;
+
 struct twi_coll_word {
 	uint32_t type;
 	uint32_t ctx, from;
@@ -50,6 +52,10 @@ void twi_coll_say_to(struct twi_ranks *ranks, uint32_t job_rank, uint32_t ctx, u
 
 /* The same to a rank of the group. */
 void twi_coll_say(struct twi_coll_group *coll, uint32_t rank, const struct twi_coll_word *word);
+
+/* The same to one that is connected, in a post with room for TWI_COLL_WORD_MAX, which it takes. */
+void twi_coll_say_in(struct twi_coll_group *coll, uint32_t rank, const struct twi_coll_word *word,
+		     struct twi_rank_post *post);
 
 /* To every rank of the group that is connected, and to both neighbours in any case. */
 void twi_coll_say_all(struct twi_coll_group *coll, const struct twi_coll_word *word);

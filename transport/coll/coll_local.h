@@ -27,6 +27,7 @@ struct twi_coll_region {
 	_Alignas(64) _Atomic uint64_t finished; /* all seqs up to this one are over here */
 	_Atomic uint32_t cpu; /* on which it was last, where ranks share CPUs; a hint */
 	struct twi_coll_slot slots[TWI_COLL_SLOTS];
+	struct twi_coll_region *older; /* its owner's: engine->coll_regions */
 };
 
 /* Another rank of this host. */

@@ -18,6 +18,7 @@
 #include "diag/base/error.h"
 #include "diag/record/diag.h"
 #include "memreg/pool/pool.h"
+#include "transport/coll/coll_kept.h"
 #include "transport/coll/coll_line.h"
 #include "transport/coll/coll_local.h"
 #include "transport/engine/engine.h"
@@ -488,7 +489,8 @@ static int keep_topology(struct twi_coll_group *coll, const struct twi_coll_setu
 			return twi_error(TOW_EPEER, "rank %u has gone", coll->local_ranks[i]);
 	}
 	coll->locals_n = count;
-	return TOW_OK;
+	return twi_coll_kept_make(coll) ? TOW_OK
+					: twi_error(TOW_ENOMEM, "no memory to set up a group");
 }
 
 void twi_coll_setup_gathered(struct twi_coll_group *coll, int status)

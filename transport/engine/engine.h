@@ -61,6 +61,7 @@
 struct twi_alloclog;
 struct twi_bpf;
 struct twi_coll_log;
+struct twi_coll_region;
 struct twi_coll_table;
 struct twi_diag;
 struct twi_diag_block;
@@ -149,6 +150,7 @@ struct twi_engine {
 	struct twi_list coll_groups;           /* all that can have collectives */
 	struct twi_list series;                /* of calls of groups (job/series.h) */
 	struct twi_list coll_batches;          /* those that hold calls back (coll/coll_batch.h) */
+	struct twi_coll_region *coll_regions;  /* of a job that has ended (coll/coll_kept.h) */
 	_Atomic bool colls_held;               /* there are some */
 	struct twi_coll_log *coll_log;  /* the last collectives (coll/coll_report.h), or NULL */
 	_Atomic uint32_t device_signal; /* a device has news that nobody has looked at yet */

@@ -37,20 +37,37 @@ static int start_words(struct tow_peer *peer, struct tow_op *op, const struct tw
 struct twi_rank_post *twi_rank_post_make(struct twi_ranks *ranks, enum twi_rank_words kind,
 					 uint32_t room)
 {
+	struct twi_rank_post *post = twi_rank_post_alloc(room);
+
+	if (post == NULL || twi_rank_post_begin(post, ranks, kind))
+		return post;
+	free(post);
+	return NULL;
+}
+
+struct twi_rank_post *twi_rank_post_alloc(uint32_t room)
+{
+	return calloc(1, sizeof(struct twi_rank_post) + room);
+}
+
+bool twi_rank_post_begin(struct twi_rank_post *post, struct twi_ranks *ranks,
+			 enum twi_rank_words kind)
+{
 	uint64_t most = kinds[kind].posts_min + (uint64_t)kinds[kind].posts_each * ranks->size;
-	struct twi_rank_post *post;
 
 	twi_assert_held(ranks->engine);
 	if (ranks->closing || ranks->posts[kind] >= most)
-		return NULL;
-	post = calloc(1, sizeof(*post) + room);
-	if (post == NULL)
-		return NULL;
+		return false;
 	post->ranks = ranks;
 	post->kind = kind;
 	ranks->posts[kind]++;
 	twi_ranks_use(ranks);
-	return post;
+	return true;
+}
+
+void twi_rank_post_free(struct twi_rank_post *post)
+{
+	free(post);
 }
 
 void twi_rank_post_end(struct twi_rank_post *post)

@@ -34,6 +34,15 @@ struct twi_rank_post {
  */
 struct twi_rank_post *twi_rank_post_make(struct twi_ranks *ranks, enum twi_rank_words kind,
 					 uint32_t room);
+/*
+ * The same in two steps, for a message that must not fail for want of memory later: alloc, then
+ * begin. Between the two it keeps nothing, and twi_rank_post_free frees it. begin, false: as above.
+ */
+struct twi_rank_post *twi_rank_post_alloc(uint32_t room);
+bool twi_rank_post_begin(struct twi_rank_post *post, struct twi_ranks *ranks,
+			 enum twi_rank_words kind);
+void twi_rank_post_free(struct twi_rank_post *post);
+
 /* False: it cannot be sent. */
 bool twi_rank_post_send(struct twi_rank_post *post, struct tow_peer *peer);
 /* It is not sent. */

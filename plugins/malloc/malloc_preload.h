@@ -16,8 +16,8 @@ extern "C" {
 
 /*
  * Places large allocations in this runtime's pool from now on. The first runtime that
- * tow_runtime_open opens is attached by itself; this is for one that was opened by a copy of
- * Towline that is linked into the program.
+ * tow_runtime_open opens is attached by itself. This is for one whose opening the preload does not
+ * see: by a copy of Towline that is linked into the program, or by dlsym in the library itself.
  * Ownership: the runtime stays the caller's.
  * Copies: none.
  * Blocks: never.

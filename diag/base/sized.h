@@ -25,6 +25,7 @@
 #include <towline/device.h>
 #include <towline/endpoint.h>
 #include <towline/group.h>
+#include <towline/group_message.h>
 #include <towline/interface.h>
 #include <towline/match.h>
 #include <towline/rpc.h>
@@ -36,6 +37,7 @@
 	X(tow_options, TOW_OPTIONS_INIT)                                                           \
 	X(tow_op_options, TOW_OP_OPTIONS_INIT)                                                     \
 	X(tow_match, TOW_MATCH_INIT)                                                               \
+	X(tow_group_match, TOW_GROUP_MATCH_INIT)                                                   \
 	X(tow_group_options, TOW_GROUP_OPTIONS_INIT)                                               \
 	X(tow_coll_options, TOW_COLL_OPTIONS_INIT)                                                 \
 	X(tow_method_options, TOW_METHOD_OPTIONS_INIT)                                             \

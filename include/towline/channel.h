@@ -30,7 +30,7 @@ extern "C" {
 
 struct tow_channel;
 
-#define TOW_CHANNEL_MAX 65534u /* the largest number of a channel */
+#define TOW_CHANNEL_MAX 32767u /* the largest number of a channel; groups have those above */
 
 /*
  * Opens channel `number`, of 1 to TOW_CHANNEL_MAX, of a peer. Both sides open it, in any order;

@@ -12,6 +12,8 @@
  *	tow_op_wait(op, TOW_FOREVER);
  *	tow_group_peer(group, 1, &peer);                    then messages, as in endpoint.h
  *
+ * Messages by the numbers of ranks, which connect by themselves, are in group_message.h.
+ *
  * Without a group the same can be built by hand: the text of at most TOW_ADDRESS_MAX bytes that
  * tow_endpoint_address gives is a *handle*; whoever gets it, by whatever way, can connect to it.
  */
@@ -209,17 +211,16 @@ int tow_group_connect(struct tow_group *group, uint32_t rank, uint64_t timeout_n
 		      struct tow_peer **peer_out);
 
 /*
- * Sends a message to a rank, connects to it before if need be, and waits: one call for programs
- * that have nothing else in flight. tow_recv of the other rank takes it. (A receive that is started
- * at the peer of this rank, tow_group_peer, does today as well; that is not promised, as groups are
- * to have tags of their own.)
+ * Sends a message of the group to a rank (group_message.h), which may be this process' own, and
+ * waits: one call for programs that have nothing else in flight. tow_recv or tow_group_recv_start
+ * of the same group takes it, at the other rank.
  * Ownership: data stays the caller's, and is not in use any more when this returns.
  * Copies: as tow_send_start.
  * Blocks: until the operation has ended (a small message's does when it is in the connection's
  * buffer), at most timeout_ns; then it has ended, too.
  * Threads: any; not from a callback.
- * Returns: the statuses of tow_group_connect_start and tow_send_start and of their operations;
- * TOW_EDEADLINE when timeout_ns passed first; TOW_EINVAL in a callback.
+ * Returns: the statuses of tow_group_send_start and of its operation; TOW_EDEADLINE when timeout_ns
+ * passed first; TOW_EINVAL in a callback.
  */
 int tow_send(struct tow_group *group, uint32_t rank, const void *data, uint64_t bytes, uint64_t tag,
 	     uint64_t timeout_ns);
@@ -231,7 +232,7 @@ int tow_send(struct tow_group *group, uint32_t rank, const void *data, uint64_t 
  * Copies: as tow_recv_start.
  * Blocks: until the message is there, at most timeout_ns; then nothing waits for it any more.
  * Threads: any; not from a callback.
- * Returns: as tow_send, with tow_recv_start's.
+ * Returns: as tow_send, with tow_group_recv_start's.
  */
 int tow_recv(struct tow_group *group, uint32_t rank, void *data, uint64_t bytes, uint64_t tag,
 	     uint64_t timeout_ns, uint64_t *bytes_out);
@@ -326,12 +327,12 @@ int tow_group_get(struct tow_group *group, const char *key, void *value_out, siz
 
 /*
  * Aborts a group: what is in flight in it at this rank ends with TOW_EABORTED, and so it does at
- * the other ranks, which are told: collectives, barriers, and calls that wait in the store (split,
- * create, get). The message names the rank that has aborted, and `reason`. All later calls on the
- * group fail likewise, until tow_group_close; tow_group_shrink makes a new one of all ranks that
- * live.
- * When several abort at once, each rank has the text of one of them. Connections, messages on their
- * way and the other groups of the job go on. An operation whose result was there first keeps it.
+ * the other ranks, which are told: collectives, barriers, messages of the group, and calls that
+ * wait in the store (split, create, get). The message names the rank that has aborted, and
+ * `reason`. All later calls on the group fail likewise, until tow_group_close; tow_group_shrink
+ * makes a new one of all ranks that live.
+ * When several abort at once, each rank has the text of one of them. Connections, messages of peers
+ * and the other groups of the job go on. An operation whose result was there first keeps it.
  * reason may be NULL; what is beyond 250 bytes is cut.
  * Ownership: reason only until this returns.
  * Copies: reason.

@@ -28,6 +28,7 @@
 #include <towline/version.h>
 
 #include <towline/match.h>   /* receives from any peer, probes */
+#include <towline/group_message.h> /* messages between ranks */
 #include <towline/queue.h>   /* completions in a queue */
 #include <towline/channel.h> /* several streams over one connection */
 #include <towline/remote.h>  /* one-sided reads and writes */

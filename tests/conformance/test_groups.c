@@ -99,8 +99,67 @@ static void send_by_rank(struct twt_end *end)
 	}
 	twt_say(end, "nothing came: %s",
 		name_of(tow_recv(group, other_of(end), end->in, 8, 99, SHORT, &bytes)));
+	bytes = 0;
+	twt_data_fill(end->out, 8, 40);
 	twt_say(end, "to itself: %s",
-		name_of(tow_send(group, (uint32_t)end->which, end->out, 8, 1, SHORT)));
+		name_of(tow_send(group, (uint32_t)end->which, end->out, 8, 1, TWT_CELL_NS)));
+	twt_say(end, "from itself: %s",
+		name_of(tow_recv(group, (uint32_t)end->which, end->in, 8, 1, TWT_CELL_NS, &bytes)));
+	twt_say(end, "%llu bytes, %s", (unsigned long long)bytes, twt_data_judge(end->in, 8, 40));
+	twt_meet(end);
+}
+
+static void say_message(struct twt_end *end, struct tow_group *group, struct twt_doing *doing,
+			uint32_t bytes, unsigned fill)
+{
+	struct tow_result result;
+	int status = twt_await(end, doing, &result);
+
+	twt_say(end, "%s: %s %llu, tag %llu of rank %u%s%s", fill == 0 ? "sent" : "received",
+		name_of(status), (unsigned long long)result.bytes, (unsigned long long)result.tag,
+		tow_group_peer_rank(group, result.peer), fill == 0 ? "" : ", ",
+		fill == 0 ? "" : twt_data_judge(end->in, bytes, fill));
+}
+
+/* In a group's own tags: of a rank, of any, to oneself, beside the same tag of the peer itself. */
+static void group_messages(struct twt_end *end)
+{
+	struct tow_group_match match = TOW_GROUP_MATCH_INIT;
+	struct twt_doing send, recv, other;
+	struct tow_part part = { end->in, LARGE };
+	struct tow_result result = TOW_RESULT_INIT;
+	struct tow_group *group;
+	struct tow_peer *peer;
+
+	twt_ok(end, tow_group_split(end->group, 1, end->which, TWT_CELL_NS, &group));
+	twt_ok(end, tow_group_peer(end->group, other_of(end), &peer));
+	twt_ok(end,
+	       tow_recv_start(peer, end->in, 8, 7, twt_begin(end, &other, TOW_FOREVER), &other.op));
+	for (unsigned i = 0; i < 3 * SIZES; i++) {
+		uint32_t bytes = sizes[i / 3],
+			 to = i % 3 == 2 ? (uint32_t)end->which : other_of(end);
+
+		match.rank = i % 3 == 1 ? TOW_RANK_ANY : to;
+		match.tag = 7;
+		match.tag_mask = i % 2 == 0 ? UINT64_MAX : 0xff;
+		memset(end->in, 0, bytes);
+		twt_data_fill(end->out, bytes, i + 1);
+		twt_ok(end,
+		       tow_group_recv_match_start(group, &match, &part, 1,
+						  twt_begin(end, &recv, TOW_FOREVER), &recv.op));
+		twt_ok(end, tow_group_send_start(group, to, end->out, bytes, 7,
+						 twt_begin(end, &send, TOW_FOREVER), &send.op));
+		say_message(end, group, &recv, bytes, i + 1);
+		say_message(end, group, &send, bytes, 0);
+		twt_meet(end);
+	}
+	twt_say(end, "probe: %s", name_of(tow_group_probe(group, &match, &result)));
+	twt_ok(end, tow_send(end->group, other_of(end), end->out, 8, 7, TWT_CELL_NS));
+	twt_meet(end);
+	twt_ok(end, tow_op_cancel(other.op));
+	twt_say(end, "the peer's own: %s", name_of(twt_await(end, &other, &result)));
+	twt_ok(end, tow_recv(end->group, other_of(end), end->in, 8, 7, TWT_CELL_NS, NULL));
+	twt_ok(end, tow_group_close(group));
 	twt_meet(end);
 }
 
@@ -319,6 +378,7 @@ static void play(struct twt_end *end)
 	send_by_rank(end);
 	barriers(end);
 	split(end);
+	group_messages(end);
 	create(end);
 	vain_barriers(end);
 	values(end);

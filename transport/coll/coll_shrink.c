@@ -510,7 +510,7 @@ static int build_group(struct tow_group *old, struct shrink *shrink, struct tow_
 	}
 	group->id = shrink->number;
 	group->shrunk = true;
-	twi_group_begin_collectives(group);
+	twi_group_begin(group);
 	*group_out = group;
 	return TOW_OK;
 }

@@ -72,6 +72,14 @@ struct twi_trace_hooks {
 	int (*rank)(struct twi_engine *engine, int64_t rank, int64_t world);
 };
 
+/* job/: the messages of groups. */
+struct twi_group_hooks {
+	/* The other side, alone, has opened the channel of a group. */
+	void (*opened)(struct tow_peer *peer, uint16_t number);
+	/* Why an operation on the channel of a group has ended so. False: that has not ended it. */
+	bool (*why)(const struct tow_op *op, char *out, size_t room);
+};
+
 #define TWI_RANK_HOOKS 2u
 
 struct twi_hooks {
@@ -80,6 +88,7 @@ struct twi_hooks {
 	const struct twi_inquiry_hooks *inquiry;
 	const struct twi_link_hooks *link;
 	const struct twi_coll_hooks *coll;
+	const struct twi_group_hooks *group;
 	const struct twi_rank_hooks *ranks[TWI_RANK_HOOKS];
 	const struct twi_trace_hooks *trace;
 };

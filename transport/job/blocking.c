@@ -9,6 +9,7 @@
 #include "transport/engine/engine.h"
 #include "transport/engine/runtime.h"
 #include "transport/job/group.h"
+#include "transport/job/group_message.h"
 #include "transport/op/endpoint.h"
 #include "transport/op/message.h"
 
@@ -61,30 +62,20 @@ TOW_PUBLIC int tow_group_connect(struct tow_group *group, uint32_t rank, uint64_
 	return status;
 }
 
-/* The connection to a rank, made now where there is none. */
-static int reach_rank(struct tow_group *group, uint32_t rank, uint64_t timeout_ns,
-		      struct tow_peer **peer_out)
-{
-	int status = tow_group_peer(group, rank, peer_out);
-
-	return status == TOW_AGAIN ? tow_group_connect(group, rank, timeout_ns, peer_out) : status;
-}
-
-static int pass_message(struct tow_group *group, uint32_t rank, const struct twi_message *message,
-			uint64_t timeout_ns, struct tow_result *result_out)
+/* Starts it, unless it is over at once, and waits for it. */
+static int pass_message(struct tow_group *group, const char *call, uint32_t rank,
+			const struct twi_message *message, uint64_t timeout_ns,
+			struct tow_result *result_out)
 {
 	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
-	uint64_t since_ns = timeout_ns == TOW_FOREVER ? 0 : twi_now_ns();
-	struct tow_peer *peer;
 	struct tow_op *op;
-	int status = reach_rank(group, rank, timeout_ns, &peer);
+	int status = check_caller(group, call);
 
-	if (status < 0)
-		return status;
-	options.timeout_ns = left_ns(timeout_ns, since_ns);
+	options.timeout_ns = timeout_ns;
 	options.flags = TOW_OP_AT_ONCE;
 	options.result = result_out;
-	status = twi_message_start(peer, message, &options, &op);
+	if (status == TOW_OK)
+		status = twi_group_message_call(group, call, rank, message, &options, &op);
 	return status < 0 || op == NULL ? status : end_op(op, result_out);
 }
 
@@ -97,9 +88,8 @@ TOW_PUBLIC int tow_send(struct tow_group *group, uint32_t rank, const void *data
 					     .tag = tag,
 					     .site = TWI_SITE_HERE };
 	struct tow_result result = TOW_RESULT_INIT;
-	int status = check_caller(group, "tow_send");
 
-	return status < 0 ? status : pass_message(group, rank, &message, timeout_ns, &result);
+	return pass_message(group, "tow_send", rank, &message, timeout_ns, &result);
 }
 
 TOW_PUBLIC int tow_recv(struct tow_group *group, uint32_t rank, void *data, uint64_t bytes,
@@ -109,10 +99,8 @@ TOW_PUBLIC int tow_recv(struct tow_group *group, uint32_t rank, void *data, uint
 		.kind = TWI_OP_RECV, .data = data, .bytes = bytes, .tag = tag, .site = TWI_SITE_HERE
 	};
 	struct tow_result result = TOW_RESULT_INIT;
-	int status = check_caller(group, "tow_recv");
+	int status = pass_message(group, "tow_recv", rank, &message, timeout_ns, &result);
 
-	if (status == TOW_OK)
-		status = pass_message(group, rank, &message, timeout_ns, &result);
 	if (bytes_out != NULL)
 		*bytes_out = result.bytes;
 	return status;

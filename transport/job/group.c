@@ -14,6 +14,7 @@
 #include "transport/engine/engine_drive.h"
 #include "transport/engine/runtime.h"
 #include "transport/job/bootstrap_exchange.h"
+#include "transport/job/group_message.h"
 #include "transport/op/op_options.h"
 
 /* How long the last group's close waits, at rank 0, for the others to close theirs. */
@@ -102,10 +103,11 @@ struct tow_group *twi_group_make(struct tow_runtime *runtime, struct twi_ranks *
 	return group;
 }
 
-void twi_group_begin_collectives(struct tow_group *group)
+void twi_group_begin(struct tow_group *group)
 {
 	twi_group_enter(group->ranks->engine);
 	group->ranks->engine->hooks.coll->group_begin(group);
+	twi_group_messages_begin(group);
 	(void)twi_barrier_log_of(group); /* who never makes one is to be told of, too */
 	twi_engine_leave(group->ranks->engine);
 }
@@ -154,6 +156,9 @@ static void close_group(struct tow_group *group)
 	bool last;
 
 	twi_handle_close(&group->handle);
+	twi_group_enter(ranks->engine);
+	twi_group_messages_close(group);
+	twi_engine_leave(ranks->engine);
 	end_collectives(group);
 
 	/* A user until the store is closed, for which the engine is not held. */
@@ -189,7 +194,7 @@ int twi_group_open(struct tow_runtime *runtime, const struct tow_group_options *
 		for (uint32_t i = 0; i < group->size; i++)
 			group->members[i] = i;
 		group->rank = ranks->rank;
-		twi_group_begin_collectives(group);
+		twi_group_begin(group);
 		*group_out = group;
 	}
 	twi_ranks_let_go(ranks); /* the join's */

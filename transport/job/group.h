@@ -59,6 +59,14 @@ struct twi_slot {
 	bool lost;               /* UP, but gone: it does not come back */
 	struct tow_peer *peer;   /* UP */
 	struct twi_list waiting; /* tow_op.link, of TWI_OP_CALL, whose owner is the slot */
+	struct twi_list held;    /* tow_op.match.link: messages, in their order (group_message.h) */
+};
+
+/* A rank's connection to itself: what it sends by the slot's peer comes in at the other. */
+struct twi_self {
+	struct twi_slot slot;
+	struct tow_peer *back;
+	uint32_t word; /* at random: by it this process knows its own connection; 0: none */
 };
 
 #define TWI_COLL_CTX_MAX    0x3fffu /* of group numbers that can have collectives */
@@ -72,7 +80,7 @@ struct twi_ranks {
 	bool closing;
 	uint32_t rank, size;
 	uint64_t session;
-	struct tow_endpoint *endpoint; /* NULL: the job has one rank */
+	struct tow_endpoint *endpoint; /* NULL: of one rank, which has no lane to itself */
 	struct tow_op *accept;
 	uint32_t guests;
 	struct twi_list talks;           /* of group_link.c */
@@ -84,7 +92,11 @@ struct twi_ranks {
 	struct twi_list shrinks;            /* of coll/coll_shrink.c */
 	uint32_t shrunk;                    /* numbers for shrunk groups that were offered so far */
 	uint64_t ended[TWI_COLL_CTX_WORDS]; /* a bit for each group's: its collectives are over */
-	struct twi_slot *slots;
+	struct twi_slot *slots;             /* of this process' own rank: never UP */
+	struct twi_self self;
+	struct twi_list messages;          /* of group_message.h: the groups' */
+	_Atomic uint32_t alone;            /* groups of a job of one rank that were made */
+	uint64_t over[TWI_COLL_CTX_WORDS]; /* a bit for each group's: it was closed here */
 	char (*addresses)[TOW_ADDRESS_MAX];
 	bool addresses_shared; /* they are not its own (group_sim.c) */
 	/* Not the engine's: */
@@ -117,10 +129,11 @@ struct tow_group {
 	uint32_t id; /* of this group, in the job */
 	bool shrunk; /* the id is of those from TWI_COLL_CTX_SHRUNK on */
 	uint32_t rank, size;
-	uint32_t *members;                /* their ranks in the job */
-	uint32_t splits;                  /* so many were made of it */
-	struct twi_barrier_log *barriers; /* NULL: there was no memory for it yet */
-	struct twi_coll_group *coll;      /* NULL: it can have no collectives */
+	uint32_t *members;                   /* their ranks in the job */
+	uint32_t splits;                     /* so many were made of it */
+	struct twi_barrier_log *barriers;    /* NULL: there was no memory for it yet */
+	struct twi_coll_group *coll;         /* NULL: it can have no collectives */
+	struct twi_group_messages *messages; /* NULL: it can have none, or has none yet */
 	bool aborted;
 	char abort_why[TWI_ABORT_WHY]; /* it is */
 	int abort_fd;                  /* readable when it is; -1: nobody has waited by it yet */
@@ -156,8 +169,11 @@ int twi_group_open(struct tow_runtime *runtime, const struct tow_group_options *
  */
 struct tow_group *twi_group_make(struct tow_runtime *runtime, struct twi_ranks *ranks,
 				 uint32_t size);
-/* Its members are known: it can have collectives. One that cannot says so when it is asked to. */
-void twi_group_begin_collectives(struct tow_group *group);
+/*
+ * Its members are known: it can have collectives and messages. One that cannot says so when it is
+ * asked to.
+ */
+void twi_group_begin(struct tow_group *group);
 /* TOW_OK; TOW_EINVAL for NULL, TOW_ECLOSED, TOW_EFORKED; `call` is named in the message. */
 int twi_group_check(const struct tow_group *group, const char *call);
 /* The options that were given, or the defaults. TOW_EINVAL: their size is not set. */
@@ -225,6 +241,14 @@ void twi_ranks_hang_up(struct twi_ranks *ranks);
  */
 int twi_ranks_connect(struct twi_ranks *ranks, uint32_t rank, enum twi_space space,
 		      const struct tow_op_options *options, struct tow_op **op_out);
+/* The slot of a rank of the job, or one's own. */
+static inline struct twi_slot *twi_ranks_slot(struct twi_ranks *ranks, uint32_t rank)
+{
+	return rank == ranks->rank ? &ranks->self.slot : &ranks->slots[rank];
+}
+
+/* Dials a rank, or oneself, whose slot is NONE. Who waits for it is told how that ends. */
+void twi_ranks_dial(struct twi_ranks *ranks, uint32_t rank);
 /* Those who wait for a connection on behalf of `user` wait no longer: TOW_ECANCELED. */
 void twi_ranks_give_up(struct twi_ranks *ranks, const void *user);
 void twi_ranks_use(struct twi_ranks *ranks);

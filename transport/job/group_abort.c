@@ -15,6 +15,7 @@
 #include "diag/base/error.h"
 #include "transport/engine/engine.h"
 #include "transport/job/group.h"
+#include "transport/job/group_message.h"
 
 static void signal_waits(const struct tow_group *group)
 {
@@ -34,6 +35,7 @@ void twi_group_abort(struct tow_group *group)
 	snprintf(group->abort_why, sizeof(group->abort_why), "%.*s",
 		 (int)sizeof(group->abort_why) - 1, tow_error_message());
 	signal_waits(group);
+	twi_group_messages_abort(group, TOW_EABORTED);
 	twi_barrier_log_abort(group->barriers, TOW_EABORTED);
 }
 

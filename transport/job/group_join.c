@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 #include "diag/base/error.h"
 #include "diag/record/diag.h"
@@ -45,6 +46,13 @@ static int find_out(struct tow_runtime *runtime, const struct tow_group_options 
 	return out->status < 0 ? twi_error(out->status, "%s", out->why) : TOW_OK;
 }
 
+static void init_slot(struct twi_slot *slot, uint32_t rank)
+{
+	slot->rank = rank;
+	twi_list_init(&slot->waiting);
+	twi_list_init(&slot->held);
+}
+
 struct twi_ranks *twi_ranks_make(struct tow_runtime *runtime, const struct twi_bootstrap *bootstrap)
 {
 	struct twi_ranks *ranks = calloc(1, sizeof(*ranks));
@@ -63,6 +71,7 @@ struct twi_ranks *twi_ranks_make(struct tow_runtime *runtime, const struct twi_b
 	twi_list_init(&ranks->early);
 	twi_list_init(&ranks->shrinks);
 	twi_list_init(&ranks->kept);
+	twi_list_init(&ranks->messages);
 	pthread_mutex_init(&ranks->store_lock, NULL);
 	ranks->slots = calloc(ranks->size, sizeof(ranks->slots[0]));
 	ranks->addresses = calloc(ranks->size, sizeof(ranks->addresses[0]));
@@ -70,11 +79,41 @@ struct twi_ranks *twi_ranks_make(struct tow_runtime *runtime, const struct twi_b
 		twi_ranks_destroy(ranks);
 		return NULL;
 	}
-	for (uint32_t i = 0; i < ranks->size; i++) {
-		ranks->slots[i].rank = i;
-		twi_list_init(&ranks->slots[i].waiting);
-	}
+	for (uint32_t i = 0; i < ranks->size; i++)
+		init_slot(&ranks->slots[i], i);
+	init_slot(&ranks->self.slot, ranks->rank);
+	if (getrandom(&ranks->self.word, sizeof(ranks->self.word), 0) < 0)
+		ranks->self.word = 0; /* then it never knows itself, and its dials fail */
 	return ranks;
+}
+
+void twi_group_enter(struct twi_engine *engine)
+{
+	twi_engine_enter(engine);
+	twi_engine_bind_ring(engine);
+}
+
+void twi_ranks_use(struct twi_ranks *ranks)
+{
+	twi_assert_held(ranks->engine);
+	ranks->users++;
+}
+
+void twi_ranks_let_go(struct twi_ranks *ranks)
+{
+	struct twi_engine *engine = ranks->engine;
+
+	twi_group_enter(engine);
+	twi_ranks_drop(ranks);
+	twi_engine_leave(engine); /* callbacks that are due may be the last users */
+}
+
+void twi_ranks_drop(struct twi_ranks *ranks)
+{
+	twi_assert_held(ranks->engine);
+	twi_assert(ranks->users > 0);
+	if (--ranks->users == 0)
+		twi_ranks_destroy(ranks);
 }
 
 void twi_ranks_destroy(struct twi_ranks *ranks)
@@ -344,6 +383,30 @@ static int meet_ranks(struct twi_ranks *ranks, struct tow_runtime *runtime, cons
 	return status;
 }
 
+/* The only rank needs an endpoint for messages to itself alone; without one these are refused. */
+static int meet_oneself(struct twi_ranks *ranks, struct tow_runtime *runtime)
+{
+	char name[TOW_ADDRESS_MAX];
+	struct twi_error_kept kept;
+	int status;
+
+	twi_error_keep(&kept);
+	snprintf(name, sizeof(name), "loop://alone-%d-%p", (int)getpid(), (void *)ranks);
+	status = tow_endpoint_open(runtime, name, &ranks->endpoint);
+	if (status == TOW_EINVAL) /* the knob lanes leaves loop out */
+		status = tow_endpoint_open(runtime, "tow://", &ranks->endpoint);
+	twi_error_settle(&kept, TOW_OK);
+	if (status < 0)
+		return status == TOW_ENOMEM ? status : TOW_OK;
+	status = tow_endpoint_address(ranks->endpoint, ranks->addresses[0], TOW_ADDRESS_MAX);
+	if (status == TOW_OK) {
+		twi_group_enter(ranks->engine);
+		status = twi_ranks_listen(ranks);
+		twi_engine_leave(ranks->engine);
+	}
+	return status;
+}
+
 /* A join that has failed: the message stays the thread's. */
 static void give_up(struct twi_ranks *ranks, int status, const struct twi_until *until)
 {
@@ -400,8 +463,8 @@ int twi_ranks_join(struct tow_runtime *runtime, const struct tow_group_options *
 		fail_early(runtime, options, &bootstrap, status);
 		return status;
 	}
-	if (ranks->size > 1)
-		status = meet_ranks(ranks, runtime, options->address, until);
+	status = ranks->size > 1 ? meet_ranks(ranks, runtime, options->address, until)
+				 : meet_oneself(ranks, runtime);
 	if (status == TOW_OK)
 		status = ranks->engine->hooks.trace->rank(ranks->engine, ranks->rank, ranks->size);
 	if (status < 0) {

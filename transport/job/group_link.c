@@ -13,6 +13,7 @@
 #include "diag/record/span.h"
 #include "transport/engine/engine.h"
 #include "transport/job/group.h"
+#include "transport/job/group_message.h"
 #include "transport/op/endpoint.h"
 #include "transport/op/message.h"
 #include "transport/rpc/rpc_link.h"
@@ -31,37 +32,7 @@ struct talk {
 	uint8_t in[TWI_GROUP_WHO_BYTES];
 };
 
-static void dial_rank(struct twi_ranks *ranks, uint32_t rank);
 static void accept_next(struct twi_ranks *ranks);
-
-void twi_group_enter(struct twi_engine *engine)
-{
-	twi_engine_enter(engine);
-	twi_engine_bind_ring(engine);
-}
-
-void twi_ranks_use(struct twi_ranks *ranks)
-{
-	twi_assert_held(ranks->engine);
-	ranks->users++;
-}
-
-void twi_ranks_let_go(struct twi_ranks *ranks)
-{
-	struct twi_engine *engine = ranks->engine;
-
-	twi_group_enter(engine);
-	twi_ranks_drop(ranks);
-	twi_engine_leave(engine); /* callbacks that are due may be the last users */
-}
-
-void twi_ranks_drop(struct twi_ranks *ranks)
-{
-	twi_assert_held(ranks->engine);
-	twi_assert(ranks->users > 0);
-	if (--ranks->users == 0)
-		twi_ranks_destroy(ranks);
-}
 
 /* Starts a receive of the talk's, which ends in `done`. */
 static int hear_talk(struct talk *talk, uint64_t tag, uint64_t timeout_ns, tow_op_callback done)
@@ -152,6 +123,16 @@ static void wake_waiters(struct twi_slot *slot, int status)
 		op->peer = slot->peer;
 		twi_op_complete(op, status, 0);
 	}
+	while (status < 0 && (entry = twi_list_first(&slot->held)) != NULL)
+		twi_message_end_any(twi_container_of(entry, struct tow_op, match.link), status);
+}
+
+/* The connection is that to a rank, or one's own. */
+static void know_peer(struct tow_peer *peer, uint32_t rank)
+{
+	peer->passing = false;
+	peer->job_rank = rank;
+	peer->span_peer = twi_span_peer(peer->engine->diag, peer->address, rank);
 }
 
 /*
@@ -160,31 +141,33 @@ static void wake_waiters(struct twi_slot *slot, int status)
  */
 static int slot_up(struct twi_ranks *ranks, uint32_t rank, struct tow_peer *peer)
 {
-	struct twi_slot *slot = &ranks->slots[rank];
-	const struct twi_slot before = *slot;
+	struct twi_slot *slot = twi_ranks_slot(ranks, rank);
+	const enum twi_slot_state before = slot->state;
+	const unsigned dials = slot->dials;
+	struct tow_peer *none = slot->peer;
 
 	slot->state = TWI_SLOT_UP;
 	slot->peer = peer;
-	peer->passing = false;
 	slot->dials = 0;
-	peer->job_rank = rank;
-	peer->span_peer = twi_span_peer(peer->engine->diag, peer->address, rank);
-	for (unsigned i = 0; i < TWI_RANK_HOOKS; i++) {
+	know_peer(peer, rank);
+	/* The library has nothing to say to itself. */
+	for (unsigned i = 0; i < TWI_RANK_HOOKS && rank != ranks->rank; i++) {
 		if (ranks->engine->hooks.ranks[i]->up(ranks, rank, peer) < 0) {
-			slot->state = before.state;
-			slot->peer = before.peer;
-			slot->dials = before.dials;
+			slot->state = before;
+			slot->peer = none;
+			slot->dials = dials;
 			return TOW_ENOMEM;
 		}
 	}
 	wake_waiters(slot, TOW_OK);
+	twi_group_messages_up(ranks, slot);
 	return TOW_OK;
 }
 
 /* What we dialled came to nothing. */
 static void dial_failed(struct twi_ranks *ranks, uint32_t rank, int status)
 {
-	struct twi_slot *slot = &ranks->slots[rank];
+	struct twi_slot *slot = twi_ranks_slot(ranks, rank);
 
 	if (slot->state == TWI_SLOT_UP)
 		return;
@@ -208,7 +191,7 @@ static void on_waited(struct tow_op *op, const struct tow_result *result)
 {
 	struct talk *talk = result->user;
 	struct twi_ranks *ranks = talk->ranks;
-	struct twi_slot *slot = &ranks->slots[talk->rank];
+	struct twi_slot *slot = twi_ranks_slot(ranks, talk->rank);
 	uint32_t rank = talk->rank;
 	bool on = talk_goes_on(talk, op);
 
@@ -220,7 +203,7 @@ static void on_waited(struct tow_op *op, const struct tow_result *result)
 		else if (slot->dials >= TWI_GROUP_DIALS)
 			dial_failed(ranks, rank, TOW_EPEER);
 		else
-			dial_rank(ranks, rank);
+			twi_ranks_dial(ranks, rank);
 	}
 	twi_ranks_drop(ranks);
 }
@@ -241,7 +224,7 @@ static const struct twi_op_ops pause_ops = {
  */
 static bool dial_later(struct talk *talk)
 {
-	struct twi_slot *slot = &talk->ranks->slots[talk->rank];
+	struct twi_slot *slot = twi_ranks_slot(talk->ranks, talk->rank);
 	const struct tow_op_options options = { .size = sizeof(options),
 						.timeout_ns = 5000000ull << slot->dials,
 						.done = on_waited,
@@ -277,7 +260,7 @@ static void on_answer(struct tow_op *op, const struct tow_result *result)
 {
 	struct talk *talk = result->user;
 	struct twi_ranks *ranks = talk->ranks;
-	struct twi_slot *slot = &ranks->slots[talk->rank];
+	struct twi_slot *slot = twi_ranks_slot(ranks, talk->rank);
 	int status = judge_answer(talk, result);
 	uint64_t pause_ns = 20000000ull << twi_min(slot->dials, 6u);
 
@@ -313,7 +296,9 @@ static int say_who(struct talk *talk)
 							  ranks->rank,
 							  talk->rank,
 							  ranks->size,
-							  0 };
+							  talk->rank == ranks->rank
+								  ? ranks->self.word
+								  : 0 };
 
 	return say_words(talk, TWI_GROUP_TAG_WHO, words, TWI_GROUP_WHO_BYTES / 4);
 }
@@ -328,7 +313,7 @@ static void on_connected(struct tow_op *op, const struct tow_result *result)
 	talk->peer = status == TOW_OK ? result->peer : NULL;
 	if (talk->peer != NULL)
 		talk->peer->passing = true; /* the other side may dial as well, and win */
-	if (!on || ranks->slots[talk->rank].state == TWI_SLOT_UP) {
+	if (!on || twi_ranks_slot(ranks, talk->rank)->state == TWI_SLOT_UP) {
 		end_talk(talk, true);
 		return;
 	}
@@ -344,9 +329,9 @@ static void on_connected(struct tow_op *op, const struct tow_result *result)
 	}
 }
 
-static void dial_rank(struct twi_ranks *ranks, uint32_t rank)
+void twi_ranks_dial(struct twi_ranks *ranks, uint32_t rank)
 {
-	struct twi_slot *slot = &ranks->slots[rank];
+	struct twi_slot *slot = twi_ranks_slot(ranks, rank);
 	struct talk *talk = begin_talk(ranks, rank);
 	const struct tow_op_options options = { .size = sizeof(options),
 						.timeout_ns = TWI_GROUP_DIAL_NS,
@@ -401,7 +386,7 @@ int twi_ranks_connect(struct twi_ranks *ranks, uint32_t rank, enum twi_space spa
 	twi_list_push_back(&slot->waiting, &op->link);
 	twi_op_watch(op);
 	if (slot->state == TWI_SLOT_NONE)
-		dial_rank(ranks, rank);
+		twi_ranks_dial(ranks, rank);
 	return TOW_OK;
 }
 
@@ -429,6 +414,13 @@ static void on_turned_away(struct tow_op *op, const struct tow_result *result)
 	end_talk(talk, true);
 }
 
+/* Whoever says that it is this rank says a word that nobody else knows. */
+static bool is_oneself(const struct twi_ranks *ranks, uint32_t word)
+{
+	return ranks->self.slot.state == TWI_SLOT_DIALING && ranks->self.back == NULL &&
+	       ranks->self.word != 0 && word == ranks->self.word;
+}
+
 static enum answer judge_guest(const struct talk *talk, uint64_t bytes, uint32_t *rank_out)
 {
 	const struct twi_ranks *ranks = talk->ranks;
@@ -439,14 +431,27 @@ static enum answer judge_guest(const struct talk *talk, uint64_t bytes, uint32_t
 
 	if (bytes != TWI_GROUP_WHO_BYTES || twi_get_le(in, 4) != WHO_MAGIC ||
 	    twi_get_le(in + 4, 4) != WHO_VERSION || session != ranks->session ||
-	    from >= ranks->size || from == ranks->rank || twi_get_le(in + 20, 4) != ranks->rank)
+	    from >= ranks->size || twi_get_le(in + 20, 4) != ranks->rank)
 		return ANSWER_STRANGE;
 	*rank_out = from;
+	if (from == ranks->rank)
+		return is_oneself(ranks, (uint32_t)twi_get_le(in + 28, 4)) ? ANSWER_TAKEN
+									   : ANSWER_STRANGE;
 	slot = &ranks->slots[from];
 	/* Both dial: the lower rank's connection is the one. */
 	if (slot->state == TWI_SLOT_UP || (slot->state == TWI_SLOT_DIALING && from > ranks->rank))
 		return ANSWER_WAIT;
 	return ANSWER_TAKEN;
+}
+
+/* One's own slot is up when the answer has come. As slot_up. */
+static int take_guest(struct twi_ranks *ranks, uint32_t rank, struct tow_peer *peer)
+{
+	if (rank != ranks->rank)
+		return slot_up(ranks, rank, peer);
+	ranks->self.back = peer;
+	know_peer(peer, rank);
+	return TOW_OK;
 }
 
 static void on_who(struct tow_op *op, const struct tow_result *result)
@@ -470,7 +475,7 @@ static void on_who(struct tow_op *op, const struct tow_result *result)
 	status = say_words(talk, TWI_GROUP_TAG_ANSWER, (const uint32_t[]){ answer, 0 },
 			   TWI_GROUP_ANSWER_BYTES / 4);
 	if (status == TOW_OK && answer == ANSWER_TAKEN) {
-		status = slot_up(ranks, rank, talk->peer);
+		status = take_guest(ranks, rank, talk->peer);
 		end_talk(talk, status < 0);
 		return;
 	}
@@ -531,9 +536,20 @@ static void accept_next(struct twi_ranks *ranks)
 int twi_ranks_listen(struct twi_ranks *ranks)
 {
 	twi_assert_held(ranks->engine);
-	ranks->endpoint->passes = true;
+	ranks->endpoint->ranks = ranks;
 	accept_next(ranks);
 	return ranks->accept != NULL ? TOW_OK : TOW_EBUSY;
+}
+
+static void hang_up_slot(struct twi_slot *slot)
+{
+	struct tow_peer *peer = slot->peer;
+
+	slot->state = TWI_SLOT_NONE;
+	slot->peer = NULL;
+	wake_waiters(slot, TOW_ECLOSED);
+	if (peer != NULL)
+		tow_peer_close(peer);
 }
 
 void twi_ranks_hang_up(struct twi_ranks *ranks)
@@ -550,16 +566,12 @@ void twi_ranks_hang_up(struct twi_ranks *ranks)
 		if (talk->op != NULL)
 			tow_op_cancel(talk->op);
 	}
-	for (uint32_t i = 0; i < ranks->size; i++) {
-		struct twi_slot *slot = &ranks->slots[i];
-		struct tow_peer *peer = slot->peer;
-
-		slot->state = TWI_SLOT_NONE;
-		slot->peer = NULL;
-		wake_waiters(slot, TOW_ECLOSED);
-		if (peer != NULL)
-			tow_peer_close(peer);
-	}
+	for (uint32_t i = 0; i < ranks->size; i++)
+		hang_up_slot(&ranks->slots[i]);
+	hang_up_slot(&ranks->self.slot);
+	if (ranks->self.back != NULL)
+		tow_peer_close(ranks->self.back);
+	ranks->self.back = NULL;
 	if (ranks->endpoint != NULL)
 		tow_endpoint_close(ranks->endpoint);
 	ranks->endpoint = NULL;

@@ -58,10 +58,12 @@ static int by_key(const void *a, const void *b)
 /* Its members are known, and its number. */
 static void begin_group(const struct tow_group *parent, struct tow_group *made, uint64_t id)
 {
-	made->id = (uint32_t)id;
-	/* A number that was drawn is the store's; one rank alone has drawn none. */
-	made->shrunk = parent->shrunk && parent->ranks->client == NULL;
-	twi_group_begin_collectives(made);
+	/* A number that was drawn is the store's; one rank alone counts for itself. */
+	const bool alone = parent->ranks->client == NULL;
+
+	made->id = alone && !parent->shrunk ? ++parent->ranks->alone : (uint32_t)id;
+	made->shrunk = parent->shrunk && alone;
+	twi_group_begin(made);
 }
 
 /* The new group of those with our colour, in order. */

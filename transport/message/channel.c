@@ -315,11 +315,17 @@ static void end_ops(struct tow_peer *peer, uint16_t number, int status, enum end
 
 static int ended_error(const struct tow_peer *peer, uint16_t number)
 {
+	if (number >= TWI_CHANNEL_GROUPS)
+		return twi_error(TOW_EPEER, "rank %lld of the job, %s, has closed group %u",
+				 (long long)peer->job_rank, peer->address,
+				 number - TWI_CHANNEL_GROUPS);
 	return twi_error(TOW_EPEER, "peer %s has closed channel %u", peer->address, number);
 }
 
 static int closed_error(const struct tow_peer *peer, uint16_t number)
 {
+	if (number >= TWI_CHANNEL_GROUPS)
+		return twi_error(TOW_ECLOSED, "group %u was closed", number - TWI_CHANNEL_GROUPS);
 	return twi_error(TOW_ECLOSED, "channel %u of peer %s was closed", number, peer->address);
 }
 
@@ -453,6 +459,8 @@ static int on_open(struct tow_peer *peer, const struct twi_channel_control *in, 
 	channel->theirs = true;
 	channel->out = (struct twi_credit_out){ .bytes = in->value };
 	twi_outbox_drain(peer->outbox, UINT32_MAX);
+	if (in->number >= TWI_CHANNEL_GROUPS && channel->user == NULL)
+		peer->engine->hooks.group->opened(peer, in->number);
 	return TOW_OK;
 }
 

@@ -24,6 +24,7 @@
 #include <internal/list.h>
 
 #include "transport/message/credit.h"
+#include "transport/op/channel.h"
 #include "transport/op/endpoint.h"
 
 struct twi_emit;
@@ -95,6 +96,23 @@ int twi_channel_open(struct tow_peer *peer, struct tow_channel *user);
 
 /* Closes it here: what is in flight on it ends with TOW_ECLOSED. `user` is the caller's again. */
 void twi_channel_close(struct tow_channel *user);
+
+/*
+ * What tow_channel_open and tow_channel_close do, for any number, with the engine held. `call` is
+ * named in messages. drop: the handle goes, too. tell_lane comes behind them, unless a lane is
+ * being read, which sends what was said by itself: one that was not asked to send has work now.
+ */
+int twi_channel_make(struct tow_peer *peer, uint16_t number, const char *call,
+		     struct tow_channel **out);
+void twi_channel_drop(struct tow_channel *user);
+void twi_channel_tell_lane(struct tow_peer *peer, uint16_t number);
+
+/* The other side has it open. */
+bool twi_channel_is_theirs(const struct tow_peer *peer, uint16_t number);
+
+/* Calls `each`, which may open that channel, with numbers of groups that they alone have open. */
+void twi_channels_each_group(struct tow_peer *peer,
+			     void (*each)(struct tow_peer *peer, uint16_t number));
 
 /*
  * A control message has come. TOW_OK; TOW_ENOMEM; TOW_EPROTOCOL: *rule is set, if it was 0. Sends

@@ -1,5 +1,6 @@
 /*
- * channel_api.c - the public calls on message channels. What they do is channel.c's.
+ * channel_api.c - the public calls on message channels, and what groups ask of them. What they do
+ * is channel.c's.
  */
 #include <towline/channel.h>
 
@@ -10,44 +11,80 @@
 #include "transport/op/channel.h"
 
 /* Whether the peer can have channels. The engine is held. */
-static int check_open(const struct tow_peer *peer)
+static int check_open(const struct tow_peer *peer, uint16_t number, const char *call)
 {
+	const uint32_t needed =
+		TWI_FEATURE_BIT(channels) |
+		(number >= TWI_CHANNEL_GROUPS ? TWI_FEATURE_BIT(group_channels) : 0);
+
 	if (peer->ended != 0)
-		return twi_error(peer->ended, "tow_channel_open: %s", peer->ended_why);
-	if ((peer->features & TWI_FEATURE_BIT(channels)) == 0)
+		return twi_error(peer->ended, "%s: %s", call, peer->ended_why);
+	if ((peer->features & needed) != needed)
 		return twi_error(TOW_ENOTSUP,
-				 "tow_channel_open: peer %s has no channels; it is of an older "
-				 "version",
-				 peer->address);
+				 "%s: peer %s has no channels%s; it is of an older version", call,
+				 peer->address, number >= TWI_CHANNEL_GROUPS ? " of groups" : "");
 	return TOW_OK;
 }
 
-static int open_channel(struct tow_peer *peer, uint32_t number, struct tow_channel **channel_out)
+void twi_channel_tell_lane(struct tow_peer *peer, uint16_t number)
+{
+	if (peer->ended == 0)
+		peer->lane->ops->look_again(peer, 0, twi_context_of(TWI_SPACE_USER, number));
+}
+
+int twi_channel_make(struct tow_peer *peer, uint16_t number, const char *call,
+		     struct tow_channel **out)
 {
 	struct tow_channel *channel;
-	int status = check_open(peer);
+	int status = check_open(peer, number, call);
 
 	if (status < 0)
 		return status;
 	channel = twi_handle_alloc(TWI_HANDLE_CHANNEL, sizeof(*channel));
 	if (channel == NULL)
-		return twi_error(TOW_ENOMEM, "tow_channel_open: no memory for channel %u", number);
+		return twi_error(TOW_ENOMEM, "%s: no memory for channel %u", call, number);
 	channel->engine = peer->engine;
 	channel->peer = peer;
-	channel->number = (uint16_t)number;
+	channel->number = number;
 	status = twi_channel_open(peer, channel);
-	if (status < 0)
+	if (status < 0) {
 		twi_handle_free(&channel->handle, false);
-	else
-		*channel_out = channel;
-	return status;
+		return status;
+	}
+	*out = channel;
+	return TOW_OK;
 }
 
-/* What was said is with the lane, which was not asked to send anything: it has work. */
-static void tell_lane(struct tow_peer *peer, uint16_t number)
+void twi_channel_drop(struct tow_channel *channel)
 {
-	if (peer->ended == 0)
-		peer->lane->ops->look_again(peer, 0, twi_context_of(TWI_SPACE_USER, number));
+	twi_channel_close(channel);
+	twi_handle_free(&channel->handle, true);
+}
+
+bool twi_channel_is_theirs(const struct tow_peer *peer, uint16_t number)
+{
+	const struct twi_channel *channel = twi_channel_find(peer, number);
+
+	return channel != NULL && channel->theirs;
+}
+
+void twi_channels_each_group(struct tow_peer *peer,
+			     void (*each)(struct tow_peer *peer, uint16_t number))
+{
+	const struct twi_channels *channels = peer->channels;
+	struct twi_list *pos, *next;
+
+	/* The record of what is theirs stays, whatever `each` does. */
+	for (uint32_t i = 0; channels != NULL && i < channels->bucket_count; i++) {
+		twi_list_for_each_safe (pos, next, &channels->buckets[i]) {
+			const struct twi_channel *channel =
+				twi_container_of(pos, struct twi_channel, link);
+
+			if (channel->number >= TWI_CHANNEL_GROUPS && channel->theirs &&
+			    channel->user == NULL)
+				each(peer, channel->number);
+		}
+	}
 }
 
 TOW_PUBLIC int tow_channel_open(struct tow_peer *peer, uint32_t number,
@@ -71,8 +108,8 @@ TOW_PUBLIC int tow_channel_open(struct tow_peer *peer, uint32_t number,
 		status = twi_call_enter_with(engine, peer, TWI_HANDLE_PEER, "tow_channel_open");
 	if (status < 0)
 		return status;
-	status = open_channel(peer, number, channel_out);
-	tell_lane(peer, (uint16_t)number);
+	status = twi_channel_make(peer, (uint16_t)number, "tow_channel_open", channel_out);
+	twi_channel_tell_lane(peer, (uint16_t)number);
 	twi_engine_leave(engine);
 	return status;
 }
@@ -95,11 +132,12 @@ TOW_PUBLIC int tow_channel_close(struct tow_channel *channel)
 		return status;
 	peer = channel->peer;
 	number = channel->number;
-	twi_channel_close(channel);
-	twi_handle_free(&channel->handle, true);
-	tell_lane(peer, number);
+	twi_channel_drop(channel);
+	twi_channel_tell_lane(peer, number);
 	twi_engine_leave(engine);
 	return TOW_OK;
 }
 
-_Static_assert(TOW_CHANNEL_MAX < TWI_CHANNEL_CONTROL, "one number is the library's");
+_Static_assert(TOW_CHANNEL_MAX + 1 == TWI_CHANNEL_GROUPS &&
+		       TWI_CHANNEL_GROUPS < TWI_CHANNEL_CONTROL,
+	       "groups have numbers above the user's, and one number is the library's");

@@ -367,7 +367,8 @@ void twi_inbox_recv(struct twi_inbox *inbox, struct tow_op *op)
 	twi_held_count(peer->engine, TWI_C_recvs, op->space == TWI_SPACE_USER);
 	twi_assert_hot(op->match.context == twi_context_of(op->space, op->channel));
 	op->match.tag = op->tag;
-	op->match.order = ++peer->engine->ops->recvs;
+	if (twi_likely(op->stage != TWI_STAGE_HELD)) /* else it has its place already */
+		op->match.order = ++peer->engine->ops->recvs;
 	if (twi_likely(!op->view))
 		twi_claim_lease(peer, op);
 	else

@@ -27,6 +27,7 @@
 #include "transport/op/op.h"
 #include "transport/wire/frame.h"
 
+struct tow_match;
 struct twi_inbox;
 
 /* A message that waits for a receive: one that is kept, or an offer, of which the lane has more. */
@@ -157,6 +158,12 @@ void twi_inbox_let_go(struct twi_inbox *inbox, struct tow_op *op);
 void twi_inbox_end(struct twi_inbox *inbox, struct tow_op *op, int status, uint64_t bytes);
 void twi_inbox_received(struct twi_inbox *inbox, struct tow_op *op, uint64_t bytes);
 void twi_inbox_corrupt(struct twi_inbox *inbox, struct tow_op *op, uint64_t bytes);
+
+/*
+ * What tow_probe does, for any number of a channel: looks for a message that waits, drives the
+ * engine once if there is none, and looks again.
+ */
+int twi_probe(struct tow_endpoint *endpoint, const struct tow_match *match, struct tow_result *out);
 
 /* --- messages --- */
 

@@ -287,6 +287,8 @@ bool twi_outbox_at_once(struct twi_outbox *outbox, struct twi_outbound *out)
 	if (twi_unlikely(out->channel != 0)) {
 		struct twi_channel *channel = twi_channel_find(outbox->peer, out->channel);
 
+		if (channel == NULL)
+			return false; /* the peer had ended before it could be opened */
 		credit = &channel->out;
 		queued = &channel->queued;
 	}

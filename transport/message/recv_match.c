@@ -8,7 +8,6 @@
 #include "diag/base/error.h"
 #include "diag/base/sized.h"
 #include "diag/record/site.h"
-#include "transport/engine/engine_drive.h"
 #include "transport/message/channel.h"
 #include "transport/message/inbox.h"
 #include "transport/op/call.h"
@@ -214,19 +213,26 @@ static int look_once(const struct tow_endpoint *endpoint, const struct tow_match
 	return TOW_AGAIN;
 }
 
-/* Moves the runtime once, as a test of an operation does; not in a callback. */
-static void drive_once(struct twi_engine *engine)
+int twi_probe(struct tow_endpoint *endpoint, const struct tow_match *match, struct tow_result *out)
 {
-	if (!twi_engine_in_callback(engine) && twi_engine_bind_ring(engine) == TOW_OK)
-		twi_engine_poll(engine);
+	int status = look_once(endpoint, match, out);
+
+	if (status != TOW_AGAIN)
+		return status;
+	twi_call_drive(endpoint->engine);
+	/* A callback may have closed them. */
+	status = twi_handle_check(endpoint, TWI_HANDLE_ENDPOINT, "tow_probe");
+	if (status == TOW_OK)
+		status = check_peer("tow_probe", endpoint, match);
+	return status < 0 ? status : look_once(endpoint, match, out);
 }
 
 TOW_PUBLIC int tow_probe(struct tow_endpoint *endpoint, const struct tow_match *match,
 			 struct tow_result *result_out)
 {
-	struct twi_engine *engine;
 	struct tow_result result;
 	struct tow_match known;
+	struct twi_engine *engine;
 	int status;
 
 	if (twi_sized_check_out(TWI_SIZED_tow_result, "tow_probe", result_out) < 0)
@@ -235,17 +241,9 @@ TOW_PUBLIC int tow_probe(struct tow_endpoint *endpoint, const struct tow_match *
 	if (status < 0)
 		return status;
 	engine = endpoint->engine;
-	status = look_once(endpoint, match, &result);
-	if (status == TOW_AGAIN) {
-		drive_once(engine);
-		/* A callback may have closed them. */
-		status = twi_handle_check(endpoint, TWI_HANDLE_ENDPOINT, "tow_probe");
-		if (status == TOW_OK)
-			status = check_peer("tow_probe", endpoint, match);
-		if (status == TOW_OK)
-			status = look_once(endpoint, match, &result);
-	}
+	status = twi_probe(endpoint, match, &result);
 	twi_engine_leave(engine);
-	return status != TOW_OK ? status
-				: TWI_SIZED_OUT(tow_result, "tow_probe", &result, result_out);
+	if (status < 0 || status == TOW_AGAIN)
+		return status;
+	return TWI_SIZED_OUT(tow_result, "tow_probe", &result, result_out);
 }

@@ -6,6 +6,7 @@
 
 #include "diag/base/error.h"
 #include "transport/engine/engine.h"
+#include "transport/engine/engine_drive.h"
 #include "transport/engine/handle.h"
 
 /* TOW_EFORKED in a forked child; TOW_ECLOSED while the runtime is being closed. */
@@ -39,6 +40,13 @@ static inline int twi_call_enter_with(struct twi_engine *engine, const void *obj
 		return TOW_OK;
 	twi_engine_leave(engine);
 	return twi_handle_refuse(object, kind, call);
+}
+
+/* Moves the runtime once, as a test of an operation does; not in a callback. The engine is held. */
+static inline void twi_call_drive(struct twi_engine *engine)
+{
+	if (!twi_engine_in_callback(engine) && twi_engine_bind_ring(engine) == TOW_OK)
+		twi_engine_poll(engine);
 }
 
 #endif

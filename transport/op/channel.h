@@ -13,6 +13,8 @@
 
 struct twi_engine;
 
+#define TWI_CHANNEL_GROUPS 32768u /* from here on: of the messages of groups, by their numbers */
+
 struct tow_channel {
 	struct twi_handle handle;
 	struct twi_engine *engine;

@@ -187,7 +187,7 @@ void twi_endpoint_ready(struct tow_endpoint *endpoint, struct tow_peer *peer)
 	if (endpoint->parent != NULL)
 		endpoint = endpoint->parent;
 	entry = twi_list_first(&endpoint->accepts);
-	peer->passing = endpoint->passes;
+	peer->passing = endpoint->ranks != NULL;
 	peer->shown = true;
 	if (through->parent != NULL)
 		snprintf(peer->why, sizeof(peer->why), "%s chosen by the other side",

@@ -20,6 +20,8 @@
 
 #define TWI_READY_PEERS_MAX 64
 
+struct twi_ranks;
+
 struct tow_endpoint {
 	struct twi_handle handle;
 	struct twi_engine *engine;
@@ -33,7 +35,8 @@ struct tow_endpoint {
 	bool wild;                   /* there were some */
 	unsigned ready_count;
 	char address[TOW_ADDRESS_MAX];
-	bool passes; /* a group's: what comes may be the second connection of two ranks */
+	/* A group's: what comes may be the second connection of two ranks. Else NULL. */
+	const struct twi_ranks *ranks;
 };
 
 struct tow_peer {

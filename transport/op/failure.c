@@ -8,6 +8,7 @@
 
 #include "diag/base/error.h"
 #include "transport/engine/engine.h"
+#include "transport/op/channel.h"
 #include "transport/op/endpoint.h"
 
 static void say_failure(const struct tow_op *op, char text[TWI_ERROR_BYTES])
@@ -18,7 +19,8 @@ static void say_failure(const struct tow_op *op, char text[TWI_ERROR_BYTES])
 		snprintf(text, TWI_ERROR_BYTES, "%s", tow_error_message());
 	else if (op->peer != NULL && op->peer->ended == op->status)
 		snprintf(text, TWI_ERROR_BYTES, "%s", op->peer->ended_why);
-	else
+	else if (op->channel < TWI_CHANNEL_GROUPS ||
+		 !op->engine->hooks.group->why(op, text, TWI_ERROR_BYTES))
 		snprintf(text, TWI_ERROR_BYTES, "%s of %llu bytes%s%.150s: %s", op->ops->noun,
 			 (unsigned long long)op->bytes, peer != NULL ? ", peer " : "",
 			 peer != NULL ? peer : "", tow_status_text(op->status));

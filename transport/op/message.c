@@ -412,26 +412,30 @@ int twi_message_start_parts(struct tow_peer *peer, const struct twi_message *mes
 	return start_message(peer, message, mask, parts, options, op_out);
 }
 
-int twi_message_start_any(struct tow_endpoint *endpoint, const struct twi_message *message,
-			  uint64_t mask, struct twi_parts *parts,
-			  const struct tow_op_options *options, struct tow_op **op_out)
+/*
+ * An operation whose peer is not known yet, with a claim on its memory that is on nobody's list.
+ * NULL: *status_out is why.
+ */
+static struct tow_op *make_peerless(struct twi_engine *engine, const struct twi_message *message,
+				    const uint64_t *mask, struct twi_parts *parts,
+				    const struct tow_op_options *options, struct tow_op **op_out,
+				    int *status_out)
 {
-	struct twi_engine *engine = endpoint->engine;
 	struct tow_op_options known;
 	struct tow_op *op;
-	int status = check_arguments(engine, message, &mask, parts, &options, &known,
-				     op_out == NULL, false);
 
 	twi_assert_held(engine);
-	if (status < 0)
-		return status;
+	*status_out = check_arguments(engine, message, mask, parts, &options, &known,
+				      op_out == NULL, false);
+	if (*status_out < 0)
+		return NULL;
 	op = twi_op_acquire(engine, ops_of(message), options);
-	if (op == NULL)
-		return TOW_EBUSY;
-	fill_op(op, NULL, message, &mask, parts, message->channel);
-	op->match.any = true;
+	if (op == NULL) {
+		*status_out = TOW_EBUSY;
+		return NULL;
+	}
+	fill_op(op, NULL, message, mask, parts, message->channel);
 	op->match.tag = op->tag;
-	op->endpoint = endpoint;
 	op->wait.memory_polled = engine->memory_peers > 0;
 	if (parts != NULL)
 		twi_parts_lease(NULL, op);
@@ -444,8 +448,57 @@ int twi_message_start_any(struct tow_endpoint *endpoint, const struct twi_messag
 		twi_op_forget(op);
 	if (op->deadline_ns != UINT64_MAX)
 		twi_op_watch(op);
-	engine->hooks.match->post(op);
+	return op;
+}
+
+int twi_message_start_any(struct tow_endpoint *endpoint, const struct twi_message *message,
+			  uint64_t mask, struct twi_parts *parts,
+			  const struct tow_op_options *options, struct tow_op **op_out)
+{
+	int status;
+	struct tow_op *op =
+		make_peerless(endpoint->engine, message, &mask, parts, options, op_out, &status);
+
+	if (op == NULL)
+		return status;
+	op->match.any = true;
+	op->endpoint = endpoint;
+	op->engine->hooks.match->post(op);
 	return TOW_OK;
+}
+
+int twi_message_hold(struct twi_engine *engine, const struct twi_message *message,
+		     const uint64_t *mask, struct twi_parts *parts,
+		     const struct tow_op_options *options, struct twi_list *held,
+		     struct tow_op **op_out)
+{
+	int status;
+	struct tow_op *op = make_peerless(engine, message, mask, parts, options, op_out, &status);
+
+	if (op == NULL)
+		return status;
+	op->stage = TWI_STAGE_HELD;
+	if (op->kind == TWI_OP_RECV)
+		op->match.order = ++engine->ops->recvs;
+	twi_list_push_back(held, &op->match.link);
+	return TOW_OK;
+}
+
+void twi_message_attach(struct tow_op *op, struct tow_peer *peer)
+{
+	twi_assert_held(op->engine);
+	twi_assert(op->stage == TWI_STAGE_HELD);
+	twi_list_remove(&op->match.link);
+	twi_op_to_peer(op, peer);
+	if (op->claim.kind != TWI_CLAIM_NONE)
+		twi_claim_list(peer, op);
+	if (op->kind == TWI_OP_SEND) {
+		op->stage = TWI_STAGE_NEW;
+		twi_peer_touch(peer, twi_engine_batch_now(op->engine));
+		peer->lane->ops->send(peer, op);
+	} else {
+		peer->lane->ops->recv(peer, op);
+	}
 }
 
 TOW_PUBLIC int tow_send_start(struct tow_peer *peer, const void *data, uint64_t bytes, uint64_t tag,

@@ -72,7 +72,18 @@ int twi_message_start_any(struct tow_endpoint *endpoint, const struct twi_messag
 			  uint64_t mask, struct twi_parts *parts,
 			  const struct tow_op_options *options, struct tow_op **op_out);
 
-/* Ends such a receive which has met none. */
+/*
+ * The same for a message whose peer is not there yet: it waits at the end of `held`, by
+ * op->match.link. mask NULL: it is of one tag, or a send. A receive has its place among those of
+ * any peer from now on. attach: the peer is there, the message is in no list any more, and goes.
+ */
+int twi_message_hold(struct twi_engine *engine, const struct twi_message *message,
+		     const uint64_t *mask, struct twi_parts *parts,
+		     const struct tow_op_options *options, struct twi_list *held,
+		     struct tow_op **op_out);
+void twi_message_attach(struct tow_op *op, struct tow_peer *peer);
+
+/* Ends a receive of any peer which has met no message, or a message that is held. */
 void twi_message_end_any(struct tow_op *op, int status);
 
 /*

@@ -79,16 +79,15 @@ struct twi_op_ops {
 	 */
 	void (*waited)(struct tow_op *op, uint64_t now_ns);
 
-	/*
-	 * What the log says that a thread does which waits for it for long: "waiting in a barrier".
-	 * False: nothing, this time. Any thread, without the engine. NULL: never.
-	 */
+	/* What a thread that waits for it for long does, in words for the log: "waiting in a
+	 * barrier". False: nothing, this time. Any thread, without the engine. NULL: never. */
 	bool (*waits_for)(const struct tow_op *op, char *out, size_t room);
 };
 
 /* Where a send or receive stands; session.h draws the two ways. */
 enum twi_op_stage {
 	TWI_STAGE_NEW,
+	TWI_STAGE_HELD,    /* its peer is not there yet (twi_message_hold) */
 	TWI_STAGE_QUEUED,  /* send: waits for credit or room; receive: matched, waits for a grant */
 	TWI_STAGE_OFFERED, /* send: RTS is out */
 	TWI_STAGE_BULK,    /* send: granted, in the bulk queue */

@@ -6,12 +6,16 @@
 #include <stdio.h>
 
 #include "diag/base/error.h"
+#include "transport/op/channel.h"
 
 void twi_op_describe(const struct tow_op *op, char *out, size_t room)
 {
 	char channel[sizeof(" on channel 65535")] = "";
 
-	if (op->channel != 0)
+	if (op->channel >= TWI_CHANNEL_GROUPS)
+		snprintf(channel, sizeof(channel), " in group %u",
+			 op->channel - TWI_CHANNEL_GROUPS);
+	else if (op->channel != 0)
 		snprintf(channel, sizeof(channel), " on channel %u", op->channel);
 	if (op->kind == TWI_OP_RECV && op->match.wild) /* its tag is that of what it meets */
 		snprintf(out, room, "the receive of tags like %#llx%s",

@@ -52,7 +52,7 @@ int twi_group_open_sim(struct tow_runtime *runtime, uint32_t rank, uint32_t size
 		for (uint32_t i = 0; i < size; i++)
 			group->members[i] = i;
 		group->rank = rank;
-		twi_group_begin_collectives(group);
+		twi_group_begin(group);
 		*group_out = group;
 	} else {
 		twi_group_enter(ranks->engine);
@@ -76,7 +76,7 @@ int twi_group_split_sim(struct tow_group *group, uint32_t id, const uint32_t *me
 			made->rank = i;
 	}
 	made->id = id;
-	twi_group_begin_collectives(made);
+	twi_group_begin(made);
 	*group_out = made;
 	return TOW_OK;
 }

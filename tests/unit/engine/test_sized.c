@@ -165,6 +165,45 @@ static int group_connect_start(void *options)
 	return over(tow_group_connect_start(group, 0, options, &op), &op);
 }
 
+/* The group is of one rank, which reaches itself. */
+static int group_send(void *options)
+{
+	return over(tow_group_send_start(group, 0, "to myself", 9, 81, options, &op), &op);
+}
+
+static int group_recv(void *options)
+{
+	return over(tow_group_recv_start(group, 0, part.data, part.bytes, 82, options, &op), &op);
+}
+
+static int group_recv_match(void *match)
+{
+	return over(tow_group_recv_match_start(group, match, &part, 1, NULL, &op), &op);
+}
+
+static int group_recv_match_op(void *options)
+{
+	struct tow_group_match match = TOW_GROUP_MATCH_INIT;
+
+	return over(tow_group_recv_match_start(group, &match, &part, 1, options, &op), &op);
+}
+
+static int group_probe_match(void *match)
+{
+	struct tow_result result = TOW_RESULT_INIT;
+
+	return tow_group_probe(group, match, &result);
+}
+
+static int group_probe_result(void *row)
+{
+	struct tow_group_match match = TOW_GROUP_MATCH_INIT;
+
+	match.tag = 83;
+	(void)tow_send(group, 0, "waits", 5, 83, TOW_FOREVER);
+	return tow_group_probe(group, &match, row);
+}
+
 static int barrier_start(void *options)
 {
 	return over(tow_group_barrier_start(group, options, &op), &op);
@@ -307,6 +346,11 @@ static const struct row {
 	IN(tow_group_open_start, tow_op_options, group_open_start_op),
 	IN(tow_group_connect_start, tow_op_options, group_connect_start),
 	IN(tow_group_barrier_start, tow_op_options, barrier_start),
+	IN(tow_group_send_start, tow_op_options, group_send),
+	IN(tow_group_recv_start, tow_op_options, group_recv),
+	IN(tow_group_recv_match_start, tow_group_match, group_recv_match),
+	IN(tow_group_recv_match_start, tow_op_options, group_recv_match_op),
+	IN(tow_group_probe, tow_group_match, group_probe_match),
 	IN(tow_method_register, tow_method_options, method_register),
 	IN(tow_call_start, tow_call_options, call_start),
 	IN(tow_reply_start, tow_op_options, reply_start),
@@ -328,6 +372,7 @@ static const struct row {
 	IN(tow_coll_barrier_start, tow_coll_options, barrier_coll),
 	OUT(tow_op_result, tow_result, op_result),
 	OUT(tow_probe, tow_result, probe_result),
+	OUT(tow_group_probe, tow_result, group_probe_result),
 	OUT(tow_call_result, tow_call_result, call_result),
 	OUT(tow_call, tow_call_result, call_whole),
 	OUT(tow_job_info, tow_job_info, job_info),

@@ -79,41 +79,20 @@ static int finished(int status, struct tow_op **started)
 OPEN_OF(open)
 OPEN_OF(share)
 
-static int connect_start(void *options)
-{
-	return over(tow_connect_start(left, "loop://nobody", options, &op), &op);
-}
+/* A call that takes the struct and starts an operation, which is then over with. */
+#define STARTS(name, arg, ...)                                                                     \
+	static int name(void *arg)                                                                 \
+	{                                                                                          \
+		return over(__VA_ARGS__, &op);                                                     \
+	}
 
-static int accept_start(void *options)
-{
-	return over(tow_accept_start(right, options, &op), &op);
-}
-
-static int send_start(void *options)
-{
-	return over(tow_send_start(client, room, 8, 77, options, &op), &op);
-}
-
-static int recv_start(void *options)
-{
-	return over(tow_recv_start(client, room, 8, 78, options, &op), &op);
-}
-
-static int recv_view_start(void *options)
-{
-	return over(tow_recv_view_start(client, 79, options, &op), &op);
-}
-
-static int recv_match(void *match)
-{
-	return over(tow_recv_match_start(left, match, &part, 1, NULL, &op), &op);
-}
-
-static int send_parts(void *options)
-{
-	return over(tow_send_parts_start(client, &part, 1, 79, options, &op), &op);
-}
-
+STARTS(connect_start, options, tow_connect_start(left, "loop://nobody", options, &op))
+STARTS(accept_start, options, tow_accept_start(right, options, &op))
+STARTS(send_start, options, tow_send_start(client, room, 8, 77, options, &op))
+STARTS(recv_start, options, tow_recv_start(client, room, 8, 78, options, &op))
+STARTS(recv_view_start, options, tow_recv_view_start(client, 79, options, &op))
+STARTS(recv_match, match, tow_recv_match_start(left, match, &part, 1, NULL, &op))
+STARTS(send_parts, options, tow_send_parts_start(client, &part, 1, 79, options, &op))
 static int recv_match_op(void *options)
 {
 	struct tow_match match = TOW_MATCH_INIT;
@@ -160,27 +139,11 @@ static int group_open_start_op(void *options)
 	return over(tow_group_open_start(runtime, NULL, options, &again, &op), &op);
 }
 
-static int group_connect_start(void *options)
-{
-	return over(tow_group_connect_start(group, 0, options, &op), &op);
-}
-
+STARTS(group_connect_start, options, tow_group_connect_start(group, 0, options, &op))
 /* The group is of one rank, which reaches itself. */
-static int group_send(void *options)
-{
-	return over(tow_group_send_start(group, 0, "to myself", 9, 81, options, &op), &op);
-}
-
-static int group_recv(void *options)
-{
-	return over(tow_group_recv_start(group, 0, part.data, part.bytes, 82, options, &op), &op);
-}
-
-static int group_recv_match(void *match)
-{
-	return over(tow_group_recv_match_start(group, match, &part, 1, NULL, &op), &op);
-}
-
+STARTS(group_send, options, tow_group_send_start(group, 0, "to myself", 9, 81, options, &op))
+STARTS(group_recv, options, tow_group_recv_start(group, 0, part.data, part.bytes, 82, options, &op))
+STARTS(group_recv_match, match, tow_group_recv_match_start(group, match, &part, 1, NULL, &op))
 static int group_recv_match_op(void *options)
 {
 	struct tow_group_match match = TOW_GROUP_MATCH_INIT;
@@ -204,11 +167,7 @@ static int group_probe_result(void *row)
 	return tow_group_probe(group, &match, row);
 }
 
-static int barrier_start(void *options)
-{
-	return over(tow_group_barrier_start(group, options, &op), &op);
-}
-
+STARTS(barrier_start, options, tow_group_barrier_start(group, options, &op))
 static int method_register(void *options)
 {
 	int status = tow_method_register(runtime, "again", echo, NULL, options);
@@ -218,11 +177,7 @@ static int method_register(void *options)
 	return status;
 }
 
-static int call_start(void *options)
-{
-	return over(tow_call_start(client, "echo", "x", 1, room, 8, options, &op), &op);
-}
-
+STARTS(call_start, options, tow_call_start(client, "echo", "x", 1, room, 8, options, &op))
 static int reply_start(void *options)
 {
 	struct tow_op *call;
@@ -240,11 +195,8 @@ static int reply_start(void *options)
 	return status;
 }
 
-static int push_start(void *options)
-{
-	return over(tow_stream_push_start(tow_call_stream(stream_call), "z", 1, options, &op), &op);
-}
-
+STARTS(push_start, options,
+       tow_stream_push_start(tow_call_stream(stream_call), "z", 1, options, &op))
 static int pull_start(void *options)
 {
 	return over(tow_stream_pull_start(tow_call_stream(stream_call), room, 8, options, &op),

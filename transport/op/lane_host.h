@@ -12,6 +12,7 @@
  * Operations (op.h, op_span.h, message_times.h)
  *	twi_op_complete       ends one that the lane has taken, exactly once
  *	twi_op_unwatch        its deadline does not end it any more: the lane does
+ *	twi_message_is_over   one that is to end, once what was under way for it has come in
  *	twi_op_begun          the first byte of a send leaves, or a receive has met its message
  *	twi_op_match_ns, twi_latency_kind_of
  *	                      the parts of its time

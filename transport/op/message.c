@@ -46,6 +46,13 @@ void twi_message_end_any(struct tow_op *op, int status)
 	twi_op_complete(op, status, 0);
 }
 
+bool twi_message_is_over(struct tow_op *op, int status)
+{
+	if (op->stage != TWI_STAGE_COMPLETING && op->peer == NULL)
+		twi_message_end_any(op, status);
+	return op->stage == TWI_STAGE_COMPLETING;
+}
+
 /* After its deadline nobody touches the payload any more. */
 static void end_early(struct tow_op *op, int status)
 {

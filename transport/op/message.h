@@ -87,6 +87,12 @@ void twi_message_attach(struct tow_op *op, struct tow_peer *peer);
 void twi_message_end_any(struct tow_op *op, int status);
 
 /*
+ * An operation that is to end so, once its lane has let what was under way come in: that may have
+ * ended it, or sent it back to look at all peers, where it ends now. True: it is over.
+ */
+bool twi_message_is_over(struct tow_op *op, int status);
+
+/*
  * Gives a view whose message has been matched memory of the pool for its `bytes`: sets data, bytes
  * and view_release. TOW_OK; TOW_EEXHAUSTED and the like: the operation cannot have its message. The
  * engine is held.

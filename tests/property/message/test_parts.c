@@ -470,10 +470,22 @@ static void encrypted(void **state)
 	play_lane(&twt_lane_rows[0], NULL, "a key of the test of parts, of 32 bytes and more");
 }
 
+/*
+ * In five runs of six a receive of any peer is past its deadline just as its sender has taken the
+ * message back: the lane hears of that within the abort, and the receive ended twice.
+ */
+static void taken_back(void **state)
+{
+	(void)state;
+	seed = 16898159935695117224u;
+	play_lane(&twt_lane_rows[0], NULL, "a key of the test of parts, of 32 bytes and more");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(every_lane),
-					    cmocka_unit_test(encrypted) };
+					    cmocka_unit_test(encrypted),
+					    cmocka_unit_test(taken_back) };
 
 	seed = twt_seed();
 	return cmocka_run_group_tests(tests, NULL, NULL);

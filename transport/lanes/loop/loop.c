@@ -264,7 +264,7 @@ static bool peer_abort(struct tow_peer *base, struct tow_op *op, int status, boo
 	/* What holds the operation's memory must have run before that is given back (lane.h). */
 	if (loop_peer(base)->link != NULL)
 		twi_loop_tell(loop_lane(base->lane), loop_peer(base), UINT64_MAX);
-	if (op->stage == TWI_STAGE_COMPLETING)
+	if (twi_message_is_over(op, status))
 		return true;
 	ended = twi_session_abort(twi_session_of(base), op, status, force);
 	settle_peer(loop_lane(base->lane), loop_peer(base));

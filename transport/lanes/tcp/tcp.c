@@ -185,7 +185,7 @@ static bool peer_abort(struct tow_peer *base, struct tow_op *op, int status, boo
 	if (ring != NULL) {
 		twi_ring_submit(ring);
 		twi_ring_reap(ring);
-		if (op->stage == TWI_STAGE_COMPLETING)
+		if (twi_message_is_over(op, status))
 			return true;
 	}
 	/* What is not all on its way is followed by an ABORT. */

@@ -196,8 +196,12 @@ static void add_series(const struct twi_engine *engine, bool barriers, uint32_t 
 	}
 }
 
-static uint32_t rank_of(const struct twi_ranks *ranks, const struct tow_peer *peer)
+static uint32_t rank_of(const struct twi_ranks *ranks, const struct tow_op *op)
 {
+	const struct tow_peer *peer = op->peer;
+
+	if ((op->kind == TWI_OP_SEND || op->kind == TWI_OP_RECV) && op->stage == TWI_STAGE_HELD)
+		return ((const struct twi_slot *)op->owner)->rank;
 	for (uint32_t i = 0; ranks != NULL && peer != NULL && i < ranks->size; i++) {
 		if (ranks->slots[i].peer == peer)
 			return i;
@@ -212,7 +216,7 @@ static void add_wait(const struct tow_op *op, uint64_t since_ns, const struct tw
 
 	*wait = (struct twi_state_wait){ .kind = op->kind,
 					 .stage = op->stage,
-					 .rank = rank_of(ranks, op->peer),
+					 .rank = rank_of(ranks, op),
 					 .tag = op->tag,
 					 .bytes = op->bytes,
 					 .moved = op->moved,

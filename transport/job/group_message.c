@@ -332,7 +332,7 @@ int twi_group_message_start(struct tow_group *group, uint32_t rank,
 	}
 	if (ranks->endpoint == NULL)
 		return twi_error(TOW_ENOTSUP, "this rank has no endpoint to reach itself by");
-	status = twi_message_hold(ranks->engine, &numbered, mask, parts, options, &slot->held,
+	status = twi_message_hold(ranks->engine, &numbered, mask, parts, options, &slot->held, slot,
 				  op_out);
 	if (status == TOW_OK && slot->state == TWI_SLOT_NONE)
 		twi_ranks_dial(ranks, group->members[rank]);

@@ -476,7 +476,7 @@ int twi_message_start_any(struct tow_endpoint *endpoint, const struct twi_messag
 
 int twi_message_hold(struct twi_engine *engine, const struct twi_message *message,
 		     const uint64_t *mask, struct twi_parts *parts,
-		     const struct tow_op_options *options, struct twi_list *held,
+		     const struct tow_op_options *options, struct twi_list *held, void *owner,
 		     struct tow_op **op_out)
 {
 	int status;
@@ -485,6 +485,7 @@ int twi_message_hold(struct twi_engine *engine, const struct twi_message *messag
 	if (op == NULL)
 		return status;
 	op->stage = TWI_STAGE_HELD;
+	op->owner = owner;
 	if (op->kind == TWI_OP_RECV)
 		op->match.order = ++engine->ops->recvs;
 	twi_list_push_back(held, &op->match.link);
@@ -496,6 +497,7 @@ void twi_message_attach(struct tow_op *op, struct tow_peer *peer)
 	twi_assert_held(op->engine);
 	twi_assert(op->stage == TWI_STAGE_HELD);
 	twi_list_remove(&op->match.link);
+	op->owner = NULL;
 	twi_op_to_peer(op, peer);
 	if (op->claim.kind != TWI_CLAIM_NONE)
 		twi_claim_list(peer, op);

@@ -74,12 +74,13 @@ int twi_message_start_any(struct tow_endpoint *endpoint, const struct twi_messag
 
 /*
  * The same for a message whose peer is not there yet: it waits at the end of `held`, by
- * op->match.link. mask NULL: it is of one tag, or a send. A receive has its place among those of
- * any peer from now on. attach: the peer is there, the message is in no list any more, and goes.
+ * op->match.link, with op->owner for who is waited for. mask NULL: it is of one tag, or a send. A
+ * receive has its place among those of any peer from now on. attach: the peer is there, the message
+ * is in no list any more, and goes.
  */
 int twi_message_hold(struct twi_engine *engine, const struct twi_message *message,
 		     const uint64_t *mask, struct twi_parts *parts,
-		     const struct tow_op_options *options, struct twi_list *held,
+		     const struct tow_op_options *options, struct twi_list *held, void *owner,
 		     struct tow_op **op_out);
 void twi_message_attach(struct tow_op *op, struct tow_peer *peer);
 

@@ -87,7 +87,6 @@ struct twi_op_ops {
 /* Where a send or receive stands; session.h draws the two ways. */
 enum twi_op_stage {
 	TWI_STAGE_NEW,
-	TWI_STAGE_HELD,    /* its peer is not there yet (twi_message_hold) */
 	TWI_STAGE_QUEUED,  /* send: waits for credit or room; receive: matched, waits for a grant */
 	TWI_STAGE_OFFERED, /* send: RTS is out */
 	TWI_STAGE_BULK,    /* send: granted, in the bulk queue */
@@ -96,6 +95,7 @@ enum twi_op_stage {
 	TWI_STAGE_FILLING, /* receive: an eager payload is arriving in pieces */
 	TWI_STAGE_GRANTED, /* receive: CTS is out */
 	TWI_STAGE_COMPLETING,
+	TWI_STAGE_HELD, /* its peer is not there yet (twi_message_hold) */
 };
 
 /* Where the payload of a message lies, if not at op->data; others than NONE are unlikely. */

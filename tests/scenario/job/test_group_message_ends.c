@@ -6,6 +6,8 @@
 #include "beside.h"
 #include "coll_job.h"
 
+#include <pthread.h>
+
 #define AT_ONCE 4
 #define WAITS   TWT_JOB_WAIT_NS
 
@@ -293,6 +295,59 @@ static void play_order(struct twt_job *job, const void *arg)
 	meet(job, 2);
 }
 
+#define THREADS 4
+#define ROUNDS  60
+
+struct worker {
+	const struct twt_job *job;
+	struct tow_group *group;
+	uint64_t tag;
+};
+
+/* Both ways at once with each rank, oneself as well; the first of them all connects. */
+static void *work(void *arg)
+{
+	const struct worker *worker = arg;
+	const struct twt_job *job = worker->job;
+	uint64_t in[3], out = worker->tag;
+
+	for (int round = 0; round < ROUNDS; round++) {
+		struct tow_op *ops[6];
+
+		out++;
+		for (uint32_t rank = 0; rank < 3; rank++) {
+			ops[2 * rank] = hear(job, worker->group, rank, worker->tag,
+					     (uint8_t *)&in[rank], 8);
+			ops[2 * rank + 1] = say(job, worker->group, rank, worker->tag,
+						(const uint8_t *)&out, 8);
+		}
+		for (int i = 0; i < 6; i++)
+			must_end(job, ops[i], TOW_OK, "");
+		for (int i = 0; i < 3; i++)
+			twt_must(in[i] == out);
+	}
+	return NULL;
+}
+
+static void play_threads(struct twt_job *job, const void *arg)
+{
+	struct tow_group *group = second_group(job);
+	struct worker workers[THREADS];
+	pthread_t threads[THREADS];
+
+	(void)arg;
+	for (int i = 0; i < THREADS; i++) {
+		/* The same tags in two groups. */
+		workers[i] = (struct worker){ job, i % 2 == 0 ? group : job->group,
+					      (uint64_t)(1 + i / 2) << 40 };
+		twt_must(pthread_create(&threads[i], NULL, work, &workers[i]) == 0);
+	}
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	meet(job, 1);
+	twt_must(tow_group_close(group) == TOW_OK);
+}
+
 static void play_wrong(struct twt_job *job, const void *arg)
 {
 	struct tow_group_match match = TOW_GROUP_MATCH_INIT;
@@ -349,7 +404,7 @@ static const struct play ends[] = { { 2, 0, play_close }, { 2, 0, play_close_unu
 				    { 2, 0, play_gone },  { 2, 0, play_early },
 				    { 3, 0, play_abort }, { 3, 1u << 2, play_dead },
 				    { 2, 0, play_ends },  { 2, 0, play_order },
-				    { 2, 0, play_wrong } };
+				    { 2, 0, play_wrong }, { 3, 0, play_threads } };
 
 static void run(size_t which)
 {

@@ -135,7 +135,7 @@ TABLE.update(TOOLS | {
 ORDERED = list(TABLE)
 TABLE.update({
     "fuzz": ROOMS + ["memreg/sizing", "transport/sim", "tools/towstat", "tools/trace", "tests"],
-    "tests": ORDERED + ["fuzz"],
+    "tests": ORDERED + ["fuzz", "plugins"],
     "examples": ["include/towline"],
     "plugins": ["include/towline"],
 })

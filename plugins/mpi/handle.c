@@ -1,0 +1,119 @@
+/*
+ * handle.c - tables of objects, one to each kind, in chunks that never move. A place that is free
+ * holds the number of the next free one, with the lowest bit set, which no address has.
+ */
+#include "plugins/mpi/handle.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#define CHUNK  1024u
+#define CHUNKS 4096u
+
+struct table {
+	_Atomic(_Atomic(uintptr_t) *) chunks[CHUNKS];
+	uint32_t used; /* numbers given out so far; under the lock, as what follows */
+	uint32_t free; /* the first number to use again; 0: none */
+};
+
+static struct table tables[TWMPI_KINDS];
+static pthread_mutex_t tables_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static _Atomic(uintptr_t) *find_place(struct table *table, uint32_t number)
+{
+	_Atomic(uintptr_t) *chunk;
+
+	if (number / CHUNK >= CHUNKS)
+		return NULL;
+	chunk = atomic_load_explicit(&table->chunks[number / CHUNK], memory_order_acquire);
+	return chunk != NULL ? &chunk[number % CHUNK] : NULL;
+}
+
+/* Under the lock. */
+static _Atomic(uintptr_t) *make_place(struct table *table, uint32_t number)
+{
+	_Atomic(uintptr_t) *place = find_place(table, number);
+	_Atomic(uintptr_t) *chunk;
+
+	if (place != NULL || number / CHUNK >= CHUNKS)
+		return place;
+	chunk = calloc(CHUNK, sizeof(*chunk));
+	if (chunk == NULL)
+		return NULL;
+	atomic_store_explicit(&table->chunks[number / CHUNK], chunk, memory_order_release);
+	return &chunk[number % CHUNK];
+}
+
+void *twmpi_object(enum twmpi_kind kind, uintptr_t handle)
+{
+	_Atomic(uintptr_t) *place;
+	uintptr_t word;
+
+	if (handle >> 24 != (uintptr_t)kind)
+		return NULL;
+	place = find_place(&tables[kind], handle & 0xffffff);
+	word = place != NULL ? atomic_load_explicit(place, memory_order_acquire) : 0;
+	return (word & 1) == 0 ? (void *)word : NULL;
+}
+
+bool twmpi_handle_new(enum twmpi_kind kind, void *object, uintptr_t *handle_out)
+{
+	struct table *table = &tables[kind];
+	_Atomic(uintptr_t) *place;
+	uint32_t number;
+
+	pthread_mutex_lock(&tables_lock);
+	number = table->free != 0 ? table->free : TWMPI_DYNAMIC + table->used;
+	place = make_place(table, number);
+	if (place != NULL) {
+		if (table->free != 0)
+			table->free = (uint32_t)(atomic_load(place) >> 1);
+		else
+			table->used++;
+		atomic_store_explicit(place, (uintptr_t)object, memory_order_release);
+		*handle_out = (uintptr_t)TWMPI_HANDLE_OF(kind, number);
+	}
+	pthread_mutex_unlock(&tables_lock);
+	return place != NULL;
+}
+
+bool twmpi_handle_set(enum twmpi_kind kind, uintptr_t handle, void *object)
+{
+	_Atomic(uintptr_t) *place;
+
+	pthread_mutex_lock(&tables_lock);
+	place = make_place(&tables[kind], handle & 0xffffff);
+	if (place != NULL)
+		atomic_store_explicit(place, (uintptr_t)object, memory_order_release);
+	pthread_mutex_unlock(&tables_lock);
+	return place != NULL;
+}
+
+void twmpi_handle_end(enum twmpi_kind kind, uintptr_t handle)
+{
+	struct table *table = &tables[kind];
+	uint32_t number = handle & 0xffffff;
+	_Atomic(uintptr_t) *place;
+
+	pthread_mutex_lock(&tables_lock);
+	place = find_place(table, number);
+	if (place != NULL && number >= TWMPI_DYNAMIC) {
+		atomic_store(place, (uintptr_t)table->free << 1 | 1);
+		table->free = number;
+	} else if (place != NULL) {
+		atomic_store(place, 0);
+	}
+	pthread_mutex_unlock(&tables_lock);
+}
+
+void *twmpi_handle_next(enum twmpi_kind kind, uint32_t *at)
+{
+	void *object = NULL;
+
+	while (object == NULL && *at < TWMPI_DYNAMIC + tables[kind].used) {
+		object = twmpi_object(kind, (uintptr_t)TWMPI_HANDLE_OF(kind, *at));
+		++*at;
+	}
+	return object;
+}

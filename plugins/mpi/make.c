@@ -1,0 +1,307 @@
+/*
+ * make.c - communicators made of others. Each is a group that its members create by themselves,
+ * under a name that they alone compute alike: the parent's label, and the how-manyth it is.
+ */
+#include "plugins/mpi/twmpi.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct split_row {
+	int32_t color, key;
+};
+
+struct split_place {
+	int32_t key;
+	uint32_t rank;
+};
+
+static uint64_t mix_label(uint64_t label, uint64_t with)
+{
+	for (unsigned i = 0; i < 8; i++, with >>= 8)
+		label = (label ^ (with & 0xff)) * 0x100000001b3u;
+	return label;
+}
+
+/* One thread makes communicators of one parent; a second at the same time cannot be in order. */
+static int begin_making(struct twmpi_comm *parent, uint64_t *label_out)
+{
+	bool busy;
+
+	pthread_mutex_lock(&parent->lock);
+	busy = parent->making;
+	if (!busy) {
+		parent->making = true;
+		*label_out = mix_label(parent->label, ++parent->made);
+	}
+	pthread_mutex_unlock(&parent->lock);
+	if (!busy)
+		return MPI_SUCCESS;
+	return twmpi_fail(
+		MPI_ERR_OTHER,
+		"another thread makes a communicator of the same one; XLA does so where a "
+		"process has several devices, for which MPI cannot be used: set "
+		"JAX_NUM_CPU_DEVICES=1, or use gloo");
+}
+
+static void end_making(struct twmpi_comm *parent)
+{
+	pthread_mutex_lock(&parent->lock);
+	parent->making = false;
+	pthread_mutex_unlock(&parent->lock);
+}
+
+/* ranks: of the parent. The caller is one of them. */
+static int make_comm(struct twmpi_comm *parent, const uint32_t *ranks, uint32_t count,
+		     uint64_t label, MPIABI_Comm *comm_out)
+{
+	struct twmpi_comm *comm;
+	struct twmpi_members *members;
+	struct tow_group *group;
+	uint32_t *world = calloc(count, sizeof(*world));
+	char name[32];
+	int code, status;
+
+	if (world == NULL)
+		return twmpi_fail(MPI_ERR_NO_MEM, "there is no memory for a communicator");
+	for (uint32_t i = 0; i < count; i++)
+		world[i] = parent->members->ranks[ranks[i]];
+	members = twmpi_members_new(world, count);
+	free(world);
+	snprintf(name, sizeof(name), "mpi-%016llx", (unsigned long long)label);
+	status = tow_group_create(parent->group, ranks, count, name, TWMPI_MAKE_NS, &group);
+	if (status < 0) {
+		twmpi_members_drop(members);
+		return twmpi_failed(status);
+	}
+	code = twmpi_comm_new(group, members, label, parent, &comm);
+	if (code != MPI_SUCCESS)
+		return code;
+	snprintf(comm->shown, sizeof(comm->shown), "%.8s.%u", parent->shown, parent->made);
+	if (twmpi_handle_new(TWMPI_Comm, comm, comm_out)) {
+		comm->handle = *comm_out;
+		return MPI_SUCCESS;
+	}
+	twmpi_comm_drop(comm);
+	return twmpi_fail(MPI_ERR_NO_MEM, "there is no memory for a communicator");
+}
+
+static int compare_places(const void *a, const void *b)
+{
+	const struct split_place *x = a, *y = b;
+
+	if (x->key != y->key)
+		return x->key < y->key ? -1 : 1;
+	return x->rank < y->rank ? -1 : 1;
+}
+
+/* What all ranks say, in rows of the parent's ranks. */
+static int gather_rows(struct twmpi_comm *parent, const char *name, const struct split_row *mine,
+		       struct split_row *rows)
+{
+	struct twmpi_request call = { .name = name, .comm = parent };
+	int code, status;
+
+	code = TWMPI_START(&call, tow_coll_all_gather_start, mine, rows, sizeof(*mine), TOW_U8);
+	if (code != MPI_SUCCESS)
+		return code;
+	status = tow_op_wait(call.op, TOW_FOREVER);
+	if (status == TOW_EDEADLINE)
+		code = twmpi_fail(
+			MPI_ERR_OTHER,
+			"%s. All ranks of the communicator have to call it; a JAX program on "
+			"a mesh of some of the processes does not, and cannot use MPI",
+			tow_error_message());
+	else if (status < 0)
+		code = twmpi_failed(status);
+	tow_op_release(call.op);
+	return code;
+}
+
+static int make_of_rows(struct twmpi_comm *parent, const struct split_row *rows, uint64_t label,
+			MPIABI_Comm *comm_out)
+{
+	struct split_place *places = calloc(parent->size, sizeof(*places));
+	uint32_t *ranks = calloc(parent->size, sizeof(*ranks)), count = 0;
+	int color = rows[parent->rank].color;
+	int code;
+
+	if (places == NULL || ranks == NULL) {
+		free(places);
+		free(ranks);
+		return twmpi_fail(MPI_ERR_NO_MEM, "there is no memory for a communicator");
+	}
+	for (uint32_t r = 0; r < parent->size; r++)
+		if (rows[r].color == color)
+			places[count++] = (struct split_place){ .key = rows[r].key, .rank = r };
+	qsort(places, count, sizeof(*places), compare_places);
+	for (uint32_t i = 0; i < count; i++)
+		ranks[i] = places[i].rank;
+	code = make_comm(parent, ranks, count, mix_label(label, (uint64_t)(uint32_t)color),
+			 comm_out);
+	free(places);
+	free(ranks);
+	return code;
+}
+
+static int split_comm(struct twmpi_comm *parent, const char *name, int color, int key,
+		      MPIABI_Comm *comm_out)
+{
+	struct split_row mine = { color, key };
+	struct split_row *rows;
+	uint64_t label = 0;
+	int code;
+
+	*comm_out = MPI_COMM_NULL;
+	if (color < 0 && color != MPI_UNDEFINED)
+		return twmpi_fail(MPI_ERR_ARG, "the color %d is below 0", color);
+	code = begin_making(parent, &label);
+	if (code != MPI_SUCCESS)
+		return code;
+	rows = calloc(parent->size, sizeof(*rows));
+	if (rows == NULL)
+		code = twmpi_fail(MPI_ERR_NO_MEM, "there is no memory for a communicator");
+	if (code == MPI_SUCCESS)
+		code = gather_rows(parent, name, &mine, rows);
+	if (code == MPI_SUCCESS && color != MPI_UNDEFINED)
+		code = make_of_rows(parent, rows, label, comm_out);
+	free(rows);
+	end_making(parent);
+	return code;
+}
+
+TWMPI_PUBLIC int MPIABI_Comm_split(MPIABI_Comm comm, int color, int key, MPIABI_Comm *newcomm)
+{
+	struct twmpi_comm *c;
+	int code = twmpi_comm_find(comm, &c);
+
+	if (code == MPI_SUCCESS)
+		code = split_comm(c, "MPI_Comm_split", color, key, newcomm);
+	return twmpi_end(c, "MPI_Comm_split", code);
+}
+
+/* The same number at all ranks of one boot of one host, and hardly at others; at least 0. */
+static int host_color(void)
+{
+	char text[64] = "";
+	uint64_t label = 0xcbf29ce484222325u;
+	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd >= 0 ? read(fd, text, sizeof(text)) : 0;
+
+	if (fd >= 0)
+		close(fd);
+	if (n <= 0)
+		n = gethostname(text, sizeof(text)) == 0 ? (ssize_t)strnlen(text, sizeof(text)) : 0;
+	for (ssize_t i = 0; i < n; i++)
+		label = mix_label(label, (uint8_t)text[i]);
+	return (int)(label >> 33);
+}
+
+TWMPI_PUBLIC int MPIABI_Comm_split_type(MPIABI_Comm comm, int split_type, int key, MPIABI_Info info,
+					MPIABI_Comm *newcomm)
+{
+	int color = split_type == MPI_UNDEFINED ? MPI_UNDEFINED : host_color();
+	struct twmpi_comm *c;
+	int code = twmpi_comm_find(comm, &c);
+
+	(void)info; /* hints, which may be left alone */
+	if (code == MPI_SUCCESS && split_type != MPI_COMM_TYPE_SHARED &&
+	    split_type != MPI_UNDEFINED)
+		code = twmpi_fail(MPI_ERR_ARG, "%d is no way to split", split_type);
+	if (code == MPI_SUCCESS)
+		code = split_comm(c, "MPI_Comm_split_type", color, key, newcomm);
+	return twmpi_end(c, "MPI_Comm_split_type", code);
+}
+
+/* The places of the members in the parent, for who is one of them. */
+static int make_of_members(struct twmpi_comm *parent, const struct twmpi_members *members,
+			   uint64_t label, MPIABI_Comm *comm_out)
+{
+	uint32_t *ranks = calloc(members->size + 1u, sizeof(*ranks));
+	int code = MPI_SUCCESS;
+
+	if (ranks == NULL)
+		return twmpi_fail(MPI_ERR_NO_MEM, "there is no memory for a communicator");
+	for (uint32_t i = 0; code == MPI_SUCCESS && i < members->size; i++) {
+		ranks[i] = twmpi_members_place(parent->members, members->ranks[i]);
+		if (ranks[i] == TWMPI_NO_RANK)
+			code = twmpi_fail(MPI_ERR_GROUP,
+					  "rank %u of the group is not in the communicator", i);
+	}
+	if (code == MPI_SUCCESS && members->self != TWMPI_NO_RANK)
+		code = make_comm(parent, ranks, members->size, label, comm_out);
+	free(ranks);
+	return code;
+}
+
+static int create_comm(struct twmpi_comm *parent, const struct twmpi_members *members,
+		       MPIABI_Comm *comm_out)
+{
+	uint64_t label = 0;
+	int code = begin_making(parent, &label);
+
+	*comm_out = MPI_COMM_NULL;
+	if (code != MPI_SUCCESS)
+		return code;
+	if (members->size > 0)
+		label = mix_label(label, members->ranks[0]);
+	code = make_of_members(parent, members, label, comm_out);
+	end_making(parent);
+	return code;
+}
+
+TWMPI_PUBLIC int MPIABI_Comm_create(MPIABI_Comm comm, MPIABI_Group group, MPIABI_Comm *newcomm)
+{
+	struct twmpi_members *members;
+	struct twmpi_comm *c;
+	int code = twmpi_comm_find(comm, &c);
+
+	if (code == MPI_SUCCESS)
+		code = twmpi_members_find(group, &members);
+	if (code == MPI_SUCCESS)
+		code = create_comm(c, members, newcomm);
+	return twmpi_end(c, "MPI_Comm_create", code);
+}
+
+/* The members alone call it: what else was made of the parent does not count in the name. */
+TWMPI_PUBLIC int MPIABI_Comm_create_group(MPIABI_Comm comm, MPIABI_Group group, int tag,
+					  MPIABI_Comm *newcomm)
+{
+	struct twmpi_members *members;
+	struct twmpi_comm *c;
+	int code = twmpi_comm_find(comm, &c);
+
+	if (code == MPI_SUCCESS)
+		code = twmpi_members_find(group, &members);
+	if (code == MPI_SUCCESS) {
+		*newcomm = MPI_COMM_NULL;
+		code = make_of_members(
+			c, members, mix_label(c->label, UINT32_MAX + (uint64_t)(uint32_t)tag + 1),
+			newcomm);
+	}
+	return twmpi_end(c, "MPI_Comm_create_group", code);
+}
+
+static int dup_comm(MPIABI_Comm comm, const char *name, MPIABI_Comm *newcomm)
+{
+	struct twmpi_comm *c;
+	int code = twmpi_comm_find(comm, &c);
+
+	if (code == MPI_SUCCESS)
+		code = create_comm(c, c->members, newcomm);
+	return twmpi_end(c, name, code);
+}
+
+TWMPI_PUBLIC int MPIABI_Comm_dup(MPIABI_Comm comm, MPIABI_Comm *newcomm)
+{
+	return dup_comm(comm, "MPI_Comm_dup", newcomm);
+}
+
+TWMPI_PUBLIC int MPIABI_Comm_dup_with_info(MPIABI_Comm comm, MPIABI_Info info, MPIABI_Comm *newcomm)
+{
+	(void)info; /* hints, which may be left alone */
+	return dup_comm(comm, "MPI_Comm_dup_with_info", newcomm);
+}

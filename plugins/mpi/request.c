@@ -1,0 +1,269 @@
+/*
+ * request.c - what was started, and how it is awaited. Whoever finds an operation at its end does
+ * what is left to do (fold, move) before it says so.
+ */
+#include "plugins/mpi/twmpi.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void reset_status(MPIABI_Status *status)
+{
+	*status = (MPIABI_Status){ .MPI_SOURCE = MPI_ANY_SOURCE, .MPI_TAG = MPI_ANY_TAG };
+}
+
+int twmpi_call_begin(struct twmpi_request *call, const char *name, MPIABI_Comm comm)
+{
+	int code;
+
+	memset(call, 0, sizeof(*call));
+	call->name = name;
+	call->handle = MPI_REQUEST_NULL;
+	reset_status(&call->status);
+	code = twmpi_comm_find(comm, &call->comm);
+	if (code == MPI_SUCCESS)
+		twmpi_comm_hold(call->comm);
+	return code;
+}
+
+int twmpi_call_new(struct twmpi_request **call_out, const char *name, MPIABI_Comm comm)
+{
+	struct twmpi_request *call = calloc(1, sizeof(*call));
+
+	*call_out = call;
+	if (call == NULL)
+		return twmpi_end(NULL, name,
+				 twmpi_fail(MPI_ERR_NO_MEM, "there is no memory for a request"));
+	return twmpi_call_begin(call, name, comm);
+}
+
+/* Everything that the request has, but for its own memory. */
+static void empty_request(struct twmpi_request *call)
+{
+	const struct twmpi_job *job = twmpi_job();
+
+	tow_op_release(call->op);
+	call->op = NULL;
+	if (call->scratch != NULL && job != NULL)
+		tow_free(job->runtime, call->scratch);
+	call->scratch = NULL;
+	twmpi_type_drop(call->fold.type);
+	twmpi_op_drop(call->fold.op);
+	call->fold.type = NULL;
+	call->fold.op = NULL;
+}
+
+/* The operation has ended with this status of the library. */
+static int complete_call(struct twmpi_request *call, int status)
+{
+	if (status < 0)
+		call->code = twmpi_failed(status);
+	else if (call->finish != NULL)
+		call->code = call->finish(call);
+	empty_request(call);
+	return call->code;
+}
+
+int twmpi_call_end(struct twmpi_request *call, int code)
+{
+	if (code == MPI_SUCCESS && call->op != NULL)
+		code = complete_call(call, tow_op_wait(call->op, TOW_FOREVER));
+	else
+		empty_request(call);
+	code = twmpi_end(call->comm, call->name, code);
+	twmpi_comm_drop(call->comm);
+	return code;
+}
+
+static void free_request(struct twmpi_request *call)
+{
+	if (call->handle != MPI_REQUEST_NULL)
+		twmpi_handle_end(TWMPI_Request, call->handle);
+	empty_request(call);
+	twmpi_comm_drop(call->comm);
+	free(call);
+}
+
+int twmpi_call_started(struct twmpi_request *call, int code, MPIABI_Request *request)
+{
+	struct twmpi_comm *comm = call != NULL ? call->comm : NULL;
+
+	if (call == NULL) /* that was said already */
+		return code;
+	if (code == MPI_SUCCESS && !twmpi_handle_new(TWMPI_Request, call, &call->handle)) {
+		call->handle = MPI_REQUEST_NULL;
+		code = twmpi_fail(MPI_ERR_NO_MEM, "there are too many requests");
+	}
+	*request = call->handle;
+	if (code == MPI_SUCCESS)
+		return code;
+	code = twmpi_end(comm, call->name, code);
+	free_request(call);
+	return code;
+}
+
+int twmpi_scratch(struct twmpi_request *call, uint64_t bytes)
+{
+	int status = tow_alloc(twmpi_job()->runtime, bytes > 0 ? bytes : 1, 64, &call->scratch);
+
+	return status < 0 ? twmpi_failed(status) : MPI_SUCCESS;
+}
+
+void twmpi_options(const struct twmpi_request *call, struct tow_coll_options *options_out,
+		   char name_out[32])
+{
+	*options_out = (struct tow_coll_options)TOW_COLL_OPTIONS_INIT;
+	snprintf(name_out, 32, "%s %s", call->name + strlen("MPI_"), call->comm->shown);
+	options_out->name = name_out;
+}
+
+int twmpi_finish_fold(struct twmpi_request *request)
+{
+	const struct twmpi_fold *fold = &request->fold;
+	const uint8_t *last;
+
+	if (fold->count == 0)
+		return MPI_SUCCESS;
+	last = fold->parts + (fold->count - 1) * fold->part_bytes;
+	memcpy(fold->out, last, fold->elements * fold->type->extent);
+	for (uint32_t i = fold->count - 1; i > 0; i--)
+		twmpi_op_apply(fold->op, fold->type, fold->parts + (i - 1) * fold->part_bytes,
+			       fold->out, fold->elements);
+	return MPI_SUCCESS;
+}
+
+int twmpi_finish_move(struct twmpi_request *request)
+{
+	memmove(request->move_to, request->move_from, request->move_bytes);
+	return MPI_SUCCESS;
+}
+
+int twmpi_request_find(MPIABI_Request handle, struct twmpi_request **out)
+{
+	*out = twmpi_object(TWMPI_Request, handle);
+	if (*out != NULL || handle == MPI_REQUEST_NULL)
+		return MPI_SUCCESS;
+	return twmpi_fail(MPI_ERR_REQUEST, "%#lx is no request, or has ended before",
+			  (unsigned long)handle);
+}
+
+static void give_status(const struct twmpi_request *call, MPIABI_Status *status)
+{
+	if (status == MPI_STATUS_IGNORE)
+		return;
+	if (call != NULL)
+		*status = call->status;
+	else
+		reset_status(status);
+	status->MPI_ERROR = call != NULL ? call->code : MPI_SUCCESS;
+}
+
+void twmpi_request_end(struct twmpi_request *call, MPIABI_Request *request, MPIABI_Status *status)
+{
+	give_status(call, status);
+	*request = MPI_REQUEST_NULL;
+	if (call != NULL)
+		free_request(call);
+}
+
+int twmpi_request_wait(struct twmpi_request *call)
+{
+	if (call == NULL)
+		return MPI_SUCCESS;
+	if (call->op != NULL)
+		complete_call(call, tow_op_wait(call->op, TOW_FOREVER));
+	return call->code;
+}
+
+/* Ends a request that has ended, and raises its error. */
+static int end_single(struct twmpi_request *call, MPIABI_Request *request, MPIABI_Status *status)
+{
+	struct twmpi_comm *comm = call != NULL ? twmpi_comm_hold(call->comm) : NULL;
+	const char *name = call != NULL ? call->name : "";
+	int code = call != NULL ? call->code : MPI_SUCCESS;
+
+	twmpi_request_end(call, request, status);
+	code = twmpi_end(comm, name, code);
+	twmpi_comm_drop(comm);
+	return code;
+}
+
+TWMPI_PUBLIC int MPIABI_Wait(MPIABI_Request *request, MPIABI_Status *status)
+{
+	struct twmpi_request *call;
+	int code = twmpi_request_find(*request, &call);
+
+	if (code != MPI_SUCCESS)
+		return twmpi_end(NULL, "MPI_Wait", code);
+	twmpi_request_wait(call);
+	return end_single(call, request, status);
+}
+
+bool twmpi_request_test(struct twmpi_request *call)
+{
+	int status;
+
+	if (call == NULL || call->op == NULL)
+		return true;
+	status = tow_op_test(call->op);
+	if (status == TOW_AGAIN)
+		return false;
+	complete_call(call, status);
+	return true;
+}
+
+TWMPI_PUBLIC int MPIABI_Test(MPIABI_Request *request, int *flag, MPIABI_Status *status)
+{
+	struct twmpi_request *call;
+	int code = twmpi_request_find(*request, &call);
+
+	*flag = 0;
+	if (code != MPI_SUCCESS)
+		return twmpi_end(NULL, "MPI_Test", code);
+	*flag = twmpi_request_test(call);
+	return *flag ? end_single(call, request, status) : MPI_SUCCESS;
+}
+
+TWMPI_PUBLIC int MPIABI_Request_get_status(MPIABI_Request request, int *flag, MPIABI_Status *status)
+{
+	struct twmpi_request *call;
+	int code = twmpi_request_find(request, &call);
+
+	*flag = 0;
+	if (code != MPI_SUCCESS)
+		return twmpi_end(NULL, "MPI_Request_get_status", code);
+	*flag = twmpi_request_test(call);
+	if (*flag)
+		give_status(call, status);
+	return MPI_SUCCESS;
+}
+
+/* It goes on, and gives itself back when it has ended: here, as somebody has to finish it. */
+TWMPI_PUBLIC int MPIABI_Request_free(MPIABI_Request *request)
+{
+	struct twmpi_request *call;
+	int code = twmpi_request_find(*request, &call);
+
+	if (code == MPI_SUCCESS && call == NULL)
+		code = twmpi_fail(MPI_ERR_REQUEST, "the request is MPI_REQUEST_NULL");
+	if (code != MPI_SUCCESS)
+		return twmpi_end(NULL, "MPI_Request_free", code);
+	if (call->op != NULL && (call->finish != NULL || call->scratch != NULL))
+		complete_call(call, tow_op_wait(call->op, TOW_FOREVER));
+	*request = MPI_REQUEST_NULL;
+	free_request(call);
+	return MPI_SUCCESS;
+}
+
+TWMPI_PUBLIC int MPIABI_Cancel(MPIABI_Request *request)
+{
+	struct twmpi_request *call;
+	int code = twmpi_request_find(*request, &call);
+
+	if (code == MPI_SUCCESS && call == NULL)
+		code = twmpi_fail(MPI_ERR_REQUEST, "the request is MPI_REQUEST_NULL");
+	else if (code == MPI_SUCCESS)
+		code = twmpi_fail(MPI_ERR_REQUEST, "a collective cannot be canceled");
+	return twmpi_end(call != NULL ? call->comm : NULL, "MPI_Cancel", code);
+}

@@ -1,0 +1,29 @@
+/*
+ * mpi_program.h - a program of MPI for tests: what its files share. It calls the functions of the
+ * ABI by their own names, MPIABI_..., and holds them to the standard.
+ */
+#ifndef MPI_PROGRAM_H
+#define MPI_PROGRAM_H
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plugins/mpi/abi.h"
+
+extern int world_rank, world_size;
+
+void expect_at(bool truth, const char *what, const char *file, int line);
+#define expect(truth) expect_at(truth, #truth, __FILE__, __LINE__)
+/* A call that has ended well. */
+#define CALL(call) expect((call) == MPI_SUCCESS)
+
+/* It has failed with that class, and its text contains the words. */
+void expect_error(int code, int wanted, const char *words, int line);
+#define FAILS(call, wanted, words) expect_error(call, wanted, words, __LINE__)
+
+/* mpi_random.c: collectives of any kind over random communicators, beside a plain reference. */
+void play_collectives(uint64_t seed, unsigned cases);
+
+#endif

@@ -44,7 +44,9 @@ static void empty_request(struct twmpi_request *call)
 	const struct twmpi_job *job = twmpi_job();
 
 	tow_op_release(call->op);
+	tow_op_release(call->then);
 	call->op = NULL;
+	call->then = NULL;
 	if (call->scratch != NULL && job != NULL)
 		tow_free(job->runtime, call->scratch);
 	call->scratch = NULL;
@@ -54,21 +56,33 @@ static void empty_request(struct twmpi_request *call)
 	call->fold.op = NULL;
 }
 
-/* The operation has ended with this status of the library. */
-static int complete_call(struct twmpi_request *call, int status)
+/* The operation has ended with this status of the library; another may be to end after it. */
+static void end_operation(struct twmpi_request *call, int status)
 {
-	if (status < 0)
+	if (call->message.receives)
+		call->code = twmpi_message_received(call, status);
+	else if (status == TOW_ECANCELED && call->status.canceled)
+		call->code = MPI_SUCCESS;
+	else if (status < 0)
 		call->code = twmpi_failed(status);
-	else if (call->finish != NULL)
+	else
+		call->status.canceled = false;
+	tow_op_release(call->op);
+	call->op = call->then;
+	call->then = NULL;
+	if (call->op != NULL && status < 0)
+		tow_op_cancel(call->op);
+	else if (call->op != NULL)
+		return;
+	if (status >= 0 && call->finish != NULL)
 		call->code = call->finish(call);
 	empty_request(call);
-	return call->code;
 }
 
 int twmpi_call_end(struct twmpi_request *call, int code)
 {
-	if (code == MPI_SUCCESS && call->op != NULL)
-		code = complete_call(call, tow_op_wait(call->op, TOW_FOREVER));
+	if (code == MPI_SUCCESS)
+		code = twmpi_request_wait(call);
 	else
 		empty_request(call);
 	code = twmpi_end(call->comm, call->name, code);
@@ -139,13 +153,20 @@ int twmpi_finish_move(struct twmpi_request *request)
 	return MPI_SUCCESS;
 }
 
+static int fail_request(MPIABI_Request handle)
+{
+	return twmpi_fail(MPI_ERR_REQUEST, "%#lx is no request, or has ended before",
+			  (unsigned long)handle);
+}
+
 int twmpi_request_find(MPIABI_Request handle, struct twmpi_request **out)
 {
 	*out = twmpi_object(TWMPI_Request, handle);
-	if (*out != NULL || handle == MPI_REQUEST_NULL)
-		return MPI_SUCCESS;
-	return twmpi_fail(MPI_ERR_REQUEST, "%#lx is no request, or has ended before",
-			  (unsigned long)handle);
+	if (*out == NULL && handle != MPI_REQUEST_NULL)
+		return fail_request(handle);
+	if (*out != NULL && (*out)->persistent && !(*out)->active)
+		*out = NULL;
+	return MPI_SUCCESS;
 }
 
 static void give_status(const struct twmpi_request *call, MPIABI_Status *status)
@@ -162,17 +183,21 @@ static void give_status(const struct twmpi_request *call, MPIABI_Status *status)
 void twmpi_request_end(struct twmpi_request *call, MPIABI_Request *request, MPIABI_Status *status)
 {
 	give_status(call, status);
+	if (call == NULL)
+		return;
+	call->active = false;
+	if (call->persistent)
+		return;
 	*request = MPI_REQUEST_NULL;
-	if (call != NULL)
-		free_request(call);
+	free_request(call);
 }
 
 int twmpi_request_wait(struct twmpi_request *call)
 {
 	if (call == NULL)
 		return MPI_SUCCESS;
-	if (call->op != NULL)
-		complete_call(call, tow_op_wait(call->op, TOW_FOREVER));
+	while (call->op != NULL)
+		end_operation(call, tow_op_wait(call->op, TOW_FOREVER));
 	return call->code;
 }
 
@@ -204,12 +229,12 @@ bool twmpi_request_test(struct twmpi_request *call)
 {
 	int status;
 
-	if (call == NULL || call->op == NULL)
-		return true;
-	status = tow_op_test(call->op);
-	if (status == TOW_AGAIN)
-		return false;
-	complete_call(call, status);
+	while (call != NULL && call->op != NULL) {
+		status = tow_op_test(call->op);
+		if (status == TOW_AGAIN)
+			return false;
+		end_operation(call, status);
+	}
 	return true;
 }
 
@@ -239,31 +264,33 @@ TWMPI_PUBLIC int MPIABI_Request_get_status(MPIABI_Request request, int *flag, MP
 	return MPI_SUCCESS;
 }
 
-/* It goes on, and gives itself back when it has ended: here, as somebody has to finish it. */
+/* It goes on without us, unless there is something left to be done at its end. */
 TWMPI_PUBLIC int MPIABI_Request_free(MPIABI_Request *request)
 {
-	struct twmpi_request *call;
-	int code = twmpi_request_find(*request, &call);
+	struct twmpi_request *call = twmpi_object(TWMPI_Request, *request);
 
-	if (code == MPI_SUCCESS && call == NULL)
-		code = twmpi_fail(MPI_ERR_REQUEST, "the request is MPI_REQUEST_NULL");
-	if (code != MPI_SUCCESS)
-		return twmpi_end(NULL, "MPI_Request_free", code);
-	if (call->op != NULL && (call->finish != NULL || call->scratch != NULL))
-		complete_call(call, tow_op_wait(call->op, TOW_FOREVER));
+	if (call == NULL)
+		return twmpi_end(NULL, "MPI_Request_free", fail_request(*request));
+	if (call->finish != NULL || call->scratch != NULL)
+		twmpi_request_wait(call);
 	*request = MPI_REQUEST_NULL;
 	free_request(call);
 	return MPI_SUCCESS;
 }
 
+/* Whether it was in time, the status of the request says: MPI_Test_cancelled. */
 TWMPI_PUBLIC int MPIABI_Cancel(MPIABI_Request *request)
 {
-	struct twmpi_request *call;
-	int code = twmpi_request_find(*request, &call);
+	struct twmpi_request *call = twmpi_object(TWMPI_Request, *request);
+	int code = MPI_SUCCESS;
 
-	if (code == MPI_SUCCESS && call == NULL)
-		code = twmpi_fail(MPI_ERR_REQUEST, "the request is MPI_REQUEST_NULL");
-	else if (code == MPI_SUCCESS)
+	if (call == NULL)
+		code = fail_request(*request);
+	else if (!call->is_message)
 		code = twmpi_fail(MPI_ERR_REQUEST, "a collective cannot be canceled");
+	else if (call->op != NULL) { /* it has ended otherwise, or nobody else knows of it */
+		call->status.canceled = true;
+		tow_op_cancel(call->op);
+	}
 	return twmpi_end(call != NULL ? call->comm : NULL, "MPI_Cancel", code);
 }

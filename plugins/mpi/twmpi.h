@@ -7,6 +7,8 @@
  *	type.c       datatypes                    op.c        operators; fold.c computes them
  *	request.c    what was started             waits.c     waits for several
  *	collect.c    moving collectives           reduce.c    those that compute; scans
+ *	message.c    point to point               persist.c   what is started again and again
+ *	buffer.c     buffered sends
  *	absent.c     what is not here, by name    constant.c  the ABI's constants
  *
  * A communicator is a group of the library, with tags and collectives of its own. Functions that
@@ -21,9 +23,8 @@
 
 #include <towline/towline.h>
 
-#include "plugins/mpi/handle.h"
+#include "plugins/mpi/type.h"
 
-#define TWMPI_NO_TYPE ((enum tow_type)TOW_TYPE_COUNT)
 #define TWMPI_NO_RANK UINT32_MAX
 #define TWMPI_MAKE_NS 600000000000u /* how long the members of a new communicator wait for each */
 #define TWMPI_END_NS  30000000000u  /* other; and how long MPI_Finalize and MPI_Comm_free do */
@@ -57,80 +58,6 @@ struct twmpi_comm {
 	char shown[16];                       /* in diagnostics, after the name of the call */
 };
 
-/* Rows of base.def. */
-enum twmpi_base {
-#define TWMPI_BASE(name, c, family, type) TWMPI_BASE_##name,
-#include "plugins/mpi/base.def"
-#undef TWMPI_BASE
-	TWMPI_BASES
-};
-
-enum twmpi_family {
-	TWMPI_INTEGER,
-	TWMPI_REAL,
-	TWMPI_COMPLEX,
-	TWMPI_LOGICAL,
-	TWMPI_BYTES,
-	TWMPI_OPAQUE,
-	TWMPI_PAIR,
-};
-
-struct twmpi_short_int {
-	short value;
-	int place;
-};
-struct twmpi_int_int {
-	int value, place;
-};
-struct twmpi_long_int {
-	long value;
-	int place;
-};
-struct twmpi_float_int {
-	float value;
-	int place;
-};
-struct twmpi_double_int {
-	double value;
-	int place;
-};
-struct twmpi_long_double_int {
-	long double value;
-	int place;
-};
-struct twmpi_two_floats {
-	float value, place;
-};
-struct twmpi_two_doubles {
-	double value, place;
-};
-struct twmpi_wide {
-	uint64_t words[2];
-};
-struct twmpi_two_wide {
-	uint64_t words[4];
-};
-
-/* A datatype: so many elements of one base, one behind the other. */
-struct twmpi_type {
-	_Atomic uint32_t holders; /* of one that was made */
-	MPIABI_Datatype handle;
-	enum twmpi_base base;
-	uint64_t elements; /* of the base */
-	uint64_t bytes;    /* of data, without gaps */
-	uint64_t extent;   /* from one to the next */
-	char name[TWMPI_OBJECT_NAME];
-};
-
-typedef void (*twmpi_fold_function)(const void *in, void *in_out, uint64_t count);
-
-struct twmpi_op {
-	_Atomic uint32_t holders; /* of one that was made */
-	MPIABI_Op handle;
-	MPIABI_User_function *function; /* the program's; NULL: predefined */
-	bool commutes;
-};
-
 /* What is left to compute where the library has gathered the parts: out = part 0 op part 1 ... */
 struct twmpi_fold {
 	const uint8_t *parts;
@@ -141,12 +68,29 @@ struct twmpi_fold {
 	struct twmpi_op *op;
 };
 
+/* How a message is sent. */
+enum twmpi_mode {
+	TWMPI_STANDARD,
+	TWMPI_SYNCHRONOUS, /* it ends when the other rank has received it */
+	TWMPI_BUFFERED,    /* it ends at once: the message is copied */
+};
+
+/* A message to a rank or from one, as the caller has put it. */
+struct twmpi_message {
+	void *data; /* of a send it is only read */
+	uint64_t bytes;
+	int rank, tag;
+	bool receives;
+	enum twmpi_mode mode;
+};
+
 /* One call that was started: a blocking one lives in its function, others behind a handle. */
 struct twmpi_request {
 	const char *name; /* of the call, "MPI_Iallreduce" */
 	MPIABI_Request handle;
 	struct twmpi_comm *comm; /* held */
 	struct tow_op *op;       /* NULL: it has ended, or there was nothing to do */
+	struct tow_op *then;     /* what is to end after it; NULL: nothing */
 	int code;                /* how it has ended */
 	int (*finish)(struct twmpi_request *request); /* what is left when op has ended; or NULL */
 	struct twmpi_fold fold;
@@ -154,6 +98,9 @@ struct twmpi_request {
 	const void *move_from;
 	uint64_t move_bytes;
 	void *scratch; /* memory of the pool, until the end */
+	bool is_message;
+	struct twmpi_message message;
+	bool persistent, active; /* MPI_Start makes a persistent one active */
 	MPIABI_Status status;
 };
 
@@ -197,26 +144,6 @@ void twmpi_comm_drop(struct twmpi_comm *comm);
 /* Its handle ends; the group does when nobody holds it. */
 void twmpi_comm_end(struct twmpi_comm *comm);
 
-/* type.c, op.c, fold.c */
-int twmpi_type_find(MPIABI_Datatype handle, struct twmpi_type **type_out);
-enum twmpi_family twmpi_family(enum twmpi_base base);
-enum tow_type twmpi_library_type(enum twmpi_base base);
-/* The bytes of `count` of them, which are checked. */
-int twmpi_span(int count, MPIABI_Datatype datatype, uint64_t *bytes_out);
-int twmpi_op_find(MPIABI_Op handle, struct twmpi_op **op_out);
-/* The operator of the library that is the same for this base; false: it has none. */
-bool twmpi_library_op(const struct twmpi_op *op, enum twmpi_base base, enum tow_reduce *out);
-/* Whether the operator may be used with the type at all. */
-int twmpi_op_check(const struct twmpi_op *op, const struct twmpi_type *type);
-/* in_out = in op in_out, of `count` of a type that twmpi_op_check has let pass. */
-void twmpi_op_apply(struct twmpi_op *op, struct twmpi_type *type, const void *in, void *in_out,
-		    uint64_t count);
-twmpi_fold_function twmpi_fold_find(MPIABI_Op op, enum twmpi_base base);
-struct twmpi_type *twmpi_type_hold(struct twmpi_type *type);
-void twmpi_type_drop(struct twmpi_type *type);
-struct twmpi_op *twmpi_op_hold(struct twmpi_op *op);
-void twmpi_op_drop(struct twmpi_op *op);
-
 /* request.c */
 int twmpi_call_begin(struct twmpi_request *call, const char *name, MPIABI_Comm comm);
 /* The same with a handle; *call_out is NULL after a failure. */
@@ -230,13 +157,25 @@ int twmpi_scratch(struct twmpi_request *call, uint64_t bytes);
 /* Sets the options of a collective, whose name tells the call and the communicator. */
 void twmpi_options(const struct twmpi_request *call, struct tow_coll_options *options_out,
 		   char name_out[32]);
-/* NULL for MPI_REQUEST_NULL, which has ended well: so have the next three. */
+/* message.c: starts request->message. */
+int twmpi_message_start(struct twmpi_request *request);
+/* Describes it: checks the arguments, of which message.receives is set already. */
+int twmpi_message_set(struct twmpi_request *call, const void *data, int count,
+		      MPIABI_Datatype datatype, int rank, int tag);
+/* buffer.c */
+int twmpi_buffer_send(struct twmpi_comm *comm, const struct twmpi_message *message);
+/* What the receive has got, when its operation has ended; gives its code. */
+int twmpi_message_received(struct twmpi_request *request, int status);
+/*
+ * NULL for MPI_REQUEST_NULL, and for a persistent one that is not active: these have ended well,
+ * for the next three, too.
+ */
 int twmpi_request_find(MPIABI_Request handle, struct twmpi_request **out);
 /* Waits for it, and gives its code, which has left its text if this call has found it so. */
 int twmpi_request_wait(struct twmpi_request *call);
 /* Whether it has ended; drives the runtime once. */
 bool twmpi_request_test(struct twmpi_request *call);
-/* Gives back what has ended, and sets its handle to MPI_REQUEST_NULL. */
+/* Gives back what has ended, and sets its handle to MPI_REQUEST_NULL; a persistent one stays. */
 void twmpi_request_end(struct twmpi_request *call, MPIABI_Request *request, MPIABI_Status *status);
 int twmpi_finish_fold(struct twmpi_request *request);
 int twmpi_finish_move(struct twmpi_request *request);

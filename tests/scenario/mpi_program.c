@@ -444,9 +444,19 @@ static void part_memory(void)
 	FAILS(MPIABI_Free_mem(out), MPI_ERR_BASE, "");
 }
 
-static void part_collectives(char **arguments)
+/* `collectives SEED CASES` and `random SEED ROUNDS`, of messages. */
+static bool play_part(char **arguments)
 {
-	play_collectives(strtoull(arguments[0], NULL, 0), (unsigned)atoi(arguments[1]));
+	uint64_t seed = strtoull(arguments[1], NULL, 0);
+	unsigned many = (unsigned)atoi(arguments[2]);
+
+	if (strcmp(arguments[0], "collectives") == 0)
+		play_collectives(seed, many);
+	else if (strcmp(arguments[0], "random") == 0)
+		play_messages(seed, many);
+	else
+		return false;
+	return true;
 }
 
 static const struct {
@@ -458,12 +468,12 @@ static const struct {
 	{ "errors", part_errors, false },     { "mismatch", part_mismatch, false },
 	{ "requests", part_requests, false }, { "threads", part_threads, false },
 	{ "killed", part_killed, true },      { "abort", part_abort, true },
-	{ "memory", part_memory, false },
+	{ "memory", part_memory, false },     { "messages", part_messages, false },
 };
 
 int main(int argc, char **argv)
 {
-	bool known = argc == 4 && strcmp(argv[1], "collectives") == 0, fatal = known;
+	bool known = false, fatal;
 	char text[TWMPI_LIBRARY_STRING];
 	int flag, length;
 
@@ -474,8 +484,8 @@ int main(int argc, char **argv)
 	CALL(MPIABI_Comm_size(MPI_COMM_WORLD, &world_size));
 	CALL(MPIABI_Get_library_version(text, &length));
 	expect(strstr(text, "Towline") != NULL && MPIABI_Wtime() > 0 && MPIABI_Wtick() > 0);
-	if (known)
-		part_collectives(argv + 2);
+	if (argc == 4)
+		known = play_part(argv + 1);
 	for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
 		if (argc != 2 || strcmp(argv[1], parts[i].name) != 0)
 			continue;

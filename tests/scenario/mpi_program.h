@@ -26,4 +26,8 @@ void expect_error(int code, int wanted, const char *words, int line);
 /* mpi_random.c: collectives of any kind over random communicators, beside a plain reference. */
 void play_collectives(uint64_t seed, unsigned cases);
 
+/* mpi_messages.c: point to point, at random beside a model, and each function by itself. */
+void play_messages(uint64_t seed, unsigned rounds);
+void part_messages(void);
+
 #endif

@@ -1,6 +1,6 @@
 /*
  * test_mpi.c - plugins/mpi as ranks of towrun: mpi_program.c says what each part holds it to. The
- * collectives run over every lane that joins processes.
+ * collectives and the messages run over every lane that joins processes.
  */
 #include "twt.h"
 
@@ -9,9 +9,11 @@
 #include "command.h"
 
 #ifdef TWT_SANITIZED
-#define CASES 96
+#define CASES  96
+#define ROUNDS 4
 #else
-#define CASES 320
+#define CASES  320
+#define ROUNDS 15
 #endif
 
 static struct twt_command ran;
@@ -87,8 +89,10 @@ static void over_lanes(const char *part, unsigned cases)
 		if (strcmp(lane.reach, "process") == 0)
 			continue;
 		for (unsigned ranks = 2; ranks <= 4; ranks++) {
-			snprintf(words, sizeof(words), "%s %llu %u", part,
-				 (unsigned long long)seed + ranks, cases);
+			snprintf(words, sizeof(words), "%s", part);
+			if (cases > 0)
+				snprintf(words, sizeof(words), "%s %llu %u", part,
+					 (unsigned long long)seed + ranks, cases);
 			used += lane_runs(lane.name, ranks, words);
 		}
 	}
@@ -99,6 +103,14 @@ static void collectives(void **state)
 {
 	(void)state;
 	over_lanes("collectives", CASES);
+}
+
+static void messages(void **state)
+{
+	(void)state;
+	run_part(1, "messages");
+	over_lanes("random", ROUNDS);
+	over_lanes("messages", 0);
 }
 
 /* Alone, with no launcher, a program is a job of one rank. */
@@ -158,9 +170,11 @@ static void aborted(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(comms),  cmocka_unit_test(errors),      cmocka_unit_test(requests),
-		cmocka_unit_test(alone),  cmocka_unit_test(collectives), cmocka_unit_test(no_job),
-		cmocka_unit_test(killed), cmocka_unit_test(aborted),
+		cmocka_unit_test(comms),       cmocka_unit_test(errors),
+		cmocka_unit_test(requests),    cmocka_unit_test(alone),
+		cmocka_unit_test(collectives), cmocka_unit_test(no_job),
+		cmocka_unit_test(messages),    cmocka_unit_test(killed),
+		cmocka_unit_test(aborted),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -325,8 +325,8 @@ static void mistakes(void)
 {
 	int next = (world_rank + 1) % world_size, last = (world_rank + world_size - 1) % world_size;
 	int data[4] = { 1, 2, 3, 4 }, got[2] = { 0 }, count, flag;
-	MPIABI_Request request;
-	MPIABI_Status status;
+	MPIABI_Request request, pair[2];
+	MPIABI_Status status, both[2];
 	uint8_t small[200];
 	void *detached;
 
@@ -357,6 +357,12 @@ static void mistakes(void)
 	CALL(MPIABI_Get_count(&status, MPI_LONG_DOUBLE, &count));
 	expect(count == MPI_UNDEFINED);
 	CALL(MPIABI_Wait(&request, MPI_STATUS_IGNORE));
+	/* Of several requests the failed one's status has its code. */
+	CALL(MPIABI_Isend(data, 4, MPI_INT, next, 8, MPI_COMM_WORLD, &pair[0]));
+	CALL(MPIABI_Irecv(got, 1, MPI_INT, last, 8, MPI_COMM_WORLD, &pair[1]));
+	FAILS(MPIABI_Waitall(2, pair, both), MPI_ERR_IN_STATUS, "MPI_Waitall");
+	expect(both[0].MPI_ERROR == MPI_SUCCESS && both[1].MPI_ERROR == MPI_ERR_TRUNCATE);
+	expect(pair[0] == MPI_REQUEST_NULL && pair[1] == MPI_REQUEST_NULL);
 	CALL(MPIABI_Irecv(got, 2, MPI_INT, last, 77, MPI_COMM_WORLD, &request));
 	CALL(MPIABI_Cancel(&request));
 	CALL(MPIABI_Wait(&request, &status));

@@ -53,6 +53,19 @@ static void errors(void **state)
 	run_part(2, "mismatch");
 }
 
+static void placed(void **state)
+{
+	(void)state;
+#ifdef TWT_SANITIZED
+	printf("skipped: a sanitizer and the preload cannot both be malloc\n");
+	skip();
+#else
+	run_ranks("LD_PRELOAD=@/plugins/malloc/libtowline-malloc.so", 2, "placed");
+	if (ran.status != 0)
+		fail_msg("status %d: %s", ran.status, ran.text);
+#endif
+}
+
 static void requests(void **state)
 {
 	(void)state;
@@ -173,8 +186,8 @@ int main(void)
 		cmocka_unit_test(comms),       cmocka_unit_test(errors),
 		cmocka_unit_test(requests),    cmocka_unit_test(alone),
 		cmocka_unit_test(collectives), cmocka_unit_test(no_job),
-		cmocka_unit_test(messages),    cmocka_unit_test(killed),
-		cmocka_unit_test(aborted),
+		cmocka_unit_test(messages),    cmocka_unit_test(placed),
+		cmocka_unit_test(killed),      cmocka_unit_test(aborted),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -247,7 +247,8 @@ TWMPI_PUBLIC int MPIABI_Abort(MPIABI_Comm comm, int errorcode)
 	else
 		snprintf(text, sizeof(text), "MPI_Abort: this process ends with code %d",
 			 errorcode);
-	twmpi_abort(errorcode, text);
+	/* A launcher sees eight bits of it, and ends the others when they are not 0. */
+	twmpi_abort((errorcode & 0xff) != 0 ? errorcode : 1, text);
 }
 
 static double seconds_of(int (*ask)(clockid_t, struct timespec *))

@@ -58,9 +58,9 @@ def run(size, command, environment=None, limit_s=300):
     """Runs a command as `size` ranks by towrun. Gives its status and what all ranks printed, each
     line behind the number of its rank in brackets."""
     env = dict(os.environ, **(environment or {}))
-    done = subprocess.run([built("tools/towrun/towrun"), "-n", str(size), *command], env=env,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=limit_s,
-                          check=False)
+    done = subprocess.run([built("tools/towrun/towrun"), "-n", str(size), "--timeout",
+                           str(limit_s), "--", *command], env=env, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, check=False)
     done.text = done.stdout.decode(errors="replace")
     return done
 

@@ -1,0 +1,108 @@
+"""test_jax.py - JAX as it is, over plugins/mpi, beside JAX over gloo (docs/mpi.md).
+
+    test_jax.py           everything
+    test_jax.py times     medians of psum by gloo, by Towline, and by it with the malloc preload,
+                          side by side; not judged (docs/performance.md)
+"""
+import os
+import subprocess
+import sys
+import tempfile
+
+import ranks
+
+PROGRAM = os.path.join(ranks.SOURCE, "tests/runtimes/jax_program.py")
+
+
+def environment_of_jax():
+    return {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1",
+            "MPITRAMPOLINE_LIB": ranks.built("plugins/mpi/libmpiwrapper-towline.so")}
+
+
+def run(size, part, implementation, *arguments, environment=None, limit_s=600, python=None):
+    env = dict(environment_of_jax(), **(environment or {}))
+    command = [python or PYTHON, PROGRAM, part, implementation, f"127.0.0.1:{ranks.free_port()}",
+               *map(str, arguments)]
+    return ranks.run(size, command, env, limit_s)
+
+
+def compare(size, seed, environment, *names):
+    """Every result is gloo's, bit by bit; a training's may differ by the order of its sums."""
+    numpy_compare = (
+        "import sys, numpy as np\n"
+        "a, b = (np.load(f) for f in sys.argv[1:])\n"
+        "assert a.files == b.files\n"
+        "bad = [k for k in a.files if not (np.allclose(a[k], b[k], rtol=1e-5)"
+        " if k.startswith(('losses', 'weights')) else np.array_equal(a[k], b[k]))]\n"
+        "print(f'{len(a.files)} results compared'); assert not bad, bad\n")
+    with tempfile.TemporaryDirectory() as folder:
+        for which in ("gloo", "mpi"):
+            done = run(size, "collectives", which, f"{folder}/{which}", seed, *names,
+                       environment=environment if which == "mpi" else None)
+            ranks.expect(done.returncode == 0, f"{which} on {size} ranks ends well", done.text)
+        for rank in range(size):
+            done = ranks.run(1, [PYTHON, "-c", numpy_compare, f"{folder}/gloo-{rank}.npz",
+                                 f"{folder}/mpi-{rank}.npz"])
+            ranks.expect(done.returncode == 0, f"rank {rank} of {size} has gloo's results",
+                         done.text)
+    print(f"{size} ranks, {environment}: {done.text.split(']')[1].strip()}", flush=True)
+
+
+def preload():
+    return {"LD_PRELOAD": ranks.built("plugins/malloc/libtowline-malloc.so"),
+            "TOW_PREMAP_MEMORY_BYTES": "512MiB"}
+
+
+def everything():
+    seed = ranks.seed()
+    compare(2, seed, {"TOW_LANES": "shm"})
+    compare(2, seed + 1, {"TOW_LANES": "tcp"})
+    compare(4, seed + 2, preload(), "float32", "bfloat16", "complex64", "bool")
+    for size in (2, 4):
+        done = run(size, "scatter", "mpi", 150)
+        ranks.expect(done.text.count(" 0 of 150 wrong") == size, "psum_scatter is right each time",
+                     done.text)
+        print(f"psum_scatter, {size} ranks: none of 150 wrong", flush=True)
+    # gloo gives up after 30 s, whatever it is told (jax #40831).
+    done = run(2, "late", "mpi", 40)
+    ranks.expect(done.text.count("was awaited") == 2, "a rank may come 40 s late", done.text)
+    print("a psum to which a rank comes after 40 s goes well", flush=True)
+    failures()
+
+
+def failures():
+    # Behind a shell, so that towrun lets the others go on; each says who has gone.
+    done = run(3, "dead", "mpi", environment={"TOW_TEST_RUNTIME_PYTHON": PYTHON},
+               python=os.path.join(ranks.SOURCE, "tests/runtimes/after.sh"))
+    ranks.expect(done.text.count("rank 2 has gone") >= 2, "both others name the rank", done.text)
+    ranks.expect("nobody was missed" not in done.text, "nobody goes on", done.text)
+    done = run(3, "sub", "mpi", environment={"TOW_COLL_TIMEOUT_NS": "5s"})
+    ranks.expect("MPI_Comm_split" in done.text, "the call is named", done.text)
+    ranks.expect("a mesh of some of the processes" in done.text, "its cause is named", done.text)
+    ranks.expect("that was no error" not in done.text, "it does not work", done.text)
+    lonely = {name: value for name, value in os.environ.items() if not name.startswith("TOW_")}
+    lonely.update(environment_of_jax())
+    done = subprocess.run([PYTHON, PROGRAM, "late", "mpi", f"127.0.0.1:{ranks.free_port()}", "0"],
+                          env=lonely, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=200,
+                          check=False)
+    text = done.stdout.decode(errors="replace")
+    ranks.expect(done.returncode == 1 and "no launcher says which rank" in text,
+                 "a process of JAX without a launcher is refused", text)
+    print("failures: a dead rank, a mesh of some, no launcher: each named", flush=True)
+
+
+def times():
+    for name, which, environment in (("gloo", "gloo", {}), ("towline", "mpi", {}),
+                                     ("towline, malloc", "mpi", preload())):
+        environment = dict(environment, TOW_LANES="shm")
+        done = run(2, "time", which, 60, environment=environment)
+        ranks.expect(done.returncode == 0, f"{name} ends well", done.text)
+        print(name, *[line.split("] ")[1] for line in done.text.splitlines() if "] time " in line],
+              sep="; ", flush=True)
+
+
+PYTHON = ranks.python_of("jax")
+if len(sys.argv) > 1:
+    times()
+else:
+    everything()

@@ -63,7 +63,7 @@ def everything():
         ranks.expect(done.text.count(" 0 of 150 wrong") == size, "psum_scatter is right each time",
                      done.text)
         print(f"psum_scatter, {size} ranks: none of 150 wrong", flush=True)
-    # gloo gives up after 30 s, whatever it is told (jax #40831).
+    # In jaxlib 0.12.0.dev gloo gives up after 30 s, whatever it is told (jax #40831).
     done = run(2, "late", "mpi", 40)
     ranks.expect(done.text.count("was awaited") == 2, "a rank may come 40 s late", done.text)
     print("a psum to which a rank comes after 40 s goes well", flush=True)

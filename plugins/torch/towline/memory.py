@@ -20,12 +20,12 @@ class Memory:
         out = ffi.new("void **")
         check(lib.tow_alloc(runtime, count, align, out))
         self.bytes = count
-        self._owned = ffi.gc(out[0], lambda memory: lib.tow_free(runtime, memory))
+        self.owned = ffi.gc(out[0], lambda memory: lib.tow_free(runtime, memory))
 
     @property
     def address(self) -> int:
         """Where it lies."""
-        return int(ffi.cast("uintptr_t", self._owned))
+        return int(ffi.cast("uintptr_t", self.owned))
 
     def array(self, dtype: Any = numpy.uint8) -> numpy.ndarray[Any, Any]:
         """All of it as a flat array, which keeps it alive."""
@@ -33,7 +33,7 @@ class Memory:
         if self.bytes == 0:
             return numpy.empty(0, kind)
         # The buffer knows the owned pointer, and the array knows the buffer.
-        return numpy.frombuffer(ffi.buffer(self._owned, self.bytes), kind)
+        return numpy.frombuffer(ffi.buffer(self.owned, self.bytes), kind)
 
     def __dlpack__(self, **options: Any) -> Any:
         return self.array().__dlpack__(**options)

@@ -1,0 +1,213 @@
+"""Works: what c10d waits for. One stands for one or more operations of the library.
+
+A *direct* work is waited for by its caller at once, who drives the library meanwhile. The
+operations of any other end in the queue of the runtime, from which one thread takes them
+(completion.py), so that futures are set while nobody waits.
+"""
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+
+from .._library import lib
+from ..errors import Error, failure, result_failure
+from ..operation import sized
+from .errors import backend_error
+
+if TYPE_CHECKING:
+    from .job import Job
+
+_asked = threading.local()
+
+
+class Work(dist.Work):
+    """Operations that were started together, and the tensors that they use."""
+
+    def __init__(self, job: Job, name: str, results: Sequence[torch.Tensor],
+                 keep: object = None, finish: Callable[[], None] | None = None) -> None:
+        super().__init__()
+        self.name = name
+        self.direct = False
+        self.operations: list[Any] = []  # of a direct one
+        self.source = -1
+        self.error: Exception | None = None
+        self.results = list(results)
+        self._job = job
+        self._keep = keep
+        self._finish = finish
+        self._open = 1  # operations, and whoever starts them
+        self._guard = threading.Lock()
+        self._ended = threading.Lock()  # held until it has ended
+        self._ended.acquire()
+        self._done = False
+        self._future: torch.futures.Future[Any] | None = None
+
+    # Called by whoever starts it, and by the thread that takes what has ended.
+
+    def expect(self) -> None:
+        """One more operation was started."""
+        with self._guard:
+            self._open += 1
+
+    def started(self) -> None:
+        """All of its operations have been started."""
+        self.one_ended()
+
+    def took(self, found: Any) -> None:
+        """What the result of an operation that ended well has to tell."""
+
+    def one_ended(self, error: Error | None = None) -> None:
+        """An operation has ended, or all have been started."""
+        if error is not None and self.error is None:
+            self.error = backend_error(error, self.name)
+        with self._guard:
+            self._open -= 1
+            if self._open != 0:
+                return
+        self._end()
+
+    def _end(self) -> None:
+        try:
+            if self.error is None and self._finish is not None:
+                self._finish()
+        except Exception as wrong:  # told to whoever waits
+            self.error = wrong
+        self._keep = self._finish = None
+        with self._guard:
+            self._done = True
+            future = self._future
+        self._job.ended(self)
+        self._ended.release()
+        if future is not None:
+            future.set_result(self)
+
+    # Called by c10d and by users.
+
+    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
+        """Waits until it has ended, and raises what has failed. A timeout of 0 is none."""
+        limit = timeout.total_seconds()
+        if self.direct:
+            self._wait_direct(limit)
+        elif not self._done:
+            if not self._ended.acquire(timeout=limit if limit > 0 else -1):
+                raise backend_error(failure(
+                    lib.TOW_ETIMEDOUT, f"not over within {limit:g} s; it goes on"), self.name)
+            self._ended.release()
+        if self.error is not None:
+            raise self.error
+        return True
+
+    def _wait_direct(self, limit: float) -> None:
+        nanoseconds = int(limit * 1e9) if limit > 0 else lib.TOW_FOREVER
+        for operation in self.operations:
+            status = lib.tow_op_wait(operation, nanoseconds)
+            if status == lib.TOW_ETIMEDOUT:
+                raise backend_error(failure(status), self.name)
+        with self._guard:
+            operations, self.operations = self.operations, []
+            self.direct = False
+        for operation in operations:
+            self.one_ended(self._released(operation))
+
+    @staticmethod
+    def _released(operation: Any) -> Error | None:
+        """Gives back an operation that has ended, and tells its failure."""
+        found = sized("struct tow_result")
+        lib.tow_op_result(operation, found)
+        error = result_failure(found)
+        lib.tow_op_release(operation)
+        return error
+
+    def over(self) -> bool:
+        """Whether it has ended, without waiting."""
+        if self.direct and all(lib.tow_op_test(operation) != lib.TOW_AGAIN
+                               for operation in self.operations):
+            self._wait_direct(0)
+        return self._done
+
+    def get_future(self) -> torch.futures.Future[Any]:
+        """A future of the tensors, which fails with the library's text."""
+        _asked.work = self
+        if self.direct:
+            self._wait_direct(0)
+        with self._guard:
+            made = self._future is None
+            if self._future is None:
+                self._future = torch.futures.Future()
+                self._told = self._future.then(_value)
+            done = self._done
+        if made and done:
+            self._future.set_result(self)
+        return self._told
+
+    def is_completed(self) -> bool:
+        return self.over()
+
+    def is_success(self) -> bool:
+        return self.over() and self.error is None
+
+    def exception(self) -> Exception | None:
+        return self.error
+
+    def result(self) -> list[torch.Tensor]:
+        return self.results
+
+    def source_rank(self) -> int:
+        return self.source
+
+    _source_rank = source_rank
+
+    def synchronize(self) -> None:
+        self.wait()
+
+
+def _value(future: torch.futures.Future[Any]) -> list[torch.Tensor]:
+    work = future.value()
+    if work.error is not None:
+        raise work.error
+    results: list[torch.Tensor] = work.results
+    return results
+
+
+def _own(holder: Any) -> Work | None:
+    """The Work that c10d holds in `holder`, if it is one of ours."""
+    _asked.work = None
+    try:
+        dist.Work.get_future(holder)
+    except Exception:  # another backend's may have none
+        return None
+    found: Work | None = _asked.work
+    _asked.work = None
+    return found
+
+
+_FORWARDED = ("is_completed", "is_success", "exception", "result", "source_rank", "_source_rank",
+              "synchronize")
+
+
+def forward_questions() -> None:
+    """c10d hands out a Work of Python's in a holder of its own that passes on `wait` and
+    `get_future` alone: is_completed would stay False for ever. This lets the others ask ours."""
+    for name in _FORWARDED:
+        original = getattr(dist.Work, name, None)
+        if original is not None and not hasattr(original, "towline"):
+            setattr(dist.Work, name, _forwarding(name, original))
+
+
+def _forwarding(name: str, original: Any) -> Any:
+    def asked(self: Any) -> Any:
+        if type(self) is dist.Work:
+            ours = _own(self)
+            if ours is not None:
+                return getattr(ours, name)()
+        return original(self)
+
+    asked.__name__ = name
+    asked.__doc__ = original.__doc__
+    asked.towline = True  # type: ignore[attr-defined]
+    return asked

@@ -1,0 +1,91 @@
+"""test_torch.py - torch.distributed over Towline, which it finds by the entry point of our wheel:
+torch_program.py plays ordinary programs over it and over gloo, and compares them.
+"""
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import zipfile
+
+import ranks
+
+PYTHON = ranks.python_of("torch")
+PROGRAM = os.path.join(ranks.SOURCE, "tests/runtimes/torch_program.py")
+PLUGIN = os.path.join(ranks.SOURCE, "plugins/torch")
+SEED = ranks.seed()
+COMMON = {"PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1", "TOW_LOG_LEVEL": "1",
+          "TOWLINE_LIBRARY": ranks.built("libtowline.so"), "TORCH_CPP_LOG_LEVEL": "ERROR"}
+
+
+def start(size, parts, environment, command=(PYTHON, PROGRAM)):
+    """Starts the ranks with the variables of torch's env:// alone."""
+    port = str(ranks.free_port())
+    env = {**os.environ, **COMMON, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port,
+           "WORLD_SIZE": str(size), **environment}
+    return [subprocess.Popen([*command, str(SEED), *parts], env={**env, "RANK": str(rank)},
+                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            for rank in range(size)]
+
+
+def play(what, size, parts, environment=None, spared=(), **options):
+    """Plays parts, and ends the test unless every rank says of each that it is fine."""
+    running = start(size, parts, environment or {}, **options)
+    texts = []
+    for one in running:
+        try:
+            texts.append(one.communicate(timeout=400)[0])
+        except subprocess.TimeoutExpired:
+            for other in running:
+                other.kill()
+            ranks.expect(False, f"{what}: {' '.join(parts)} did not end", one.communicate()[0])
+    for rank, (one, text) in enumerate(zip(running, texts)):
+        if rank in spared:
+            continue
+        ranks.expect(one.returncode == 0, f"{what}: rank {rank} of {size}: {one.returncode}", text)
+    said = re.findall(r"(\d+) calls gave what gloo gives, (\d+)", texts[0])
+    print(f"{what}: {size} ranks: {' '.join(parts)}" + (f" {said[0]}" if said else ""), flush=True)
+    return texts
+
+
+def main():
+    with tempfile.TemporaryDirectory() as site:
+        code = f"import wheel; print(wheel.build_wheel({site!r}))"
+        made = subprocess.run([PYTHON, "-c", code], cwd=PLUGIN, check=True, text=True,
+                              capture_output=True, env={**os.environ, **COMMON,
+                                                        "PYTHONPATH": PLUGIN}).stdout.strip()
+        with zipfile.ZipFile(f"{site}/{made}") as packed:
+            packed.extractall(site)
+        by_entry = {"PYTHONPATH": site}
+        for size in (2, 4):
+            play("collectives", size, ["results", "uneven", "objects", "works", "arguments"],
+                 by_entry)
+            play("groups and threads", size, ["groups", "threads", "deadlines"], by_entry)
+            play("training", size, ["ddp", "fsdp"], by_entry)
+            play("process groups", size, ["pool", "again", "mixed"], by_entry)
+        # What gloo's shared memory was taken back for: threads (above), and hosts that were
+        # guessed from LOCAL_WORLD_SIZE. (The third is another machine's instructions.)
+        for nonsense in ("1", "64"):
+            play(f"LOCAL_WORLD_SIZE={nonsense}", 2, ["hosts"],
+                 {**by_entry, "LOCAL_WORLD_SIZE": nonsense})
+        play("over tcp", 2, ["results", "works", "ddp"], {**by_entry, "TOW_LANES": "tcp"})
+        play("placed by the preload", 2, ["placed"], {
+            **by_entry, "LD_PRELOAD": ranks.built("plugins/malloc/libtowline-malloc.so"),
+            "TOW_PREMAP_MEMORY_BYTES": "128MiB"})
+        for text in play("a rank is killed", 4, ["killed"], by_entry, spared=(1,)):
+            print("".join(re.findall(r"named after .*\n", text)), end="")
+        play("by import alone", 2, ["works"], {"PYTHONPATH": PLUGIN}, command=(
+            PYTHON, "-c", "import runpy, sys, towline.torch\n"
+            f"sys.argv[0] = {PROGRAM!r}\nrunpy.run_path({PROGRAM!r})"))
+        done = subprocess.run(
+            [PYTHON, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--rdzv-backend",
+             "c10d", "--rdzv-endpoint", "localhost:0", PROGRAM, str(SEED), "works", "again"],
+            env={**os.environ, **COMMON, **by_entry}, capture_output=True, text=True, timeout=400,
+            check=False)
+        ranks.expect(done.returncode == 0 and done.stdout.count("again: fine") == 2, "torchrun",
+                     done.stdout + done.stderr)
+        print("torchrun: fine")
+
+
+main()
+sys.exit(0)

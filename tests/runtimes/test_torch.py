@@ -58,17 +58,18 @@ def main():
             packed.extractall(site)
         by_entry = {"PYTHONPATH": site}
         for size in (2, 4):
-            play("collectives", size, ["results", "uneven", "objects", "works", "arguments"],
-                 by_entry)
-            play("groups and threads", size, ["groups", "threads", "deadlines"], by_entry)
-            play("training", size, ["ddp", "fsdp"], by_entry)
+            play("all", size, ["results", "uneven", "objects", "works", "arguments", "messages",
+                               "groups", "threads", "loader", "deadlines", "ddp", "fsdp"], by_entry)
             play("process groups", size, ["pool", "again", "mixed"], by_entry)
         # What gloo's shared memory was taken back for: threads (above), and hosts that were
         # guessed from LOCAL_WORLD_SIZE. (The third is another machine's instructions.)
         for nonsense in ("1", "64"):
             play(f"LOCAL_WORLD_SIZE={nonsense}", 2, ["hosts"],
                  {**by_entry, "LOCAL_WORLD_SIZE": nonsense})
-        play("over tcp", 2, ["results", "works", "ddp"], {**by_entry, "TOW_LANES": "tcp"})
+        play("over tcp", 2, ["results", "works", "messages", "ddp"],
+             {**by_entry, "TOW_LANES": "tcp"})
+        play("checked by c10d's wrapper", 2, ["works"],
+             {**by_entry, "TORCH_DISTRIBUTED_DEBUG": "DETAIL"})
         play("placed by the preload", 2, ["placed"], {
             **by_entry, "LD_PRELOAD": ranks.built("plugins/malloc/libtowline-malloc.so"),
             "TOW_PREMAP_MEMORY_BYTES": "128MiB"})

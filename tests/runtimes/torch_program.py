@@ -330,6 +330,84 @@ def works(ours, gloo):
     assert work.is_completed()
 
 
+def messages(ours, gloo):
+    """Sends and receives: of every type, of any source, in batches, in groups of their own."""
+    after, before = (RANK + 1) % SIZE, (RANK - 1) % SIZE
+    for dtype in ALL:
+        x = torch.zeros(6).to(dtype)
+        work = dist.isend(values(dtype, 6, RANK, "send"), after, group=ours, tag=7)
+        assert dist.recv(x, before, group=ours, tag=7) == before
+        work.wait()
+        same(x, values(dtype, 6, before, "send"), f"recv of {dtype}")
+    for count in (0, 1, 100_000, 3_000_000):
+        tags = [dist.irecv(torch.zeros(count), before, group=ours, tag=t) for t in (1, 2)]
+        outs = [torch.zeros(count), torch.zeros(count)]
+        tags += [dist.irecv(out, before, group=ours, tag=t) for t, out in zip((4, 3), outs)]
+        for tag in (1, 2, 3, 4):
+            tags.append(dist.isend(torch.full((count,), float(tag)), after, group=ours, tag=tag))
+        for work in tags:
+            work.wait()
+        assert (outs[0] == 4).all() and (outs[1] == 3).all()
+    if RANK == 0:
+        seen = []
+        for _ in range(SIZE - 1):
+            x = torch.zeros(1)
+            seen.append(dist.recv(x, group=ours))
+            assert x.item() == seen[-1]
+        assert sorted(seen) == list(range(1, SIZE))
+        work = dist.irecv(x, group=ours, tag=9)
+        dist.barrier(group=ours)
+        while not work.is_completed():
+            time.sleep(0)
+        assert work.source_rank() == SIZE - 1
+    else:
+        dist.send(torch.full((1,), float(RANK)), 0, group=ours)
+        dist.barrier(group=ours)
+        if RANK == SIZE - 1:
+            dist.send(torch.zeros(1), 0, group=ours, tag=9)
+    outs = [torch.zeros(1000) for _ in range(SIZE)]
+    ops = [dist.P2POp(dist.isend, torch.full((1000,), float(RANK)), p, ours)
+           for p in range(SIZE) if p != RANK]
+    ops += [dist.P2POp(dist.irecv, outs[p], p, ours) for p in range(SIZE) if p != RANK]
+    for work in dist.batch_isend_irecv(ops):
+        work.wait()
+    for p, out in enumerate(outs):
+        assert p == RANK or (out == p).all()
+    # A message of one group is none of another's.
+    other = dist.new_group(list(range(SIZE)))
+    one = dist.irecv(outs[0], before, group=ours, tag=5)
+    two = dist.irecv(outs[1], before, group=other, tag=5)
+    dist.send(torch.full((1000,), 2.0), after, group=other, tag=5)
+    two.wait()
+    dist.send(torch.full((1000,), 1.0), after, group=ours, tag=5)
+    one.wait()
+    assert (outs[0] == 1).all() and (outs[1] == 2).all()
+    if RANK == 0:
+        dist.send_object_list([{"a": 1}, "b"], 1, group=ours)
+        dist.send(torch.zeros(3), 1, group=ours)
+        dist.send(torch.zeros(9), 1, group=ours)
+    elif RANK == 1:
+        things = [None, None]
+        dist.recv_object_list(things, 0, group=ours)
+        assert things == [{"a": 1}, "b"]
+        raises(ValueError, "12 bytes|20", dist.recv, torch.zeros(5), 0, group=ours)
+        raises(dist.DistBackendError, "TOW_ETRUNCATED|recv of process group", dist.recv,
+               torch.zeros(5), 0, group=ours)
+    told = threading.Event()
+    x = torch.zeros(4)
+    work = dist.irecv(x, before, group=ours, tag=11)
+    work.get_future().then(lambda f: told.set())
+    dist.send(torch.ones(4), after, group=ours, tag=11)
+    assert told.wait(60) and (x == 1).all()
+    mine = dist.new_group([RANK], use_local_synchronization=True)
+    dist.barrier(group=ours)
+    short = dist.new_group(list(range(SIZE)), timeout=datetime.timedelta(seconds=0.5))
+    raises(dist.DistBackendError, "TOW_EDEADLINE|recv of process group", dist.recv, x, before,
+           group=short)
+    del mine
+    dist.barrier(group=ours)
+
+
 def groups(ours, gloo):
     """Groups made by their members alone, twelve of them one after another, and by all ranks."""
     built = []
@@ -481,6 +559,20 @@ def trained(wrap):
         loss.backward()
         optimizer.step()
     return [p.detach() for p in model.parameters()]
+
+
+def loader(ours, gloo):
+    """Workers of a DataLoader are forked while works are in flight, and have nothing of them."""
+    data = torch.utils.data.DataLoader(torch.arange(40.0), batch_size=5, num_workers=2)
+    for turn in range(2):
+        work = dist.all_reduce(torch.ones(100_000), group=ours, async_op=True)
+        total = torch.zeros(1)
+        for batch in data:
+            x = batch.clone()
+            dist.all_reduce(x, group=ours)
+            total += x.sum()
+        work.wait()
+        assert total.item() == SIZE * 780, turn
 
 
 def ddp(ours, gloo):

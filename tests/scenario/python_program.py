@@ -383,6 +383,49 @@ def groups(runtime, group, seed):
     half.close()
 
 
+def messages(runtime, group, seed):
+    """Sends and receives by rank: any rank, any tag, cut, refused, to oneself, by a queue."""
+    n, me = group.size, group.rank
+    after, before = (me + 1) % n, (me - 1) % n
+    for place, count in ((runtime.zeros, 5), (numpy.zeros, 300_000)):
+        out, mine = place(count, "f4"), place(count, "f4")
+        mine[:] = me
+        receive = group.recv(out, before, 17)
+        group.send(mine, after, 17).wait(30)
+        result = receive.wait(30)
+        assert (out == before).all()
+        assert (result.rank, result.tag, result.bytes) == (before, 17, 4 * count)
+    assert group.probe(me, 3) is None
+    kept = group.send(b"to myself", me, 3)
+    while (found := group.probe(mask=0)) is None:
+        pass
+    assert (found.rank, found.tag, found.bytes) == (me, 3, 9)
+    word = bytearray(4)
+    result = group.recv(word, mask=0, truncate=True).wait(30)
+    assert (bytes(word), result.bytes, result.rank) == (b"to m", 4, me)
+    kept.wait(30)
+    group.send(b"too long", me, 5).wait(30)
+    raises(towline.InvalidError, "TOW_ETRUNCATED", group.recv(word, me, 5).wait, 30)
+    raises(towline.DeadlineError, "TOW_EDEADLINE", group.recv(word, before, 6, timeout=0.05).wait)
+    raises(towline.InvalidError, "rank|99", group.send, b"", 99)
+    sub = group.create(range(n - 1, -1, -1))
+    assert sub.id != group.id == 0
+    queue = towline.Queue(runtime)
+    words = [bytearray(1) for _ in range(2)]
+    group.recv(words[0], before, 8, queue=queue, user=1)
+    sub.recv(words[1], n - 1 - before, 8, queue=queue, user=2)
+    sub.send(b"s", n - 1 - after, 8, timeout=30)
+    group.send(b"g", after, 8, timeout=30)
+    came = {}
+    while len(came) < 2:
+        assert select.select([queue], [], [], 30)[0]
+        came.update({result.user: result.rank for result in queue.take()})
+    assert words == [b"g", b"s"] and came == {1: before, 2: n - 1 - before}
+    queue.close()
+    group.group_barrier(30)
+    sub.close()
+
+
 class Folder:
     """A store of files, as an exchange of the caller's."""
 
@@ -460,7 +503,7 @@ def ranks(lane, seed, *parts):
     group = towline.Group.open(runtime, address=lane or None, timeout=30)
     for part in parts:
         {"collectives": collectives, "drives": drives, "failures": failures, "groups": groups,
-         "threads": threads}[part](runtime, group, seed)
+         "messages": messages, "threads": threads}[part](runtime, group, seed)
         group.group_barrier(30)
     group.close()
     runtime.close()

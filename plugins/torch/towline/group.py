@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from ._library import ffi, lib, text
 from .collectives import Collectives
 from .errors import Error, check, failure
+from .messages import Messages
 from .operation import Operation, nanoseconds, sized
 from .runtime import Runtime
 
@@ -51,7 +52,7 @@ class _Calls:
 _kept: list[_Calls] = []
 
 
-class Group(Collectives):
+class Group(Collectives, Messages):
     """Some ranks of a job. Open the group of all ranks once, and make others of it."""
 
     def __init__(self, runtime: Runtime, pointer: Any) -> None:
@@ -122,6 +123,11 @@ class Group(Collectives):
         """Ends all that is in flight in it, here and at the other ranks, which hear the reason."""
         word = ffi.NULL if reason is None else ffi.new("char[]", reason.encode())
         check(lib.tow_group_abort(self.pointer, word))
+
+    @property
+    def id(self) -> int:
+        """A number of the group, the same at all its ranks; 0 is the group of all."""
+        return int(lib.tow_group_id(self.pointer))
 
     def address(self, rank: int) -> str:
         """Where a rank can be reached."""

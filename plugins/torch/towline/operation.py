@@ -4,6 +4,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -22,9 +23,20 @@ def nanoseconds(seconds: float | None) -> int:
     """A time for the library; None is for ever."""
     if seconds is None:
         return int(lib.TOW_FOREVER)
-    if seconds < 0:
+    if not seconds >= 0:
         raise ValueError(f"towline: {seconds} s is no time to wait")
     return min(int(seconds * 1e9), int(lib.TOW_FOREVER) - 1)
+
+
+def patient(call: Callable[[int], int], timeout: float | None) -> int:
+    """Waits by call(nanoseconds) for a second at a time, so that signals (ctrl-c) are dealt with
+    meanwhile. The last wait is one of two seconds and more, whose message says why it waits."""
+    until = None if timeout is None else time.monotonic() + nanoseconds(timeout) / 1e9
+    while until is None or until - time.monotonic() > 3:
+        status = call(1_000_000_000)
+        if status != lib.TOW_ETIMEDOUT:
+            return status
+    return call(nanoseconds(max(0.0, until - time.monotonic())))
 
 
 def sized(kind: str, **members: Any) -> Any:
@@ -34,7 +46,8 @@ def sized(kind: str, **members: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """How an operation went: bytes and tag are of the message, `user` is the starter's number."""
+    """How an operation went: bytes and tag are of the message, `user` is the starter's number;
+    `rank` is in the group, of a message of one."""
 
     status: int
     bytes: int
@@ -42,12 +55,15 @@ class Result:
     latency_ns: int
     user: int
     error: Error | None
+    rank: int | None = None
 
 
-def result_of(found: Any) -> Result:
-    """The same of a struct tow_result."""
+def result_of(found: Any, group: Any = None) -> Result:
+    """The same of a struct tow_result; of a message of `group`."""
+    rank = None if group is None else int(lib.tow_group_peer_rank(group, found.peer))
     return Result(found.status, found.bytes, found.tag, found.latency_ns,
-                  int(ffi.cast("uintptr_t", found.user)), result_failure(found))
+                  int(ffi.cast("uintptr_t", found.user)), result_failure(found),
+                  None if rank == lib.TOW_RANK_ANY else rank)
 
 
 class Operations:
@@ -97,8 +113,9 @@ class Operation:
     """One thing in flight. It keeps the memory that it uses; any thread may wait for it."""
 
     def __init__(self, home: Operations, pointer: Any, keep: object = None,
-                 queued: bool = False) -> None:
+                 queued: bool = False, group: Any = None) -> None:
         self._home = home
+        self.group = group  # the struct tow_group of a message
         self._pointer = pointer
         self._keep = keep
         self._queued = queued
@@ -116,7 +133,8 @@ class Operation:
         """Waits until it has ended, and raises what has failed; DeadlineError after `timeout`."""
         if self._queued:
             raise failure(lib.TOW_EINVAL, "the result of this operation comes by its queue")
-        check(lib.tow_op_wait(self.pointer, nanoseconds(timeout)))
+        pointer = self.pointer
+        check(patient(lambda time: int(lib.tow_op_wait(pointer, time)), timeout))
         return self.result()
 
     def done(self) -> bool:
@@ -130,7 +148,7 @@ class Operation:
         if self._result is None and not self._queued:
             found = sized("struct tow_result")
             if check(lib.tow_op_result(self.pointer, found)) == lib.TOW_OK:
-                self._result = result_of(found)
+                self._result = result_of(found, self.group)
         if self._result is None:
             raise failure(lib.TOW_EINVAL, "the operation is in flight, and has no result yet")
         return self._result
@@ -159,7 +177,7 @@ class Operation:
 def wait_all(operations: list[Operation], timeout: float | None = None) -> None:
     """Waits until all have ended, and raises the first failure of them."""
     pointers = ffi.new("struct tow_op *[]", [operation.pointer for operation in operations])
-    check(lib.tow_wait_all(pointers, len(operations), nanoseconds(timeout)))
+    check(patient(lambda time: int(lib.tow_wait_all(pointers, len(operations), time)), timeout))
 
 
 class Queue:
@@ -181,13 +199,14 @@ class Queue:
         """The descriptor: readable while there is a result."""
         return self._fd
 
-    def start(self, call: Callable[[Any, Any], int], user: int, keep: object) -> Operation:
+    def start(self, call: Callable[[Any, Any], int], user: int, keep: object,
+              group: Any = None) -> Operation:
         """Starts an operation whose result comes here: call(user pointer, op_out)."""
         out = ffi.new("struct tow_op **")
         with self._lock:
             ticket = next(self._tickets)
             check(call(ffi.cast("void *", ticket), out))
-            operation = Operation(self._home, out[0], keep, queued=True)
+            operation = Operation(self._home, out[0], keep, queued=True, group=group)
             self._started[ticket] = operation, user
         return operation
 
@@ -204,7 +223,7 @@ class Queue:
 
     def _finish(self, found: Any) -> Result:
         operation, user = self._started.pop(int(ffi.cast("uintptr_t", found.user)))
-        result = dataclasses.replace(result_of(found), user=user)
+        result = dataclasses.replace(result_of(found, operation.group), user=user)
         check(lib.tow_op_release(found.op))
         operation.taken(result)
         return result

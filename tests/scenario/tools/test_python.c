@@ -66,13 +66,13 @@ static void on_each_lane(void **state)
 	(void)state;
 	for (unsigned lane = 0; lane < TWT_LANES; lane++)
 		if (twt_job_lane(lane))
-			run_ranks(lane, "collectives drives failures", 2);
+			run_ranks(lane, "collectives drives failures messages", 2);
 }
 
 static void of_three_ranks(void **state)
 {
 	(void)state;
-	run_part("@/tools/towrun/towrun -n 3", "ranks '' 7 collectives failures groups");
+	run_part("@/tools/towrun/towrun -n 3", "ranks '' 7 collectives failures groups messages");
 }
 
 static void many_threads(void **state)

@@ -1,6 +1,7 @@
 """The backend of torch.distributed: c10d's collectives, each as operations of the library."""
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -19,13 +20,15 @@ from .errors import backend_error
 from .tensors import Flat, check_plain, empty, one_dtype, pointer
 from .tensors import check as check_tensors
 from .types import moved, operator, reduced
-from .work import Work
+from .work import Look, Work
 
 Tensor = torch.Tensor
 # Starts an operation: start(group, options, op_out) gives its status.
 Start = Callable[[Any, Any, Any], int]
 
 _UNSET = timedelta(milliseconds=-1)
+# c10d's wrapper (TORCH_DISTRIBUTED_DEBUG=DETAIL) keeps the part of a backend that is C++ alone.
+_living: set[Backend] = set()
 
 
 def _short(name: str) -> str:
@@ -33,10 +36,32 @@ def _short(name: str) -> str:
     return name if len(name) <= 12 else name[:8]
 
 
+@dataclasses.dataclass
+class Call:
+    """A call of c10d's: the operations that it is, and what they use."""
+
+    name: str
+    starts: list[Start]
+    results: list[Tensor]
+    timeout: timedelta
+    direct: bool = False
+    message: bool = False  # and no collective
+    keep: object = None
+    finish: Callable[[], None] | None = None
+    look: Look | None = None
+    scale: float = 0.0
+
+
 class _Deferred(threading.local):
     """What this thread has called since it has begun to coalesce."""
 
-    calls: list[tuple[str, list[Start], dict[str, Any]]] | None = None
+    calls: list[Call] | None = None
+
+
+def _fill(work: Work, found: Any, size: int) -> None:
+    if found.bytes != size and work.error is None:
+        work.error = ValueError(f"towline recv: a message of {found.bytes} bytes came for a tensor "
+                                f"of {size} ({work.name})")
 
 
 class Backend(_Base):
@@ -56,6 +81,7 @@ class Backend(_Base):
             self._job, self._group = jobs.enter(store, rank, size, ranks, timeout)
         except Error as wrong:
             raise backend_error(wrong) from wrong.__cause__
+        _living.add(self)
 
     # What c10d asks of a backend.
 
@@ -101,70 +127,82 @@ class Backend(_Base):
             closed, self._closed = self._closed, True
         if not closed:
             self._job.leave(self._group)
+        _living.discard(self)
 
     # How all of them are started.
 
-    def _start(self, call: str, starts: list[Start], results: Sequence[Tensor], *,
+    def _start(self, name: str, starts: list[Start], results: Sequence[Tensor], *,
                opts: Any = None, keep: object = None, finish: Callable[[], None] | None = None,
                scale: float = 0.0) -> Work:
         """Starts operations that are one work; while coalescing, they wait for its end."""
         timeout = getattr(opts, "timeout", _UNSET)
-        row = {"results": list(results), "keep": keep, "finish": finish, "scale": scale,
-               "timeout": self._timeout if timeout <= timedelta(0) else timeout,
-               "direct": not getattr(opts, "asyncOp", True)}
-        if self._deferred.calls is not None:
-            self._deferred.calls.append((call, starts, row))
-            return Work(self._job, call, results)
-        return self._begin([(call, starts, row)])
+        return self._called(Call(
+            name, starts, list(results), self._timeout if timeout <= timedelta(0) else timeout,
+            direct=not getattr(opts, "asyncOp", True), keep=keep, finish=finish, scale=scale))
 
-    def _begin(self, calls: list[tuple[str, list[Start], dict[str, Any]]]) -> Work:
-        rows = [row for _, _, row in calls]
-        finishes = [row["finish"] for row in rows if row["finish"] is not None]
+    def _called(self, call: Call) -> Work:
+        if self._deferred.calls is None:
+            return self._begin([call])
+        self._deferred.calls.append(call)
+        return Work(self._job, call.name, call.results)
+
+    def _begin(self, calls: list[Call]) -> Work:
+        finishes = [call.finish for call in calls if call.finish is not None]
 
         def finish() -> None:
             for one in finishes:
                 one()
 
-        work = Work(self._job, f"{calls[0][0]} of process group {self._group_name}",
-                    [tensor for row in rows for tensor in row["results"]],
-                    [(row["results"], row["keep"]) for row in rows],
-                    finish if finishes else None)
-        work.direct = len(calls) == 1 and rows[0]["direct"]
+        work = Work(self._job, f"{calls[0].name} of process group {self._group_name}",
+                    [tensor for call in calls for tensor in call.results],
+                    [(call.results, call.keep) for call in calls], finish if finishes else None)
+        work.direct = len(calls) == 1 and calls[0].direct
         self._job.hold(work)
         self._job.sweep()
         try:
             with self._lock:
                 self._sequence += 1
-                self._issue(work, calls, sum(len(starts) for _, starts, _ in calls) > 1)
+                self._issue(work, calls)
         except Error as wrong:
             work.one_ended()
             raise backend_error(wrong, work.name) from None
-        work.started()
+        work.one_ended()
         return work
 
-    def _issue(self, work: Work, calls: list[tuple[str, list[Start], dict[str, Any]]],
-               several: bool) -> None:
+    def _issue(self, work: Work, calls: list[Call]) -> None:
         group = self._group.pointer
+        # Small all-reduces that follow each other are fused in a batch; messages are in none.
+        several = sum(len(call.starts) for call in calls if not call.message) > 1
         if several:
             check(lib.tow_coll_batch_begin(group))
         try:
-            for call, starts, row in calls:
-                label = ffi.new("char[]", f"{self._label} {call}"[:31].encode())
-                seconds = row["timeout"].total_seconds()
-                options = sized("struct tow_coll_options", name=label, scale=row["scale"],
-                                timeout_ns=int(seconds * 1e9))
-                for start in starts:
-                    self._issue_one(work, group, start, options)
+            for call in calls:
+                options, _label = self._options(call)
+                for start in call.starts:
+                    self._issue_one(work, group, start, options, call.look)
         finally:
             if several:
                 check(lib.tow_coll_batch_end(group))
 
-    def _issue_one(self, work: Work, group: Any, start: Start, options: Any) -> None:
+    def _options(self, call: Call) -> tuple[Any, Any]:
+        nanoseconds = int(call.timeout.total_seconds() * 1e9)
+        if call.message:
+            return sized("struct tow_op_options", timeout_ns=nanoseconds), None
+        label = ffi.new("char[]", f"{self._label} {call.name}"[:31].encode())
+        return sized("struct tow_coll_options", name=label, scale=call.scale,
+                     timeout_ns=nanoseconds), label
+
+    def _issue_one(self, work: Work, group: Any, start: Start, options: Any,
+                   look: Look | None) -> None:
         if work.direct:
             out = ffi.new("struct tow_op **")
-            check(start(group, options, out))
-            work.operations.append(out[0])
             work.expect()
+            try:
+                check(start(group, options, out))
+            except Error:
+                work.one_ended()
+                raise
+            work.operations.append((out[0], look))
             return
         options.queue = self._job.completions.queue
 
@@ -172,7 +210,7 @@ class Backend(_Base):
             options.user = user
             return start(group, options, ffi.NULL)
 
-        self._job.completions.start(work, begin)
+        self._job.completions.start(work, begin, look)
 
     def start_coalescing(self) -> None:
         self._deferred.calls = []
@@ -415,6 +453,50 @@ class Backend(_Base):
                              f"rows for {self.size()} ranks")
         each = tensor.numel() // rows * width if rows else 0
         return [split * each for split in splits]
+
+    # Messages.
+
+    def _message(self, name: str, tensors: list[Tensor], start: Start,
+                 look: Look | None = None) -> Work:
+        return self._called(Call(name, [start], tensors, self._timeout, direct=True, message=True,
+                                 look=look))
+
+    @staticmethod
+    def _one(name: str, tensors: list[Tensor]) -> tuple[Any, int]:
+        """The one tensor of a message: where it lies, and its bytes."""
+        if len(tensors) != 1:
+            raise ValueError(f"towline {name}: one tensor makes a message, not {len(tensors)}")
+        check_tensors(name, *tensors)
+        return pointer(tensors[0]), tensors[0].numel() * tensors[0].dtype.itemsize
+
+    def send(self, tensors: list[Tensor], target: int, tag: int) -> Work:
+        at, size = self._one("send", tensors)
+        return self._message("send", tensors, lambda group, options, out: lib.tow_group_send_start(
+            group, target, at, size, tag, options, out))
+
+    def recv(self, tensors: list[Tensor], source: int, tag: int) -> Work:
+        at, size = self._one("recv", tensors)
+
+        def look(work: Work, found: Any) -> None:
+            _fill(work, found, size)
+            work.source = source
+
+        return self._message("recv", tensors, lambda group, options, out: lib.tow_group_recv_start(
+            group, source, at, size, tag, options, out), look)
+
+    def recv_anysource(self, tensors: list[Tensor], tag: int) -> Work:
+        at, size = self._one("recv", tensors)
+        match = sized("struct tow_group_match", rank=lib.TOW_RANK_ANY, tag=tag,
+                      tag_mask=lib.TOW_FOREVER)
+        part = ffi.new("struct tow_part *", {"data": at, "bytes": size})
+
+        def look(work: Work, found: Any) -> None:
+            _fill(work, found, size)
+            work.source = lib.tow_group_peer_rank(self._group.pointer, found.peer)
+
+        return self._message(
+            "recv", tensors, lambda group, options, out: lib.tow_group_recv_match_start(
+                group, match, part, 1, options, out), look)
 
     def barrier(self, opts: Any = None) -> Work:
         return self._start("barrier", [lib.tow_coll_barrier_start], [], opts=opts)

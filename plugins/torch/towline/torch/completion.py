@@ -11,7 +11,7 @@ from typing import Any
 
 from .._library import ffi, lib
 from ..errors import check, result_failure
-from .work import Work
+from .work import Look, Work
 
 _ROOM = 1 << 16  # operations in flight; the knob max_ops bounds them, too
 _TAKEN = 64
@@ -26,7 +26,7 @@ class Completions:
         self._queue = out[0]
         check(lib.tow_queue_fd(self._queue, number))
         self._lock = threading.Lock()
-        self._works: dict[int, Work] = {}
+        self._works: dict[int, tuple[Work, Look | None]] = {}
         self._tickets = itertools.count(1)
         self._results = ffi.new("struct tow_result[]", _TAKEN)
         self._count = ffi.new("size_t *")
@@ -42,11 +42,11 @@ class Completions:
         """The struct tow_queue."""
         return self._queue
 
-    def start(self, work: Work, call: Callable[[Any], int]) -> None:
+    def start(self, work: Work, call: Callable[[Any], int], look: Look | None) -> None:
         """Starts an operation of `work` whose result comes here: call(user) gives its status."""
         ticket = next(self._tickets)
         work.expect()
-        self._works[ticket] = work
+        self._works[ticket] = work, look
         try:
             check(call(ffi.cast("void *", ticket)))
         except BaseException:
@@ -70,9 +70,9 @@ class Completions:
         ended = []
         for row in range(self._count[0]):
             found = self._results[row]
-            work = self._works.pop(int(ffi.cast("uintptr_t", found.user)))
-            if found.status >= 0:
-                work.took(found)
+            work, look = self._works.pop(int(ffi.cast("uintptr_t", found.user)))
+            if look is not None and found.status >= 0:
+                look(work, found)
             ended.append((work, result_failure(found)))
             lib.tow_op_release(found.op)
         for work, error in ended:

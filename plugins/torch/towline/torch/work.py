@@ -6,6 +6,7 @@ operations of any other end in the queue of the runtime, from which one thread t
 """
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -16,13 +17,15 @@ import torch.distributed as dist
 
 from .._library import lib
 from ..errors import Error, failure, result_failure
-from ..operation import sized
+from ..operation import patient, sized
 from .errors import backend_error
 
 if TYPE_CHECKING:
     from .job import Job
 
 _asked = threading.local()
+# What a call wants of the result of an operation that has ended well.
+Look = Callable[["Work", Any], None]
 
 
 class Work(dist.Work):
@@ -33,7 +36,7 @@ class Work(dist.Work):
         super().__init__()
         self.name = name
         self.direct = False
-        self.operations: list[Any] = []  # of a direct one
+        self.operations: list[tuple[Any, Look | None]] = []  # of a direct one
         self.source = -1
         self.error: Exception | None = None
         self.results = list(results)
@@ -42,6 +45,7 @@ class Work(dist.Work):
         self._finish = finish
         self._open = 1  # operations, and whoever starts them
         self._guard = threading.Lock()
+        self._waits = threading.Lock()  # one thread waits for the operations of a direct one
         self._ended = threading.Lock()  # held until it has ended
         self._ended.acquire()
         self._done = False
@@ -53,13 +57,6 @@ class Work(dist.Work):
         """One more operation was started."""
         with self._guard:
             self._open += 1
-
-    def started(self) -> None:
-        """All of its operations have been started."""
-        self.one_ended()
-
-    def took(self, found: Any) -> None:
-        """What the result of an operation that ended well has to tell."""
 
     def one_ended(self, error: Error | None = None) -> None:
         """An operation has ended, or all have been started."""
@@ -90,51 +87,65 @@ class Work(dist.Work):
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
         """Waits until it has ended, and raises what has failed. A timeout of 0 is none."""
-        limit = timeout.total_seconds()
-        if self.direct:
-            self._wait_direct(limit)
-        elif not self._done:
-            if not self._ended.acquire(timeout=limit if limit > 0 else -1):
-                raise backend_error(failure(
-                    lib.TOW_ETIMEDOUT, f"not over within {limit:g} s; it goes on"), self.name)
-            self._ended.release()
+        limit = timeout.total_seconds() if timeout > timedelta(0) else -1.0
+        if not self._done and not (self._wait_direct(limit) if self.direct
+                                   else self._wait_told(limit)):
+            raise backend_error(failure(
+                lib.TOW_ETIMEDOUT, f"not over within {limit:g} s; it goes on"), self.name)
         if self.error is not None:
             raise self.error
         return True
 
-    def _wait_direct(self, limit: float) -> None:
-        nanoseconds = int(limit * 1e9) if limit > 0 else lib.TOW_FOREVER
-        for operation in self.operations:
-            status = lib.tow_op_wait(operation, nanoseconds)
-            if status == lib.TOW_ETIMEDOUT:
-                raise backend_error(failure(status), self.name)
-        with self._guard:
-            operations, self.operations = self.operations, []
-            self.direct = False
-        for operation in operations:
-            self.one_ended(self._released(operation))
+    def _wait_told(self, limit: float) -> bool:
+        """Waits for the thread that takes what has ended."""
+        if not self._ended.acquire(timeout=limit):
+            return False
+        self._ended.release()
+        return True
 
-    @staticmethod
-    def _released(operation: Any) -> Error | None:
+    def _wait_direct(self, limit: float) -> bool:
+        """Waits for the operations, and drives them; other threads wait for the one that does."""
+        if not self._waits.acquire(timeout=limit):
+            return False
+        try:
+            while self.operations:
+                operation, look = self.operations[-1]
+                if patient(functools.partial(lib.tow_op_wait, operation),
+                           None if limit < 0 else limit) == lib.TOW_ETIMEDOUT:
+                    return False
+                self.operations.pop()
+                self.one_ended(self._released(operation, look))
+        finally:
+            self._waits.release()
+        return True
+
+    def _released(self, operation: Any, look: Look | None) -> Error | None:
         """Gives back an operation that has ended, and tells its failure."""
         found = sized("struct tow_result")
         lib.tow_op_result(operation, found)
+        if look is not None and found.status >= 0:
+            look(self, found)
         error = result_failure(found)
         lib.tow_op_release(operation)
         return error
 
     def over(self) -> bool:
         """Whether it has ended, without waiting."""
-        if self.direct and all(lib.tow_op_test(operation) != lib.TOW_AGAIN
-                               for operation in self.operations):
-            self._wait_direct(0)
+        if not self._done and self.direct and self._waits.acquire(blocking=False):
+            try:
+                while self.operations:
+                    operation, look = self.operations[-1]
+                    if lib.tow_op_test(operation) == lib.TOW_AGAIN:
+                        break
+                    self.operations.pop()
+                    self.one_ended(self._released(operation, look))
+            finally:
+                self._waits.release()
         return self._done
 
     def get_future(self) -> torch.futures.Future[Any]:
         """A future of the tensors, which fails with the library's text."""
         _asked.work = self
-        if self.direct:
-            self._wait_direct(0)
         with self._guard:
             made = self._future is None
             if self._future is None:
@@ -143,6 +154,9 @@ class Work(dist.Work):
             done = self._done
         if made and done:
             self._future.set_result(self)
+        elif made and self.direct and not self.over():
+            # Nobody may wait for it any more: that is what its future is for.
+            threading.Thread(target=self._wait_direct, args=(-1.0,), daemon=True).start()
         return self._told
 
     def is_completed(self) -> bool:

@@ -316,6 +316,19 @@ def works(ours, gloo):
     assert told.wait(60)
     same(seen, [torch.full((3,), total)], "a callback")
     same(future.wait(), [torch.full((3,), total)], "a future")
+    # A callback waits for another work.
+    first, second = torch.ones(3), torch.ones(5)
+    one = dist.all_reduce(first, group=ours, async_op=True)
+    told.clear()
+
+    def callback(_):
+        dist.all_reduce(second, group=ours, async_op=True).wait()
+        told.set()
+
+    one.get_future().then(callback)
+    one.wait()
+    assert told.wait(60)
+    same(second, torch.full((5,), float(SIZE)), "in a callback")
     many = [torch.full((i + 1,), float(RANK + i)) for i in range(300)]
     running = [dist.all_reduce(tensor, group=ours, async_op=True) for tensor in many]
     for work in reversed(running):

@@ -206,9 +206,9 @@ class Backend(_Base):
             return
         options.queue = self._job.completions.queue
 
-        def begin(user: Any) -> int:
+        def begin(user: Any, out: Any) -> int:
             options.user = user
-            return start(group, options, ffi.NULL)
+            return start(group, options, out)
 
         self._job.completions.start(work, begin, look)
 

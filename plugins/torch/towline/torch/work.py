@@ -37,6 +37,7 @@ class Work(dist.Work):
         self.name = name
         self.direct = False
         self.operations: list[tuple[Any, Look | None]] = []  # of a direct one
+        self.handles: dict[int, Any] = {}  # of any other, by the tickets of completion.py
         self.source = -1
         self.error: Exception | None = None
         self.results = list(results)
@@ -48,7 +49,7 @@ class Work(dist.Work):
         self._waits = threading.Lock()  # one thread waits for the operations of a direct one
         self._ended = threading.Lock()  # held until it has ended
         self._ended.acquire()
-        self._done = False
+        self.done = False
         self._future: torch.futures.Future[Any] | None = None
 
     # Called by whoever starts it, and by the thread that takes what has ended.
@@ -76,7 +77,7 @@ class Work(dist.Work):
             self.error = wrong
         self._keep = self._finish = None
         with self._guard:
-            self._done = True
+            self.done = True
             future = self._future
         self._job.ended(self)
         self._ended.release()
@@ -88,15 +89,15 @@ class Work(dist.Work):
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
         """Waits until it has ended, and raises what has failed. A timeout of 0 is none."""
         limit = timeout.total_seconds() if timeout > timedelta(0) else -1.0
-        if not self._done and not (self._wait_direct(limit) if self.direct
-                                   else self._wait_told(limit)):
+        if not self.done and not (self._wait_direct(limit) if self.direct
+                                  else self._job.completions.wait(self, limit)):
             raise backend_error(failure(
                 lib.TOW_ETIMEDOUT, f"not over within {limit:g} s; it goes on"), self.name)
         if self.error is not None:
             raise self.error
         return True
 
-    def _wait_told(self, limit: float) -> bool:
+    def wait_told(self, limit: float) -> bool:
         """Waits for the thread that takes what has ended."""
         if not self._ended.acquire(timeout=limit):
             return False
@@ -131,7 +132,7 @@ class Work(dist.Work):
 
     def over(self) -> bool:
         """Whether it has ended, without waiting."""
-        if not self._done and self.direct and self._waits.acquire(blocking=False):
+        if not self.done and self.direct and self._waits.acquire(blocking=False):
             try:
                 while self.operations:
                     operation, look = self.operations[-1]
@@ -141,7 +142,7 @@ class Work(dist.Work):
                     self.one_ended(self._released(operation, look))
             finally:
                 self._waits.release()
-        return self._done
+        return self.done
 
     def get_future(self) -> torch.futures.Future[Any]:
         """A future of the tensors, which fails with the library's text."""
@@ -151,7 +152,7 @@ class Work(dist.Work):
             if self._future is None:
                 self._future = torch.futures.Future()
                 self._told = self._future.then(_value)
-            done = self._done
+            done = self.done
         if made and done:
             self._future.set_result(self)
         elif made and self.direct and not self.over():

@@ -5,6 +5,7 @@ and over gloo in one process, and what each must give.
 """
 import datetime
 import faulthandler
+import gc
 import os
 import random
 import sys
@@ -386,6 +387,20 @@ def messages(ours, gloo):
         work.wait()
     for p, out in enumerate(outs):
         assert p == RANK or (out == p).all()
+    # In a batch, too, a message of another length is an error.
+    wrong = [dist.P2POp(dist.isend, torch.zeros(3), after, ours),
+             dist.P2POp(dist.irecv, torch.zeros(5), before, ours)]
+    for work in dist.batch_isend_irecv(wrong):
+        raises(ValueError, "12 bytes|20", work.wait)
+    # A send that nobody keeps, of a tensor that nobody keeps.
+    dist.isend(torch.full((2_000_000,), 5.0), after, group=ours, tag=12)
+    gc.collect()
+    junk = [torch.full((2_000_000,), 6.0) for _ in range(3)]
+    x = torch.zeros(2_000_000)
+    dist.barrier(group=ours)
+    dist.recv(x, before, group=ours, tag=12)
+    assert (x == 5).all() and len(junk) == 3
+    dist.barrier(group=ours)
     # A message of one group is none of another's.
     other = dist.new_group(list(range(SIZE)))
     one = dist.irecv(outs[0], before, group=ours, tag=5)
@@ -484,6 +499,8 @@ def arguments(ours, gloo):
            [[torch.zeros(3)]], [torch.zeros(3)], dist.distributed_c10d.AllgatherOptions())
     raises(ValueError, "all_gather_single|7 elements", dist.all_gather_into_tensor, torch.zeros(7),
            torch.zeros(3), group=ours)
+    raises(ValueError, "all_gather_single|not contiguous", dist.all_gather_into_tensor,
+           torch.zeros(3, 2 * SIZE).t(), torch.zeros(2, 3), group=ours)
     raises(ValueError, "splits|rows", dist.all_to_all_single, torch.zeros(6), torch.zeros(6),
            [1] * SIZE, [9] * SIZE, group=ours)
     raises(RuntimeError, "TOW_EINVAL|bool", dist.all_reduce, torch.zeros(3, dtype=torch.bool),
@@ -527,6 +544,14 @@ def deadlines(ours, gloo):
     else:
         dist.barrier(group=ours)
         dist.all_reduce(torch.ones(3), group=slow)
+    if RANK == SIZE - 1:
+        options = dist.distributed_c10d.AllreduceOptions()
+        options.reduceOp, options.timeout = dist.ReduceOp.SUM, datetime.timedelta(seconds=0.3)
+        once = dist.new_group([RANK, 0])._get_backend(torch.device("cpu"))
+        raises(dist.DistBackendError, "TOW_EDEADLINE", once.allreduce([torch.ones(3)],
+                                                                      options).wait)
+    else:
+        dist.new_group([SIZE - 1, 0])
     slow._get_backend(torch.device("cpu")).set_timeout(datetime.timedelta(seconds=0.3))
     if RANK == SIZE - 1:
         raises(dist.DistBackendError, "TOW_EDEADLINE", dist.barrier, group=slow)

@@ -4,8 +4,8 @@
 
 Rounds of the two alternate, so that what else the machine does meets both. Each figure is the
 median of all, in ms, at rank 0. "in the pool" is towline.torch.empty; the preload of docs/malloc.md
-puts all tensors there. Of DDP's step the part that it spends on communication is what remains of a step
-when one without synchronisation is taken away.
+puts all tensors there. Of DDP's step the part that it spends on communication is what remains of a
+step when one without synchronisation is taken away.
 """
 import statistics
 import sys

@@ -337,7 +337,9 @@ def works(ours, gloo):
     same(many, [torch.full((i + 1,), total + SIZE * i) for i in range(300)], "in flight")
     for _ in range(100):  # neither the work nor the tensor is kept
         dist.all_reduce(torch.ones(30000), group=ours, async_op=True)
+    last = [dist.all_reduce(torch.ones(200_000), group=ours, async_op=True) for _ in range(20)]
     dist.barrier(group=ours)
+    assert all(work.is_completed() for work in last), "a barrier waits for what was before"
     # gloo's works answer as before.
     work = dist.all_reduce(torch.ones(5), group=gloo, async_op=True)
     work.wait()

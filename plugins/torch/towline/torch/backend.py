@@ -1,6 +1,7 @@
 """The backend of torch.distributed: c10d's collectives, each as operations of the library."""
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import threading
 from collections.abc import Callable, Sequence
@@ -157,6 +158,7 @@ class Backend(_Base):
                     [tensor for call in calls for tensor in call.results],
                     [(call.results, call.keep) for call in calls], finish if finishes else None)
         work.direct = len(calls) == 1 and calls[0].direct
+        work.group = None if any(call.message for call in calls) else self
         self._job.hold(work)
         self._job.sweep()
         try:
@@ -499,7 +501,15 @@ class Backend(_Base):
                 group, match, part, 1, options, out), look)
 
     def barrier(self, opts: Any = None) -> Work:
-        return self._start("barrier", [lib.tow_coll_barrier_start], [], opts=opts)
+        # As gloo's, it ends when what this rank has started in the group before has ended, too.
+        before = self._job.collectives(self)
+
+        def finish() -> None:
+            for work in before:
+                with contextlib.suppress(Exception):  # told to whoever waits for it
+                    work.wait()
+
+        return self._start("barrier", [lib.tow_coll_barrier_start], [], opts=opts, finish=finish)
 
     def monitored_barrier(self, opts: Any, wait_all_ranks: bool = False) -> None:
         """A barrier whose failure names who has not come, as that of any does."""

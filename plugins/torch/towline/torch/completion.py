@@ -18,6 +18,7 @@ from .work import Look, Work
 
 _ROOM = 1 << 16  # operations in flight; the knob max_ops bounds them, too
 _TAKEN = 64
+_TOLD = 0.01  # s for which a thread waits to be told by the one that drives
 _SLICE = 0.002  # s for which one work is waited for before results of others are taken
 
 
@@ -71,8 +72,10 @@ class Completions:
             left = until - time.monotonic() if limit >= 0 else _SLICE
             if left <= 0:
                 return False
-            if not self._taking.acquire(blocking=False):  # another thread drives
-                return work.wait_told(left if limit >= 0 else -1)
+            if not self._taking.acquire(blocking=False):
+                # Another thread drives. It may leave, and the queue's own thread may be this one.
+                work.wait_told(min(left, _TOLD) if limit >= 0 else _TOLD)
+                continue
             try:
                 handle = next(iter(work.handles.values()), None)
                 if handle is not None:
@@ -82,7 +85,7 @@ class Completions:
                 self._taking.release()
             self._tell(ended)
             if handle is None and not work.done:  # it is being started, or is told just now
-                return work.wait_told(left if limit >= 0 else -1)
+                work.wait_told(min(left, _TOLD) if limit >= 0 else _TOLD)
         return True
 
     def _run(self) -> None:

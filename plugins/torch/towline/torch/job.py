@@ -55,6 +55,10 @@ class Job:
         """It is in flight."""
         self._open.add(work)
 
+    def collectives(self, group: object) -> list[Work]:
+        """Those of a process group that are in flight."""
+        return [work for work in self._open.copy() if work.group is group]
+
     def ended(self, work: Work) -> None:
         """It is not any more."""
         self._open.discard(work)

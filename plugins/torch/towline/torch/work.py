@@ -38,6 +38,7 @@ class Work(dist.Work):
         self.direct = False
         self.operations: list[tuple[Any, Look | None]] = []  # of a direct one
         self.handles: dict[int, Any] = {}  # of any other, by the tickets of completion.py
+        self.group: object = None  # the backend of a collective
         self.source = -1
         self.error: Exception | None = None
         self.results = list(results)

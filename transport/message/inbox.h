@@ -271,7 +271,7 @@ static inline void twi_inbox_give(struct twi_inbox *inbox, uint16_t channel, uin
  * Nobody has posted for it: has inbox->instant to take it? catch: it does. False: nothing was done,
  * it needs an operation.
  */
-bool twi_inbox_is_for_instant(const struct twi_inbox *inbox, const struct twi_inbound *in);
+bool twi_inbox_is_for_instant(struct twi_inbox *inbox, const struct twi_inbound *in);
 bool twi_inbox_catch(struct twi_inbox *inbox, const struct twi_inbound *in);
 
 /* A message that is kept. */

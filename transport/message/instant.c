@@ -52,15 +52,21 @@ static bool is_behind(struct twi_match *match, const struct twi_instant *instant
 	       twi_match_find(&match->posted[twi_match_hash(tag, context)], tag, context) != NULL;
 }
 
-int twi_inbox_instant(struct twi_inbox *inbox, struct twi_instant *instant)
+/* The receive as one of those that wait. */
+static struct twi_match_entry entry_of(const struct twi_instant *instant)
 {
-	const struct twi_match_entry recv = {
+	return (struct twi_match_entry){
 		.tag = instant->tag,
 		.tag_mask = instant->mask,
 		.order = UINT64_MAX, /* it is the youngest */
 		.context = instant->context,
 		.wild = instant->mask != UINT64_MAX,
 	};
+}
+
+int twi_inbox_instant(struct twi_inbox *inbox, struct twi_instant *instant)
+{
+	const struct twi_match_entry recv = entry_of(instant);
 	struct twi_unexpected *arrival;
 	struct twi_match_entry *entry;
 	struct twi_kept *parcel;
@@ -86,12 +92,21 @@ int twi_inbox_instant(struct twi_inbox *inbox, struct twi_instant *instant)
 	return TOW_OK;
 }
 
-bool twi_inbox_is_for_instant(const struct twi_inbox *inbox, const struct twi_inbound *in)
+/* Has a message that the receive takes come before this one, also while the lane looked? */
+static bool is_overtaking(struct twi_inbox *inbox)
+{
+	const struct twi_match_entry recv = entry_of(inbox->instant);
+
+	return twi_match_meets(&inbox->match, &recv) != NULL;
+}
+
+bool twi_inbox_is_for_instant(struct twi_inbox *inbox, const struct twi_inbound *in)
 {
 	const struct twi_instant *instant = inbox->instant;
 
 	return !instant->taken && twi_context_of(in->space, in->channel) == instant->context &&
-	       (in->tag & instant->mask) == instant->tag && twi_match_calm(&inbox->match);
+	       (in->tag & instant->mask) == instant->tag && twi_match_calm(&inbox->match) &&
+	       (inbox->match.unexpected_count == 0 || !is_overtaking(inbox));
 }
 
 bool twi_inbox_catch(struct twi_inbox *inbox, const struct twi_inbound *in)

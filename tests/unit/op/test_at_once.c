@@ -246,6 +246,29 @@ static void receives_at_once(void)
 	(void)hear_words(sizeof(uint64_t), once, UINT64_MAX);
 }
 
+/* A small message that comes behind a large one, both while a receive looks, is the second. */
+static void behind_large(void)
+{
+	static uint8_t large[LARGE], in[2][LARGE];
+	const uint64_t word = 7;
+
+	for (int round = 0; round < 10; round++) {
+		struct tow_result result[2] = { TOW_RESULT_INIT, TOW_RESULT_INIT };
+		struct tow_op *sent = send_one(large, LARGE, false, true), *op[2];
+
+		TWT_OK(tow_op_release(send_one(&word, sizeof(word), false, true)));
+		for (int i = 0; i < 2; i++)
+			TWT_OK(take_one(in[i], LARGE, TOW_OP_AT_ONCE, UINT64_MAX, &result[i],
+					&op[i]));
+		for (int i = 0; i < 2; i++)
+			if (op[i] != NULL)
+				result[i] = twt_lane_finish(&pair, op[i]);
+		assert_int_equal(result[0].bytes, LARGE);
+		assert_int_equal(result[1].bytes, sizeof(word));
+		assert_int_equal(twt_lane_finish(&pair, sent).status, TOW_OK);
+	}
+}
+
 static void test_lane(void **state)
 {
 	twt_lane_init(&pair, *state);
@@ -254,7 +277,9 @@ static void test_lane(void **state)
 	twt_lane_join(&pair);
 	some_at_once();
 	none_at_once();
+	behind_large();
 	receives_at_once();
+	behind_large(); /* in a table of masks, too */
 	full();
 	gone();
 	twt_lane_close(&pair);

@@ -132,7 +132,7 @@ void twi_nic_link(const char *name, struct tow_interface_info *out)
 		out->mtu_bytes = request.ifr_mtu;
 	request.ifr_data = (char *)&command;
 	if (ioctl(fd, SIOCETHTOOL, &request) == 0) {
-		speed = ethtool_cmd_speed(&command);
+		speed = (uint32_t)command.speed_hi << 16 | command.speed;
 		/* Drivers say 0, 0xffff or 0xffffffff where there is no link. */
 		if (speed != 0 && speed != UINT16_MAX && speed <= INT32_MAX)
 			out->speed_mbits = speed;

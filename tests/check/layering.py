@@ -120,6 +120,8 @@ TABLE.update(TOOLS | {
     "memreg/sizing": LOWER + ["diag/base", "memreg/region", "memreg/arena", "memreg/alloclog"],
     "transport/sim": ["diag/base", "memreg/pool", "transport/engine", "transport/op",
                       "transport/lanes/loop", "transport/job"],
+    # What stands between the library and programs that were not written for it.
+    "plugins": ["include/towline"],
     # Sizes and what is sent; the tensors of models and what a job does with them.
     "bench/common": ["include/towline"],
     "bench/workloads": [],
@@ -130,6 +132,8 @@ TABLE.update(TOOLS | {
     "bench/memreg": LOWER + ["diag/base", "diag/record", "memreg/arena", "memreg/pool",
                              "memreg/sizing", "transport/coll", "bench/workloads"],
     "bench/micro": ROOMS + ["bench/common"],
+    # What NCCL and its plugins agree on (nccl_net_abi.h).
+    "bench/nccl": ["plugins"],
 })
 # These have one direction, too.
 ORDERED = list(TABLE)
@@ -137,7 +141,6 @@ TABLE.update({
     "fuzz": ROOMS + ["memreg/sizing", "transport/sim", "tools/towstat", "tools/trace", "tests"],
     "tests": ORDERED + ["fuzz", "plugins"],
     "examples": ["include/towline"],
-    "plugins": ["include/towline"],
 })
 # Bench, fuzz and tests see a lane without a row of its own, too; no other room does.
 SEE_ALL = {"bench", "fuzz", "tests"}

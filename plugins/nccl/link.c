@@ -1,0 +1,198 @@
+/*
+ * link.c - connections with other processes, over which comms go as channels.
+ *
+ * This process connects to an endpoint of another one up to TOW_NCCL_CONNECTIONS times; further
+ * comms share these links, the one with the fewest first. A link ends with its last user. On a link
+ * that another process has connected this one receives a hello for each channel that is opened.
+ */
+#include "plugins/nccl/plugin.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GIVE_UP_NS    (UINT64_C(20) * 1000000000) /* of a refused connect */
+#define AGAIN_NS      (UINT64_C(10) * 1000000)
+#define HELLO_WAIT_NS (UINT64_C(30) * 1000000000) /* a stranger who says nothing is sent away */
+
+static void unlink_one(struct twn_link *gone)
+{
+	for (struct twn_link **at = &twn.links; *at != NULL; at = &(*at)->next)
+		if (*at == gone) {
+			*at = gone->next;
+			return;
+		}
+}
+
+static void link_destroy(struct twn_link *link)
+{
+	unlink_one(link);
+	/* Closing ends the operations of the peer; a connect ends alone, and its peer with it. */
+	if (link->peer != NULL)
+		tow_peer_close(link->peer);
+	else if (link->op != NULL)
+		tow_op_cancel(link->op);
+	tow_op_release(link->op);
+	free(link);
+}
+
+static struct twn_link *link_create(struct twn_device *device, bool outbound)
+{
+	struct twn_link *link = calloc(1, sizeof(*link));
+
+	if (link == NULL)
+		return NULL;
+	link->device = device;
+	link->outbound = outbound;
+	link->next = twn.links;
+	twn.links = link;
+	return link;
+}
+
+static void end_link(struct twn_link *link, int status, const char *why)
+{
+	link->state = TWN_LINK_ENDED;
+	link->status = status;
+	snprintf(link->why, sizeof(link->why), "%s", why == NULL ? "" : why);
+}
+
+struct twn_link *twn_link_take(struct twn_device *device, const char *address)
+{
+	struct twn_link *best = NULL;
+	int count = 0;
+
+	for (struct twn_link *link = twn.links; link != NULL; link = link->next) {
+		if (!link->outbound || link->device != device || link->state == TWN_LINK_ENDED ||
+		    strcmp(link->address, address) != 0)
+			continue;
+		count++;
+		if (best == NULL || link->users < best->users)
+			best = link;
+	}
+	if (count < twn.connections) {
+		best = link_create(device, true);
+		if (best == NULL)
+			return NULL;
+		snprintf(best->address, sizeof(best->address), "%s", address);
+		best->give_up_ns = twn_now_ns() + GIVE_UP_NS;
+	}
+	best->users++;
+	return best;
+}
+
+/* An inbound link stays until the other side has closed it. */
+void twn_link_leave(struct twn_link *link)
+{
+	if (--link->users == 0 && (link->outbound || link->state == TWN_LINK_ENDED))
+		link_destroy(link);
+}
+
+static void connect_again(struct twn_link *link)
+{
+	int status;
+
+	if (twn_now_ns() < link->again_ns)
+		return;
+	status = tow_connect_start(link->device->endpoint, link->address, NULL, &link->op);
+	if (status < 0)
+		end_link(link, status, tow_error_message());
+}
+
+void twn_link_poll(struct twn_link *link)
+{
+	struct tow_result result = TOW_RESULT_INIT;
+
+	if (link->state != TWN_LINK_CONNECTING)
+		return;
+	if (link->op == NULL)
+		connect_again(link);
+	if (link->op == NULL || tow_op_result(link->op, &result) == TOW_AGAIN)
+		return;
+	if (result.status >= 0) {
+		link->peer = result.peer;
+		link->state = TWN_LINK_UP;
+	} else if (result.status == TOW_EREFUSED && twn_now_ns() < link->give_up_ns) {
+		link->again_ns = twn_now_ns() + AGAIN_NS;
+	} else {
+		end_link(link, result.status, result.message);
+	}
+	tow_op_release(link->op);
+	link->op = NULL;
+}
+
+static int receive_hello(struct twn_link *link, uint64_t timeout_ns)
+{
+	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
+
+	options.timeout_ns = timeout_ns;
+	return tow_recv_start(link->peer, &link->hello, sizeof(link->hello), TWN_HELLO_TAG,
+			      &options, &link->op);
+}
+
+/* Takes what has come on a link that the other side has opened. */
+static void poll_inbound(struct twn_link *link)
+{
+	struct tow_result result = TOW_RESULT_INIT;
+	int status = TOW_OK;
+
+	while (link->op != NULL && tow_op_result(link->op, &result) == TOW_OK) {
+		status = result.status;
+		if (status >= 0 && result.bytes == sizeof(link->hello))
+			twn_listen_take(link, &link->hello);
+		else if (status >= 0)
+			status = TOW_EPROTOCOL;
+		tow_op_release(link->op);
+		link->op = NULL;
+		if (status >= 0)
+			status = receive_hello(link, TOW_FOREVER);
+	}
+	if (status < 0) {
+		end_link(link, status, NULL);
+		if (link->users == 0)
+			link_destroy(link);
+	}
+}
+
+static void link_accepted(struct twn_device *device, struct tow_peer *peer)
+{
+	struct twn_link *link = link_create(device, false);
+
+	if (link == NULL) {
+		tow_peer_close(peer);
+		return;
+	}
+	link->peer = peer;
+	link->state = TWN_LINK_UP;
+	if (receive_hello(link, HELLO_WAIT_NS) < 0)
+		link_destroy(link);
+}
+
+/* Accepts what waits, and reads what those say that were accepted. */
+void twn_links_accept(struct twn_device *device)
+{
+	struct tow_result result = TOW_RESULT_INIT;
+	struct twn_link *next;
+
+	for (;;) {
+		if (device->accept == NULL &&
+		    tow_accept_start(device->endpoint, NULL, &device->accept) < 0)
+			break;
+		if (tow_op_result(device->accept, &result) != TOW_OK) /* TOW_AGAIN, too */
+			break;
+		tow_op_release(device->accept);
+		device->accept = NULL;
+		if (result.status >= 0)
+			link_accepted(device, result.peer);
+	}
+	for (struct twn_link *link = twn.links; link != NULL; link = next) {
+		next = link->next;
+		if (!link->outbound && link->device == device && link->state == TWN_LINK_UP)
+			poll_inbound(link);
+	}
+}
+
+void twn_links_close(void)
+{
+	while (twn.links != NULL)
+		link_destroy(twn.links);
+}

@@ -1,0 +1,221 @@
+/*
+ * plugin.h - the inside of NCCL's network plugin: one core, over which the tables of all versions
+ * stand (tables.c).
+ *
+ *	state    one runtime of the process, its devices, and who uses them
+ *	device   a network interface, with an endpoint once somebody listens or connects there
+ *	link     a connection of this process with another one, over which communicators go
+ *	comm     a communicator of NCCL's: a channel of a link, in one direction
+ *	listen   what listen gives: a secret by which a connect finds it
+ *	request  what isend and irecv give: up to TWN_GROUP operations
+ *
+ * A process pair has few links (TOW_NCCL_CONNECTIONS) and any number of comms: 512 communicators
+ * cost 512 channels, and not 512 connections with their descriptors. The process that connects
+ * opens the link, takes the number of a channel and says on the link for which listen it is
+ * (struct twn_hello). Who accepts opens the channel of this number.
+ *
+ * Two kinds of threads call: one that connects, registers and closes, one that sends, receives and
+ * tests. The first kind takes the lock of the state. The second takes none: requests are taken by
+ * an atomic exchange, and end in the callback of their operation, which stores into the request
+ * alone.
+ */
+#ifndef TWN_PLUGIN_H
+#define TWN_PLUGIN_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <towline/towline.h>
+
+#include "plugins/nccl/nccl_net_abi.h"
+
+#define TWN_DEVICES_MAX     32
+#define TWN_GROUP           8  /* receives in one request */
+#define TWN_CHUNK           32 /* requests that are allocated at once */
+#define TWN_CHUNKS_RECV     1
+#define TWN_CHUNKS_SEND     8    /* the other side may group each of its receives */
+#define TWN_CALLS_MAX       4096 /* connects to one listen that wait to be accepted */
+#define TWN_CONNECTIONS_MAX 64
+#define TWN_TEXT            256
+#define TWN_HIDDEN          __attribute__((visibility("hidden")))
+
+struct twn_device {
+	char name[TOW_INTERFACE_NAME_MAX];
+	char host[TOW_INTERFACE_TEXT_MAX];
+	char pci_path[TOW_INTERFACE_PATH_MAX];
+	int speed_mbits;
+	struct tow_endpoint *endpoint;
+	char address[TOW_ADDRESS_MAX];
+	struct tow_op *accept;
+};
+
+/* The first message of a channel's opener, on the link itself. */
+#define TWN_HELLO_TAG   1
+#define TWN_HELLO_MAGIC 0x3148574eu /* "NWH1" */
+struct twn_hello {
+	uint32_t magic;
+	uint32_t channel;
+	uint64_t secret;
+};
+
+enum twn_link_state { TWN_LINK_CONNECTING, TWN_LINK_UP, TWN_LINK_ENDED };
+
+struct twn_link {
+	struct twn_link *next;
+	struct twn_device *device;
+	enum twn_link_state state;
+	bool outbound;
+	char address[TOW_ADDRESS_MAX]; /* of the other side, where this one has connected */
+	struct tow_peer *peer;
+	struct tow_op *op;   /* connect, or receive of a hello */
+	uint64_t give_up_ns; /* a connect that is refused is tried again until then */
+	uint64_t again_ns;
+	unsigned users; /* comms, and calls that wait to be accepted */
+	uint32_t last_channel;
+	int status; /* why it has ended */
+	char why[TWN_TEXT];
+	struct twn_hello hello;
+};
+
+struct twn_listen {
+	struct twn_listen *next;
+	struct twn_device *device;
+	uint64_t secret;
+	struct twn_call *calls, **calls_end; /* in the order in which they came */
+	unsigned call_count;
+};
+
+struct twn_call {
+	struct twn_call *next;
+	struct twn_link *link;
+	uint32_t channel;
+};
+
+/* One operation of a request. */
+struct twn_part {
+	struct twn_request *request;
+	void *data;
+	uint64_t bytes; /* of room; then moved */
+	uint32_t tag;
+	int status;
+	_Atomic bool done;
+};
+
+struct twn_request {
+	struct twn_comm *comm;
+	_Atomic bool used;
+	uint32_t count;   /* parts */
+	uint32_t started; /* of them; the others wait for room in the table of operations */
+	struct twn_part parts[];
+};
+
+struct twn_comm {
+	struct twn_comm *next; /* in the list of those that connect */
+	struct twn_context *context;
+	struct twn_link *link;
+	struct tow_channel *channel;
+	struct tow_peer *peer;
+	struct tow_runtime *runtime;
+	uint64_t number; /* of this process's comms: the stage in a handle */
+	uint32_t channel_number;
+	bool sends;
+	bool retried; /* on another link, as the first had broken unseen */
+	struct twn_hello hello;
+	struct tow_op *hello_op;
+	_Atomic uint32_t in_flight; /* operations whose callback has not run */
+	_Atomic int failed;         /* the first failure, when `why` is written */
+	_Atomic bool failing, told, cut_told;
+	char why[TWN_TEXT];
+	struct twn_request *_Atomic stalled; /* a group of receives that is started in part */
+	_Atomic uint32_t cursor;
+	uint32_t request_bytes, chunks_max;
+	_Atomic uint32_t chunk_count;
+	pthread_mutex_t grow;
+	char *_Atomic chunks[TWN_CHUNKS_SEND];
+};
+
+/* What init gives: a communicator of NCCL's with all its comms. */
+struct twn_context {
+	uint64_t comm_id;
+};
+
+struct twn_state {
+	pthread_mutex_t lock;
+	unsigned users; /* contexts, listens and comms: the last one closes the runtime */
+	struct tow_runtime *runtime;
+	struct twn_device devices[TWN_DEVICES_MAX];
+	int device_count; /* 0: not looked for yet */
+	struct twn_link *links;
+	struct twn_listen *listens;
+	struct twn_comm *connecting;
+	uint64_t last_number;
+	int connections; /* of a process pair, as TOW_NCCL_CONNECTIONS says */
+	const char *lane;
+};
+
+extern struct twn_state twn TWN_HIDDEN;
+
+/* log.c: lines for NCCL's log, and statuses for NCCL. */
+void twn_log_to(nccl_logger logger);
+void twn_log(int level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void twn_log_line(void *user, int level, const char *text);
+enum nccl_result twn_result(int status);
+enum nccl_result twn_refuse(int status, const char *what); /* logs tow_error_message */
+
+/* runtime.c: the lock is held in release. context_out may be NULL: for as long as the process. */
+enum nccl_result twn_init(struct twn_context **context_out, uint64_t comm_id, nccl_logger logger);
+enum nccl_result twn_finalize(struct twn_context *context);
+void twn_release(void); /* one user less */
+uint64_t twn_now_ns(void);
+
+/* device.c */
+enum nccl_result twn_devices_find(struct tow_runtime *runtime);
+bool twn_name_allowed(const char *list, const char *name);   /* as NCCL_SOCKET_IFNAME says */
+enum nccl_result twn_device_open(struct twn_device *device); /* its endpoint; the lock is held */
+void twn_device_close(struct twn_device *device);
+
+/* handle.c: the 128 bytes between listen and connect. */
+enum nccl_result twn_handle_write(void *handle, const char *address, uint64_t secret);
+enum nccl_result twn_handle_read(const void *handle, char address_out[TOW_ADDRESS_MAX],
+				 uint64_t *secret_out);
+uint64_t twn_handle_stage(const void *handle);
+void twn_handle_set_stage(void *handle, uint64_t stage);
+
+/* link.c: the lock is held. */
+struct twn_link *twn_link_take(struct twn_device *device, const char *address);
+void twn_link_leave(struct twn_link *link); /* one user less */
+void twn_link_poll(struct twn_link *link);
+void twn_links_accept(struct twn_device *device);
+void twn_links_close(void);
+
+/* accept.c: the lock is held in take and refuse. */
+void twn_listen_take(struct twn_link *link, const struct twn_hello *hello);
+enum nccl_result twn_listen(int device, void *handle, void **listening);
+enum nccl_result twn_accept(struct twn_listen *listening, void **receiving);
+enum nccl_result twn_listen_close(struct twn_listen *listening);
+
+/* connect.c */
+enum nccl_result twn_connect(struct twn_context *context, int device, void *handle, void **sending);
+void twn_connect_end(struct twn_context *context); /* its comms that connect; the lock is held */
+
+/* comm.c */
+struct twn_comm *twn_comm_create(struct twn_link *link, bool sends);
+void twn_comm_destroy(struct twn_comm *comm); /* the lock is held */
+enum nccl_result twn_comm_close(struct twn_comm *comm);
+void twn_comm_fail(struct twn_comm *comm, int status, const char *why);
+
+/* memory.c: the lock is held in retry and forget. */
+enum nccl_result twn_memory_register(void *data, size_t bytes, int type, void **region);
+enum nccl_result twn_memory_deregister(void *region);
+void twn_memory_retry(void);
+void twn_memory_forget(void);
+
+/* data.c */
+enum nccl_result twn_send(struct twn_comm *comm, void *data, size_t bytes, int tag, void **request);
+enum nccl_result twn_recv(struct twn_comm *comm, int count, void **data, const size_t *bytes,
+			  const int *tags, void **request);
+enum nccl_result twn_test(struct twn_request *request, int *done, int *bytes);
+
+#endif

@@ -1,0 +1,145 @@
+/*
+ * runtime.c - the runtime of the process: shared by all communicators, and with other plugins.
+ *
+ * NCCL from 2.28 on calls init and finalize for each communicator, older ones call init once and
+ * never finalize. Whoever has a context, a listen or a comm is a user; the last one closes.
+ */
+#include "plugins/nccl/plugin.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define POOL_BYTES      (INT64_C(16) << 20)         /* NCCL takes nothing of it */
+#define PEER_TIMEOUT_NS (INT64_C(120) * 1000000000) /* a process that was stopped may go on */
+#define CONNECTIONS     4
+
+struct twn_state twn = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+uint64_t twn_now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static bool is_unset(const char *variable)
+{
+	const char *value = getenv(variable);
+
+	return value == NULL || *value == '\0';
+}
+
+/* What TOW_NCCL_... say. */
+static enum nccl_result read_environment(void)
+{
+	const char *text = getenv("TOW_NCCL_CONNECTIONS");
+	char *end = NULL;
+	long count = CONNECTIONS;
+
+	if (text != NULL && *text != '\0') {
+		errno = 0;
+		count = strtol(text, &end, 10);
+		if (errno != 0 || *end != '\0' || count < 1 || count > TWN_CONNECTIONS_MAX) {
+			twn_log(NCCL_LOG_WARN,
+				"TOW_NCCL_CONNECTIONS is \"%.40s\"; it takes a number of 1 to %d",
+				text, TWN_CONNECTIONS_MAX);
+			return NCCL_INVALID_USAGE;
+		}
+	}
+	twn.connections = (int)count;
+	text = getenv("TOW_NCCL_LANE");
+	twn.lane = text == NULL || *text == '\0' ? "auto" : text;
+	return NCCL_SUCCESS;
+}
+
+/* Who else has opened the shared runtime has decided: then what is there is taken. */
+static enum nccl_result open_runtime(void)
+{
+	struct tow_options options = TOW_OPTIONS_INIT;
+	const struct tow_options any = TOW_OPTIONS_INIT;
+	int status;
+
+	options.log_callback = twn_log_line;
+	if (is_unset("TOW_PREMAP_MEMORY_BYTES"))
+		options.premap_memory_bytes = POOL_BYTES;
+	if (is_unset("TOW_PEER_TIMEOUT_NS"))
+		options.peer_timeout_ns = PEER_TIMEOUT_NS;
+	if (is_unset("TOW_JOB"))
+		options.job = "nccl";
+	status = tow_runtime_share(&options, &twn.runtime);
+	if (status == TOW_EINVAL)
+		status = tow_runtime_share(&any, &twn.runtime);
+	return status < 0 ? twn_refuse(status, "no runtime") : NCCL_SUCCESS;
+}
+
+/* Everything of the runtime's that this plugin has. */
+static void close_runtime(void)
+{
+	twn_links_close();
+	for (int i = 0; i < twn.device_count; i++)
+		twn_device_close(&twn.devices[i]);
+	twn_memory_forget();
+	tow_runtime_close(twn.runtime);
+	twn.runtime = NULL;
+	twn_log_to(NULL);
+}
+
+void twn_release(void)
+{
+	if (--twn.users == 0)
+		close_runtime();
+}
+
+static enum nccl_result open_all(void)
+{
+	enum nccl_result result = read_environment();
+
+	if (result == NCCL_SUCCESS)
+		result = open_runtime();
+	if (result == NCCL_SUCCESS && twn.device_count == 0) {
+		result = twn_devices_find(twn.runtime);
+		if (result != NCCL_SUCCESS)
+			close_runtime();
+	}
+	return result;
+}
+
+enum nccl_result twn_init(struct twn_context **context_out, uint64_t comm_id, nccl_logger logger)
+{
+	struct twn_context *context = NULL;
+	enum nccl_result result = NCCL_SUCCESS;
+
+	if (context_out != NULL) {
+		context = calloc(1, sizeof(*context));
+		if (context == NULL)
+			return NCCL_SYSTEM_ERROR;
+		context->comm_id = comm_id;
+	}
+	pthread_mutex_lock(&twn.lock);
+	twn_log_to(logger);
+	if (twn.users == 0)
+		result = open_all();
+	if (result == NCCL_SUCCESS)
+		twn.users++;
+	pthread_mutex_unlock(&twn.lock);
+	if (result != NCCL_SUCCESS)
+		free(context);
+	else if (context_out != NULL)
+		*context_out = context;
+	return result;
+}
+
+enum nccl_result twn_finalize(struct twn_context *context)
+{
+	if (context == NULL)
+		return NCCL_INVALID_ARGUMENT;
+	pthread_mutex_lock(&twn.lock);
+	twn_connect_end(context);
+	twn_release();
+	pthread_mutex_unlock(&twn.lock);
+	free(context);
+	return NCCL_SUCCESS;
+}

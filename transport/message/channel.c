@@ -343,12 +343,13 @@ void twi_channel_close(struct tow_channel *user)
 	struct tow_peer *peer = user->peer;
 	const uint16_t number = user->number;
 	struct twi_channel *channel = twi_channel_find(peer, number);
-	const bool ended = channel != NULL && channel->ended;
+	bool ended;
 
 	twi_assert_held(peer->engine);
 	twi_assert(channel != NULL && channel->user == user);
 	channel->user = NULL;
 	channel->closing = true; /* its record stays until CLOSE is owed */
+	channel->leaving = true; /* also where ending the sends reads the other side's CLOSE */
 	peer->channels->open--;
 	channel->owes &= (uint8_t)~TWI_OWES_CREDIT;
 	twi_list_remove(&channel->ending);
@@ -357,6 +358,8 @@ void twi_channel_close(struct tow_channel *user)
 	/* Before CLOSE: who hears that finds no offer that belongs to no channel any more. */
 	(void)closed_error(peer, number);
 	end_ops(peer, number, TOW_ECLOSED, END_SENDS);
+	ended = channel->ended;
+	channel->leaving = false;
 	channel->closing = false;
 	channel->ended = false;
 	if ((channel->owes & TWI_OWES_OPEN) != 0) { /* the other side has never heard of it */
@@ -486,7 +489,10 @@ static int on_close(struct tow_peer *peer, uint16_t number, uint8_t *rule)
 	if (channel == NULL || (!channel->theirs && !channel->closing))
 		return fault_told(peer, rule, TWI_RULE_CHANNEL, "closed", number);
 	channel->theirs = false;
-	if (channel->closing) {
+	if (channel->leaving) {
+		channel->ended = true;
+		channel->out = (struct twi_credit_out){ 0 };
+	} else if (channel->closing) {
 		channel->closing = false;
 		twi_inbox_forget_channel(peer->inbox, number);
 		channel_settle(peer->channels, channel);

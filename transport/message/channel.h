@@ -73,6 +73,7 @@ struct twi_channel {
 	bool theirs;  /* open at the other side */
 	bool ended;   /* the other side has closed it since it was opened here */
 	bool closing; /* closed here, and the other side has not said CLOSE since */
+	bool leaving; /* being closed here: what is read meanwhile frees no record */
 	struct twi_credit_out out;
 	struct twi_credit_in in;
 };

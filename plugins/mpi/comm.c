@@ -65,6 +65,7 @@ void twmpi_comm_drop(struct twmpi_comm *comm)
 
 void twmpi_comm_end(struct twmpi_comm *comm)
 {
+	twmpi_attributes_end(comm);
 	twmpi_handle_end(TWMPI_Comm, comm->handle);
 	twmpi_comm_drop(comm);
 }
@@ -173,6 +174,8 @@ TWMPI_PUBLIC int MPIABI_Comm_get_attr(MPIABI_Comm comm, int comm_keyval, void *a
 	struct twmpi_comm *c;
 	int code = twmpi_comm_find(comm, &c);
 
+	if (code == MPI_SUCCESS && twmpi_attribute_get(c, comm_keyval, attribute_val, flag))
+		return MPI_SUCCESS;
 	if (code == MPI_SUCCESS && comm_keyval != MPI_APPNUM) {
 		value = find_attribute(twmpi_job(), comm_keyval);
 		if (value == NULL)

@@ -197,6 +197,8 @@ TWMPI_PUBLIC int MPIABI_Finalize(void)
 	pthread_mutex_lock(&phase_lock);
 	running = atomic_load(&the_phase) == RUNNING;
 	if (running) {
+		/* Its attributes end first, as a program's last act that may still use MPI. */
+		twmpi_attributes_end(the_job.self);
 		tow_group_barrier(the_job.world->group, TWMPI_END_NS);
 		atomic_store(&the_phase, OVER);
 		free_comms();

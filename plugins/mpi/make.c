@@ -292,6 +292,8 @@ static int dup_comm(MPIABI_Comm comm, const char *name, MPIABI_Comm *newcomm)
 
 	if (code == MPI_SUCCESS)
 		code = create_comm(c, c->members, newcomm);
+	if (code == MPI_SUCCESS)
+		code = twmpi_attributes_copy(c, twmpi_object(TWMPI_Comm, *newcomm));
 	return twmpi_end(c, name, code);
 }
 

@@ -8,7 +8,7 @@
  *	request.c    what was started             waits.c     waits for several
  *	collect.c    moving collectives           reduce.c    those that compute; scans
  *	message.c    point to point               persist.c   what is started again and again
- *	buffer.c     buffered sends
+ *	buffer.c     buffered sends               attribute.c values of the program's
  *	absent.c     what is not here, by name    constant.c  the ABI's constants
  *
  * A communicator is a group of the library, with tags and collectives of its own. Functions that
@@ -54,6 +54,7 @@ struct twmpi_comm {
 	bool making;                          /* a thread makes one; likewise */
 	MPIABI_Errhandler handler;            /* likewise */
 	struct twmpi_errhandler *own_handler; /* of a handler of the program's; likewise */
+	struct twmpi_attribute *attributes;   /* attribute.c */
 	char name[TWMPI_OBJECT_NAME];         /* likewise */
 	char shown[16];                       /* in diagnostics, after the name of the call */
 };
@@ -143,6 +144,12 @@ struct twmpi_comm *twmpi_comm_hold(struct twmpi_comm *comm);
 void twmpi_comm_drop(struct twmpi_comm *comm);
 /* Its handle ends; the group does when nobody holds it. */
 void twmpi_comm_end(struct twmpi_comm *comm);
+
+/* attribute.c: of the program's own. All at the end; those that are copied to a duplicate. */
+void twmpi_attributes_end(struct twmpi_comm *comm);
+int twmpi_attributes_copy(struct twmpi_comm *from, struct twmpi_comm *to);
+/* false: there is no such key. */
+bool twmpi_attribute_get(struct twmpi_comm *comm, int number, void **value_out, int *flag_out);
 
 /* request.c */
 int twmpi_call_begin(struct twmpi_request *call, const char *name, MPIABI_Comm comm);

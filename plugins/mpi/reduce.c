@@ -125,19 +125,26 @@ TWMPI_BOTH(Reduce, Ireduce,
 	    int root, MPIABI_Comm comm),
 	   start_reduce(call, sendbuf, recvbuf, count, datatype, op, root))
 
-/* In place the result is to begin the buffer, and the library leaves it at this rank's part. */
+/*
+ * In place the result is to begin the buffer, all else of which stays as it was; the library can
+ * put it at this rank's own part alone. So it goes to memory of the pool first.
+ */
 static int scatter_alike(struct twmpi_request *call, const struct reduction *what, const void *in,
 			 void *out, bool in_place)
 {
-	void *part = in_place ? (uint8_t *)out + call->comm->rank * what->bytes : out;
+	bool moved = in_place && call->comm->rank > 0;
+	int code = moved ? twmpi_scratch(call, what->bytes) : MPI_SUCCESS;
 
-	if (in_place && call->comm->rank > 0) {
+	if (code != MPI_SUCCESS)
+		return code;
+	if (moved) {
 		call->move_to = out;
-		call->move_from = part;
+		call->move_from = call->scratch;
 		call->move_bytes = what->bytes;
 		call->finish = twmpi_finish_move;
+		out = call->scratch;
 	}
-	return TWMPI_START(call, tow_coll_reduce_scatter_start, in, part, what->count,
+	return TWMPI_START(call, tow_coll_reduce_scatter_start, in, out, what->count,
 			   what->library_type, what->reduce);
 }
 

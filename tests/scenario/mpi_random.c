@@ -333,6 +333,8 @@ static void play_reduce_scatter(bool block)
 		RUN(Reduce_scatter, Ireduce_scatter, in, play.out, play.counts, TYPE, play.op);
 	for (int i = 0; i < mine; i++)
 		check(i, reduced(0, play.size - 1, first + i));
+	for (int i = mine; play.in_place && i < all; i++) /* what is behind it stays */
+		check(i, value_of(play.rank, i));
 	check_guard(play.out, (size_t)(play.in_place ? all : mine));
 }
 

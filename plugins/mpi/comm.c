@@ -99,6 +99,22 @@ TWMPI_PUBLIC int MPIABI_Comm_test_inter(MPIABI_Comm comm, int *flag)
 	return twmpi_end(c, "MPI_Comm_test_inter", code);
 }
 
+/* No process has started this one, and no communicator has a topology. */
+TWMPI_PUBLIC int MPIABI_Comm_get_parent(MPIABI_Comm *parent)
+{
+	*parent = MPI_COMM_NULL;
+	return MPI_SUCCESS;
+}
+
+TWMPI_PUBLIC int MPIABI_Topo_test(MPIABI_Comm comm, int *status)
+{
+	struct twmpi_comm *c;
+	int code = twmpi_comm_find(comm, &c);
+
+	*status = MPI_UNDEFINED;
+	return twmpi_end(c, "MPI_Topo_test", code);
+}
+
 TWMPI_PUBLIC int MPIABI_Comm_compare(MPIABI_Comm comm1, MPIABI_Comm comm2, int *result)
 {
 	struct twmpi_comm *a, *b;

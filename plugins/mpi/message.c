@@ -90,7 +90,7 @@ static int start_send(struct twmpi_request *request)
 	return status < 0 ? twmpi_failed(status) : MPI_SUCCESS;
 }
 
-static int check_partner(const struct twmpi_comm *comm, int rank, int tag, bool receives)
+int twmpi_partner_check(const struct twmpi_comm *comm, int rank, int tag, bool receives)
 {
 	if (rank != MPI_PROC_NULL && !(receives && rank == MPI_ANY_SOURCE) &&
 	    (rank < 0 || (uint32_t)rank >= comm->size))
@@ -118,6 +118,27 @@ int twmpi_message_start(struct twmpi_request *request)
 					       : start_send(request);
 }
 
+void twmpi_status_set(const struct twmpi_comm *comm, const struct tow_result *result,
+		      MPIABI_Status *status)
+{
+	status->MPI_SOURCE = (int)tow_group_peer_rank(comm->group, result->peer);
+	status->MPI_TAG = (int)(result->tag & TAG_MASK);
+	status->bytes = result->bytes;
+}
+
+int twmpi_view_start(struct twmpi_comm *comm, int rank, int tag, struct tow_op **op_out)
+{
+	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
+	struct tow_group_match match;
+	int status;
+
+	options.done = acknowledge_message;
+	options.user = comm->group;
+	set_match(&match, rank, tag);
+	status = tow_group_recv_match_start(comm->group, &match, NULL, 0, &options, op_out);
+	return status < 0 ? twmpi_failed(status) : MPI_SUCCESS;
+}
+
 int twmpi_message_received(struct twmpi_request *request, int status)
 {
 	struct tow_result result = TOW_RESULT_INIT;
@@ -131,9 +152,7 @@ int twmpi_message_received(struct twmpi_request *request, int status)
 	if (status < 0)
 		return twmpi_failed(status);
 	tow_op_result(request->op, &result);
-	request->status.MPI_SOURCE = (int)tow_group_peer_rank(request->comm->group, result.peer);
-	request->status.MPI_TAG = (int)(result.tag & TAG_MASK);
-	request->status.bytes = result.bytes;
+	twmpi_status_set(request->comm, &result, &request->status);
 	if (result.dropped_bytes == 0)
 		return MPI_SUCCESS;
 	return twmpi_fail(MPI_ERR_TRUNCATE,
@@ -154,7 +173,7 @@ int twmpi_message_set(struct twmpi_request *call, const void *data, int count,
 	message->rank = rank;
 	message->tag = tag;
 	if (code == MPI_SUCCESS)
-		code = check_partner(call->comm, rank, tag, message->receives);
+		code = twmpi_partner_check(call->comm, rank, tag, message->receives);
 	if (code == MPI_SUCCESS && data == NULL && message->bytes > 0 && rank != MPI_PROC_NULL)
 		code = twmpi_fail(MPI_ERR_BUFFER, "a buffer of %llu bytes is NULL",
 				  (unsigned long long)message->bytes);
@@ -323,7 +342,7 @@ TWMPI_PUBLIC int MPIABI_Iprobe(int source, int tag, MPIABI_Comm comm, int *flag,
 	int code = twmpi_comm_find(comm, &c);
 
 	if (code == MPI_SUCCESS)
-		code = check_partner(c, source, tag, true);
+		code = twmpi_partner_check(c, source, tag, true);
 	if (code == MPI_SUCCESS)
 		code = probe_once(c, source, tag, flag, status);
 	return twmpi_end(c, "MPI_Iprobe", code);
@@ -337,7 +356,7 @@ TWMPI_PUBLIC int MPIABI_Probe(int source, int tag, MPIABI_Comm comm, MPIABI_Stat
 	int code = twmpi_comm_find(comm, &c), flag = 0;
 
 	if (code == MPI_SUCCESS)
-		code = check_partner(c, source, tag, true);
+		code = twmpi_partner_check(c, source, tag, true);
 	for (unsigned looks = 0; code == MPI_SUCCESS && flag == 0; looks++) {
 		code = probe_once(c, source, tag, &flag, status);
 		if (flag == 0 && looks > 1000)

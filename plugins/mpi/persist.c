@@ -30,6 +30,7 @@ static int describe_message(struct twmpi_request *call, bool receives, enum twmp
 DESCRIBE(Send_init, false, TWMPI_STANDARD, const)
 DESCRIBE(Rsend_init, false, TWMPI_STANDARD, const)
 DESCRIBE(Ssend_init, false, TWMPI_SYNCHRONOUS, const)
+DESCRIBE(Bsend_init, false, TWMPI_BUFFERED, const)
 DESCRIBE(Recv_init, true, TWMPI_STANDARD, )
 
 static int start_again(MPIABI_Request handle, struct twmpi_comm **comm_out)

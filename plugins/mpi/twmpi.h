@@ -8,6 +8,7 @@
  *	request.c    what was started             waits.c     waits for several
  *	collect.c    moving collectives           reduce.c    those that compute; scans
  *	message.c    point to point               persist.c   what is started again and again
+ *	matched.c    matched probes
  *	buffer.c     buffered sends               attribute.c values of the program's
  *	absent.c     what is not here, by name    constant.c  the ABI's constants
  *
@@ -169,6 +170,13 @@ int twmpi_message_start(struct twmpi_request *request);
 /* Describes it: checks the arguments, of which message.receives is set already. */
 int twmpi_message_set(struct twmpi_request *call, const void *data, int count,
 		      MPIABI_Datatype datatype, int rank, int tag);
+/* Whether a rank and a tag are such as a send or a receive may name. */
+int twmpi_partner_check(const struct twmpi_comm *comm, int rank, int tag, bool receives);
+/* Starts to receive a message where it lies. */
+int twmpi_view_start(struct twmpi_comm *comm, int rank, int tag, struct tow_op **op_out);
+/* What a result says of a message. */
+void twmpi_status_set(const struct twmpi_comm *comm, const struct tow_result *result,
+		      MPIABI_Status *status);
 /* buffer.c */
 int twmpi_buffer_send(struct twmpi_comm *comm, const struct twmpi_message *message);
 /* What the receive has got, when its operation has ended; gives its code. */

@@ -373,12 +373,52 @@ static void mistakes(void)
 	CALL(MPIABI_Wait(&request, MPI_STATUS_IGNORE));
 }
 
+/* What a matched probe has found nobody else receives. */
+static void matched(void)
+{
+	int next = (world_rank + 1) % world_size, last = (world_rank + world_size - 1) % world_size;
+	int one[2] = { 1, 11 }, two = 2, got[2] = { 0 }, flag;
+	MPIABI_Request requests[3];
+	MPIABI_Message first, second, none;
+	MPIABI_Status status;
+
+	CALL(MPIABI_Issend(one, 2, MPI_INT, next, 21, MPI_COMM_WORLD, &requests[0]));
+	CALL(MPIABI_Isend(&two, 1, MPI_INT, next, 21, MPI_COMM_WORLD, &requests[1]));
+	CALL(MPIABI_Mprobe(last, MPI_ANY_TAG, MPI_COMM_WORLD, &first, &status));
+	expect(status.MPI_SOURCE == last && status.MPI_TAG == 21);
+	CALL(MPIABI_Recv(&got[0], 1, MPI_INT, last, 21, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+	expect(got[0] == two);
+	CALL(MPIABI_Improbe(MPI_ANY_SOURCE, 21, MPI_COMM_WORLD, &flag, &none, &status));
+	expect(!flag && none == MPI_MESSAGE_NULL);
+	CALL(MPIABI_Mrecv(got, 2, MPI_INT, &first, &status));
+	expect(got[0] == 1 && got[1] == 11 && first == MPI_MESSAGE_NULL);
+	FAILS(MPIABI_Mrecv(got, 2, MPI_INT, &first, &status), MPI_ERR_REQUEST, "is no message");
+	CALL(MPIABI_Waitall(2, requests, MPI_STATUSES_IGNORE));
+	CALL(MPIABI_Isend(one, 2, MPI_INT, next, 22, MPI_COMM_WORLD, &requests[0]));
+	CALL(MPIABI_Isend(one, 2, MPI_INT, next, 23, MPI_COMM_WORLD, &requests[1]));
+	do
+		CALL(MPIABI_Improbe(last, 22, MPI_COMM_WORLD, &flag, &second, &status));
+	while (!flag);
+	got[1] = -1;
+	CALL(MPIABI_Imrecv(got, 2, MPI_INT, &second, &requests[2]));
+	CALL(MPIABI_Wait(&requests[2], &status));
+	expect(got[1] == 11 && status.MPI_TAG == 22);
+	CALL(MPIABI_Mprobe(last, 23, MPI_COMM_WORLD, &second, MPI_STATUS_IGNORE));
+	FAILS(MPIABI_Mrecv(got, 1, MPI_INT, &second, &status), MPI_ERR_TRUNCATE, "has 8 bytes");
+	CALL(MPIABI_Waitall(2, requests, MPI_STATUSES_IGNORE));
+	CALL(MPIABI_Mprobe(MPI_PROC_NULL, 0, MPI_COMM_WORLD, &second, &status));
+	expect(second == MPI_MESSAGE_NO_PROC);
+	CALL(MPIABI_Mrecv(got, 1, MPI_INT, &second, &status));
+	expect(status.MPI_SOURCE == MPI_PROC_NULL);
+}
+
 void part_messages(void)
 {
 	ring();
 	synchronous();
 	persistent();
 	apart();
+	matched();
 	mistakes();
 	CALL(MPIABI_Barrier(MPI_COMM_WORLD));
 }

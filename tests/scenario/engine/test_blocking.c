@@ -114,14 +114,13 @@ static void play_wait_all(struct twt_job *job, const void *plan)
 {
 	uint32_t other = (uint32_t)(job->rank == 0);
 	struct tow_op *ops[5] = { NULL };
-	struct tow_peer *peer;
 
 	(void)plan;
-	twt_must(tow_group_connect(job->group, other, TWT_JOB_WAIT_NS, &peer) == TOW_OK);
 	twt_must(tow_wait_all(NULL, 0, 0) == TOW_OK && tow_wait_all(ops, 5, 0) == TOW_OK);
 	twt_must(tow_wait_all(NULL, 1, 0) == TOW_EINVAL);
 	for (uint64_t tag = 0; tag < 4; tag++)
-		twt_must(tow_recv_start(peer, in + 64 * tag, 64, tag, NULL, &ops[tag]) == TOW_OK);
+		twt_must(tow_group_recv_start(job->group, other, in + 64 * tag, 64, tag, NULL,
+					      &ops[tag]) == TOW_OK);
 	twt_must(tow_wait_all(ops, 5, 20 * MS) == TOW_ETIMEDOUT);
 	twt_must(strstr(tow_error_message(), "of tag 0") != NULL);
 	twt_must(tow_group_barrier(job->group, TWT_JOB_WAIT_NS) == TOW_OK);
@@ -163,13 +162,12 @@ static void play_wait_any(struct twt_job *job, const void *plan)
 {
 	uint32_t other = (uint32_t)(job->rank == 0);
 	struct tow_op *ops[6] = { NULL };
-	struct tow_peer *peer;
 	size_t at;
 
 	(void)plan;
-	twt_must(tow_group_connect(job->group, other, TWT_JOB_WAIT_NS, &peer) == TOW_OK);
 	for (uint64_t tag = 0; tag < 4; tag++)
-		twt_must(tow_recv_start(peer, in + 64 * tag, 64, tag, NULL, &ops[tag]) == TOW_OK);
+		twt_must(tow_group_recv_start(job->group, other, in + 64 * tag, 64, tag, NULL,
+					      &ops[tag]) == TOW_OK);
 	ops[5] = ops[3]; /* twice is legal */
 	refuse_any(job, ops[0]);
 	for (uint64_t tag = 4; tag-- > 0;) {
@@ -205,10 +203,10 @@ static void test_wait_any(void **state)
 struct any_thread {
 	pthread_t thread;
 	struct twt_job *job;
-	struct tow_peer *peer;
 	struct tow_op *never; /* waited for by all of them */
 	uint64_t first_tag;
 	uint64_t cpu_ns;
+	uint32_t other; /* rank */
 };
 
 static uint64_t thread_cpu_ns(void)
@@ -230,8 +228,8 @@ static void *gather(void *arg)
 	size_t at;
 
 	for (size_t i = 0; i < EACH; i++)
-		twt_must(tow_recv_start(my->peer, &data[i], 1, my->first_tag + i, NULL, &ops[i]) ==
-			 TOW_OK);
+		twt_must(tow_group_recv_start(my->job->group, my->other, &data[i], 1,
+					      my->first_tag + i, NULL, &ops[i]) == TOW_OK);
 	ops[EACH] = my->never;
 	cpu_ns = thread_cpu_ns();
 	twt_must(tow_wait_any(ops, EACH + 1, CALM_NS, &at) == TOW_ETIMEDOUT && at == SIZE_MAX);
@@ -266,17 +264,15 @@ static void play_crowd(struct twt_job *job, const void *plan)
 {
 	uint32_t other = (uint32_t)(job->rank == 0);
 	struct any_thread threads[CROWD];
-	struct tow_peer *peer;
 	struct tow_op *never;
 	uint64_t cpu_ns = 0;
 	char word;
 
 	(void)plan;
-	twt_must(tow_group_connect(job->group, other, TWT_JOB_WAIT_NS, &peer) == TOW_OK);
-	twt_must(tow_recv_start(peer, &word, 1, 7777, NULL, &never) == TOW_OK);
+	twt_must(tow_group_recv_start(job->group, other, &word, 1, 7777, NULL, &never) == TOW_OK);
 	for (unsigned i = 0; i < CROWD; i++) {
 		threads[i] = (struct any_thread){
-			.job = job, .peer = peer, .never = never, .first_tag = 100ull * i
+			.job = job, .other = other, .never = never, .first_tag = 100ull * i
 		};
 		twt_must(pthread_create(&threads[i].thread, NULL, gather, &threads[i]) == 0);
 	}
@@ -326,18 +322,17 @@ static void play_any_mistakes(struct twt_job *job, const void *plan)
 	struct tow_endpoint *endpoint;
 	struct tow_runtime *second;
 	struct tow_op *ops[3];
-	struct tow_peer *peer;
 	size_t at;
 
 	(void)plan;
 	plain.stats = 0;
 	plain.premap_memory_bytes = 4 * KIB * KIB;
-	twt_must(tow_group_connect(job->group, other, TWT_JOB_WAIT_NS, &peer) == TOW_OK);
-	twt_must(tow_recv_start(peer, in, 64, 1, NULL, &ops[0]) == TOW_OK);
+	twt_must(tow_group_recv_start(job->group, other, in, 64, 1, NULL, &ops[0]) == TOW_OK);
 	ended_at = 5;
 	options.done = wait_inside;
 	options.user = &ops[0];
-	twt_must(tow_recv_start(peer, in + 64, 64, 2, &options, &ops[1]) == TOW_OK);
+	twt_must(tow_group_recv_start(job->group, other, in + 64, 64, 2, &options, &ops[1]) ==
+		 TOW_OK);
 	twt_must(tow_runtime_open(&plain, &second) == TOW_OK);
 	twt_must(tow_endpoint_open(second, "tcp://127.0.0.1:0", &endpoint) == TOW_OK);
 	twt_must(tow_accept_start(endpoint, NULL, &ops[2]) == TOW_OK);

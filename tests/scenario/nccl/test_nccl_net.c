@@ -380,9 +380,14 @@ static bool all_parts(struct twt_nccl_side *side)
 	return true;
 }
 
-/* Between processes each version over each lane; between threads one version over each. */
+/* Between processes each version over each lane; between threads, or sanitized, one over each. */
 static void play(bool threads)
 {
+#ifdef TWT_SANITIZED
+	const bool each = false;
+#else
+	const bool each = !threads;
+#endif
 	const int versions = NET_VERSION_LAST - NET_VERSION_FIRST + 1;
 
 	for (size_t lane = 0; twt_nccl_lane(lane) != NULL; lane++)
@@ -393,7 +398,7 @@ static void play(bool threads)
 						    .threads = threads,
 						    .seed = seed };
 
-			if (threads && version - NET_VERSION_FIRST != (int)lane % versions)
+			if (!each && version - NET_VERSION_FIRST != (int)lane % versions)
 				continue;
 			if (!twt_nccl_run(&run))
 				fail_msg("table %d over %s", version, run.lane);

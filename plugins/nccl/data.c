@@ -13,10 +13,12 @@
 #include "plugins/nccl/plugin.h"
 
 #include <limits.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define DRIVE_EVERY 64
+#define IDLE_TESTS  64u /* in a row; each takes some 30 ns */
 
 static struct twn_request *request_at(struct twn_comm *comm, uint32_t index)
 {
@@ -269,6 +271,22 @@ static bool is_turn_to_drive(struct twn_comm *comm)
 	return atomic_load_explicit(&comm->cursor, memory_order_relaxed) % DRIVE_EVERY == 0;
 }
 
+/*
+ * Many threads may test at once on few cores, and one of them moves the runtime for all: who has
+ * found nothing to do for a while lets it have a core, as NCCL's own thread does when it is idle.
+ */
+static void drive_for(struct twn_comm *comm)
+{
+	unsigned idle = 0;
+
+	if (tow_progress(comm->runtime) != TOW_OK)
+		idle = atomic_load_explicit(&comm->idle, memory_order_relaxed) + 1;
+	if (idle > IDLE_TESTS)
+		sched_yield();
+	else
+		atomic_store_explicit(&comm->idle, idle, memory_order_relaxed);
+}
+
 enum nccl_result twn_test(struct twn_request *request, int *done, int *bytes)
 {
 	struct twn_comm *comm = request->comm;
@@ -278,7 +296,7 @@ enum nccl_result twn_test(struct twn_request *request, int *done, int *bytes)
 	if (request->started < request->count)
 		status = start_rest(comm, request);
 	if (!request_ended(request, &failed)) {
-		tow_progress(comm->runtime);
+		drive_for(comm);
 		if (!request_ended(request, &failed))
 			return NCCL_SUCCESS;
 	} else if (is_turn_to_drive(comm)) {

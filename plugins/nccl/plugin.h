@@ -124,6 +124,7 @@ struct twn_comm {
 	bool retried; /* on another link, as the first had broken unseen */
 	struct twn_hello hello;
 	struct tow_op *hello_op;
+	_Atomic unsigned idle;      /* tests in a row that found nothing to do */
 	_Atomic uint32_t in_flight; /* operations whose callback has not run */
 	_Atomic int failed;         /* the first failure, when `why` is written */
 	_Atomic bool failing, told, cut_told;

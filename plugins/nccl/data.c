@@ -279,7 +279,7 @@ static void drive_for(struct twn_comm *comm)
 {
 	unsigned idle = 0;
 
-	if (tow_progress(comm->runtime) != TOW_OK)
+	if (tow_progress(comm->runtime) != TOW_OK) /* TOW_AGAIN, too */
 		idle = atomic_load_explicit(&comm->idle, memory_order_relaxed) + 1;
 	if (idle > IDLE_TESTS)
 		sched_yield();

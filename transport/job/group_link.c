@@ -123,8 +123,11 @@ static void wake_waiters(struct twi_slot *slot, int status)
 		op->peer = slot->peer;
 		twi_op_complete(op, status, 0);
 	}
-	while (status < 0 && (entry = twi_list_first(&slot->held)) != NULL)
+	while (status < 0 && (entry = twi_list_first(&slot->held)) != NULL) {
+		twi_error(status, "there is no connection to rank %u of the job: %s", slot->rank,
+			  tow_status_text(status));
 		twi_message_end_any(twi_container_of(entry, struct tow_op, match.link), status);
+	}
 }
 
 /* The connection is that to a rank, or one's own. */
@@ -341,6 +344,10 @@ void twi_ranks_dial(struct twi_ranks *ranks, uint32_t rank)
 
 	slot->state = TWI_SLOT_DIALING;
 	slot->dials++;
+	if (rank == ranks->rank && ranks->self.back != NULL) { /* of a dial that came to nothing */
+		tow_peer_close(ranks->self.back);
+		ranks->self.back = NULL;
+	}
 	if (talk != NULL)
 		status = twi_connect_own(ranks->endpoint, ranks->addresses[rank], &options,
 					 &talk->op);

@@ -237,6 +237,7 @@ static void play_dead(struct twt_job *job, const void *arg)
 		twt_must(twt_job_reached(1, 2));
 		ended = twt_job_end(job, hear(job, job->group, 2, 3, memory[2], 8), text);
 		twt_must(ended == TOW_EPEER || ended == TOW_EREFUSED);
+		twt_must(strstr(text, "there is no connection to rank 2 of the job") != NULL);
 	}
 	/* The others go on, also who waits for anybody. */
 	must_end(job, say(job, job->group, 1 - (uint32_t)job->rank, 2, memory[0], 8), TOW_OK, "");

@@ -55,8 +55,9 @@ struct tow_group_match {
  * Threads: any.
  * Returns: as tow_send_start; TOW_EINVAL also for a rank that is none, and for options->channel;
  * TOW_EABORTED; TOW_EBUSY also for a group whose number is too high to have messages; TOW_ENOTSUP:
- * the other rank is of an older version; TOW_ENOMEM. The operation ends as that of tow_send_start,
- * where it has to connect as tow_group_connect_start's, or with TOW_EABORTED.
+ * the other rank is of an older version, or this one is alone and has no lane to itself;
+ * TOW_ENOMEM. The operation ends as that of tow_send_start, where it has to connect as
+ * tow_group_connect_start's, or with TOW_EABORTED.
  */
 int tow_group_send_start(struct tow_group *group, uint32_t rank, const void *data, uint64_t bytes,
 			 uint64_t tag, const struct tow_op_options *options,
@@ -100,7 +101,7 @@ int tow_group_recv_match_start(struct tow_group *group, const struct tow_group_m
  * Threads: any; what another thread receives meanwhile is not held back.
  * Returns: TOW_OK; TOW_AGAIN when there is none; TOW_EPEER, or as the rank's operations end, when
  * match->rank has gone, or has closed the group, and none of its messages is left; TOW_EINVAL;
- * TOW_ECLOSED; TOW_EABORTED; TOW_EBUSY and TOW_ENOMEM as tow_group_send_start; TOW_EFORKED.
+ * TOW_ECLOSED; TOW_EABORTED; TOW_EFORKED.
  */
 int tow_group_probe(struct tow_group *group, const struct tow_group_match *match,
 		    struct tow_result *result_out);

@@ -17,6 +17,7 @@
 #ifndef TWI_VERDICT_H
 #define TWI_VERDICT_H
 
+#include "diag/base/identity.h"
 #include "diag/judge/rank_state.h"
 
 struct twi_emit;
@@ -64,15 +65,12 @@ const char *twi_cause_name(enum twi_cause cause);
 const char *twi_cause_says(enum twi_cause cause);
 const char *twi_cause_cure(enum twi_cause cause);
 
-/* Of a process on the asker's host that has not answered. */
-enum twi_process { TWI_PROCESS_UNKNOWN, TWI_PROCESS_RUNS, TWI_PROCESS_STOPPED, TWI_PROCESS_GONE };
-
 struct twi_verdict_rank {
 	uint32_t rank; /* of the job */
 	bool me, asked;
-	bool lost, bye; /* its connection has ended; it had said so before */
-	enum twi_process process;
-	char process_state; /* as /proc says; 0: not known */
+	bool lost, bye;           /* its connection has ended; it had said so before */
+	enum twi_process process; /* of one on the asker's host that has not answered */
+	char process_state;       /* as /proc says; 0: not known */
 	uint64_t pid;
 	int64_t offset_ns;                         /* its clock less the asker's */
 	uint64_t error_ns;                         /* at most */

@@ -237,6 +237,8 @@ void twi_engine_init(struct twi_engine *engine)
 	twi_list_init(&engine->endpoints);
 	twi_list_init(&engine->peers);
 	twi_parts_init(engine);
+	twi_identity_self(&engine->self);
+	twi_processes_init(engine);
 	twi_list_init(&engine->coll_groups);
 	twi_list_init(&engine->series);
 	twi_list_init(&engine->waiting);
@@ -255,6 +257,7 @@ void twi_engine_fini(struct twi_engine *engine)
 		if (engine->rings[i] != NULL)
 			twi_engine_drop_ring(engine, i);
 	}
+	twi_processes_fini(engine);
 	twi_pollers_fini(engine);
 	if (twi_self.binding == engine->binding)
 		twi_self.binding = 0;

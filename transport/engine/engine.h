@@ -46,6 +46,7 @@
 #include "transport/engine/engine_thread.h"
 #include "transport/engine/hooks.h"
 #include "transport/engine/part.h"
+#include "transport/engine/process.h"
 #include "transport/engine/step.h"
 #include "transport/security/job_key.h"
 #include "transport/wire/feature.h"
@@ -166,6 +167,8 @@ struct twi_engine {
 	_Atomic uint32_t background_mark;  /* of its thread (engine_thread.h); 0: none (yet) */
 	_Atomic bool backed;               /* it is there, and drives where nobody else does */
 	struct twi_inquiry *inquiry;       /* NULL: none */
+	struct twi_identity self;          /* this process */
+	struct twi_processes processes;    /* those of peers */
 	struct twi_list waiting;           /* struct twi_wait */
 	uint64_t room_at_ns;           /* when views that wait for room in the pool look for it */
 	struct twi_cpu_log cpu_log;    /* of the thread that waits */

@@ -61,6 +61,7 @@ static void change_driver(struct twi_engine *engine)
 	engine->armed_ring = engine->ring;
 	for (unsigned i = 0; i < engine->lane_count; i++)
 		engine->moving[i]->ops->driver_changed(engine->moving[i]);
+	twi_processes_arm(engine);
 }
 
 static unsigned poll_ring(struct twi_engine *engine)

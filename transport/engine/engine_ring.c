@@ -34,6 +34,7 @@ void twi_engine_drop_ring(struct twi_engine *engine, unsigned index)
 		engine->armed_ring = NULL;
 	for (unsigned i = 0; i < engine->lane_count; i++)
 		engine->moving[i]->ops->ring_gone(engine->moving[i], index);
+	twi_processes_ring_gone(engine, index);
 	engine->rings[index] = NULL;
 	twi_life_release(engine->lives[index]);
 	engine->lives[index] = NULL;

@@ -137,7 +137,9 @@ void twi_ring_complete(struct twi_engine *engine, uint64_t user_data, int res, u
 {
 	unsigned lane = (unsigned)(user_data >> 56);
 
-	if (lane > 0 && lane <= TWI_LANE_COUNT && engine->lanes[lane - 1] != NULL)
+	if (lane == TWI_RING_PROCESSES)
+		twi_processes_completed(engine, user_data);
+	else if (lane > 0 && lane <= TWI_LANE_COUNT && engine->lanes[lane - 1] != NULL)
 		engine->lanes[lane - 1]->ops->completed(engine->lanes[lane - 1], user_data, res,
 							flags, data);
 }

@@ -9,7 +9,8 @@
  *
  * Neither the engine nor a lane knows which it is. Both keep the same promises:
  *
- * - A request is named by its user data: [lane id + 1: 8 bits][the lane's: 56 bits].
+ * - A request is named by its user data: [owner: 8 bits][the owner's: 56 bits]. An owner is a
+ *   lane, by its id and 1, or TWI_RING_PROCESSES (process.h).
  * - Nothing happens in a ring unless its thread submits or polls, which it does only while it holds
  *   the engine. Hence what a thread leaves armed is asleep until that thread drives again, and two
  *   threads never receive from one socket at once. The price is a rule for lanes (lane.h): what is
@@ -37,6 +38,8 @@
 
 #define TWI_RING_ENTRIES      256u
 #define TWI_RING_BUFFER_BYTES (64u << 10)
+
+#define TWI_RING_PROCESSES 0xffu /* owner of a request that is no lane's */
 
 /* Flags of a completion; their values are those of io_uring. */
 #define TWI_DONE_MORE        (1u << 1)  /* the request goes on and brings more completions */
@@ -169,13 +172,18 @@ void twi_ring_forget(struct twi_engine *engine, int fd);
 /* The runtime closes, and has no rings any more. */
 void twi_pollers_fini(struct twi_engine *engine);
 
-/* Gives a completion to the lane that its user data names. */
+/* Gives a completion to the owner that its user data names. */
 void twi_ring_complete(struct twi_engine *engine, uint64_t user_data, int res, uint32_t flags,
 		       const void *data);
 
+static inline uint64_t twi_ring_tag_of(unsigned owner, uint64_t rest)
+{
+	return (uint64_t)owner << 56 | rest;
+}
+
 static inline uint64_t twi_ring_tag(enum twi_lane_id lane, uint64_t rest)
 {
-	return (uint64_t)(lane + 1) << 56 | rest;
+	return twi_ring_tag_of(lane + 1u, rest);
 }
 
 /* Is the region registered with this ring? */

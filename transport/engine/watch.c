@@ -11,6 +11,11 @@
 bool twi_watch(struct twi_engine *engine, enum twi_lane_id lane, uint64_t rest, int fd,
 	       uint32_t *rings)
 {
+	return twi_watch_as(engine, lane + 1u, rest, fd, rings);
+}
+
+bool twi_watch_as(struct twi_engine *engine, unsigned owner, uint64_t rest, int fd, uint32_t *rings)
+{
 	struct twi_ring *ring = engine->ring;
 
 	twi_assert_held(engine);
@@ -20,7 +25,7 @@ bool twi_watch(struct twi_engine *engine, enum twi_lane_id lane, uint64_t rest, 
 		return true;
 	if (!ring->poller->poll(
 		    ring, fd, POLLIN,
-		    twi_ring_tag(lane, (uint64_t)ring->index << TWI_WATCH_REST_BITS | rest)))
+		    twi_ring_tag_of(owner, (uint64_t)ring->index << TWI_WATCH_REST_BITS | rest)))
 		return false;
 	*rings |= 1u << ring->index;
 	return true;

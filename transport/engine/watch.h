@@ -27,6 +27,10 @@ struct twi_engine;
 bool twi_watch(struct twi_engine *engine, enum twi_lane_id lane, uint64_t rest, int fd,
 	       uint32_t *rings);
 
+/* The same for any owner of requests (poller.h). */
+bool twi_watch_as(struct twi_engine *engine, unsigned owner, uint64_t rest, int fd,
+		  uint32_t *rings);
+
 /* Which ring the completion `user_data` is of. */
 static inline unsigned twi_watch_ring(uint64_t user_data)
 {

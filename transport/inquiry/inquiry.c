@@ -266,7 +266,7 @@ static void fill_rank(const struct twi_inquiry *inquiry, const struct twi_inquir
 	if (line->known) {
 		out->pid = line->identity.pid;
 		if (out->last == NULL)
-			out->process = twi_identity_look(&inquiry->self, &line->identity,
+			out->process = twi_identity_look(&inquiry->engine->self, &line->identity,
 							 &out->process_state);
 	}
 }
@@ -388,7 +388,6 @@ int twi_inquiry_open(struct twi_engine *engine)
 		return twi_error(TOW_ENOMEM, "no memory for a runtime");
 	inquiry->engine = engine;
 	twi_list_init(&inquiry->lines);
-	twi_identity_self(&inquiry->self);
 	engine->inquiry = inquiry;
 	return twi_inquiry_sources_add(engine);
 }

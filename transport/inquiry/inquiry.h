@@ -25,6 +25,7 @@
 
 #include <internal/list.h>
 
+#include "diag/base/identity.h"
 #include "diag/judge/verdict.h"
 #include "transport/job/rank_words.h"
 #include "transport/op/op.h"
@@ -39,11 +40,6 @@ struct twi_ranks;
 #define TWI_INQUIRY_HEAD   24u
 #define TWI_INQUIRY_SAMPLE 400000000ull /* between the two looks, ns */
 #define TWI_INQUIRY_KEEP   1000000000ull
-
-/* Who is at the other end, from its own words. */
-struct twi_identity {
-	uint64_t boot, pid_namespace, pid, pid_start;
-};
 
 struct twi_inquiry_entry {
 	uint32_t rank;
@@ -67,7 +63,6 @@ struct twi_inquiry_round {
 /* Of a runtime, from its open to its close. The engine is held for all of it. */
 struct twi_inquiry {
 	struct twi_engine *engine;
-	struct twi_identity self;
 	struct twi_list lines;
 	struct twi_inquiry_round *round; /* the last, or the one under way; NULL: none yet */
 	uint32_t rounds;
@@ -98,8 +93,8 @@ struct twi_inquiry_line {
 	struct twi_list link;    /* of inquiry->lines, until the ranks end */
 	struct twi_rank_ear ear; /* its peer is NULL when that has gone */
 	uint32_t rank;
-	bool known; /* who it is */
-	struct twi_identity identity;
+	bool known;                   /* who it is */
+	struct twi_identity identity; /* from its own words */
 	uint8_t in[TWI_INQUIRY_HEAD + TWI_STATE_BYTES];
 };
 
@@ -118,10 +113,6 @@ void twi_inquiry_heard(struct twi_inquiry *inquiry, const struct twi_inquiry_lin
 
 /* inquiry_self.c: this rank's state, at most 50 ms old. The engine is held. */
 const struct twi_rank_state *twi_inquiry_self(struct twi_inquiry *inquiry);
-void twi_identity_self(struct twi_identity *out);
-/* The process of another rank, if it is of this host. */
-enum twi_process twi_identity_look(const struct twi_identity *self,
-				   const struct twi_identity *other, char *state_out);
 
 /* inquiry_serve.c: /v1/verdict, /v1/flight; SIGQUIT and dumps by a thread, where knobs ask. */
 int twi_inquiry_sources_add(struct twi_engine *engine);

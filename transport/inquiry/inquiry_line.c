@@ -73,7 +73,7 @@ static void answer_inquiry(struct twi_inquiry_line *line, uint32_t round, uint32
 
 static void say_who(struct twi_inquiry_line *line)
 {
-	const struct twi_identity *self = &line->ear.ranks->engine->inquiry->self;
+	const struct twi_identity *self = &line->ear.ranks->engine->self;
 	struct twi_rank_post *post = make_post(line, 32);
 
 	if (post == NULL)

@@ -3,14 +3,11 @@
  * kept up to date meanwhile but what collectives and waits write down as they go.
  */
 #include <dirent.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include "diag/base/hash.h"
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
 #include "memreg/pool/pool.h"
@@ -24,73 +21,6 @@
 #define FRESH_NS    50000000ull
 #define COLL_GROUPS (TWI_STATE_GROUPS - 2u) /* the others are left for barriers */
 #define THREADS_MAX 256u
-#define TEXT        1024u
-
-/* The beginning of a file of /proc. 0: it is not there. */
-static size_t read_text(const char *path, char *out, size_t room)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t n;
-
-	if (fd < 0)
-		return 0;
-	n = read(fd, out, room - 1);
-	close(fd);
-	out[n > 0 ? n : 0] = '\0';
-	return n > 0 ? (size_t)n : 0;
-}
-
-/* The state and the start of a process; what stands before them may have blanks and parentheses. */
-static bool read_stat(uint64_t pid, char *state_out, uint64_t *start_out)
-{
-	char path[64], text[TEXT];
-	const char *at;
-	unsigned field = 3;
-
-	snprintf(path, sizeof(path), "/proc/%llu/stat", (unsigned long long)pid);
-	if (read_text(path, text, sizeof(text)) == 0)
-		return false;
-	at = strrchr(text, ')');
-	if (at == NULL || at[1] != ' ')
-		return false;
-	at += 2;
-	*state_out = *at;
-	while (field < 22 && (at = strchr(at, ' ')) != NULL) {
-		at++;
-		field++;
-	}
-	*start_out = at != NULL ? strtoull(at, NULL, 10) : 0;
-	return at != NULL;
-}
-
-void twi_identity_self(struct twi_identity *out)
-{
-	char text[TEXT], state;
-	struct stat namespace;
-
-	*out = (struct twi_identity){ .pid = (uint64_t)getpid() };
-	if (read_text("/proc/sys/kernel/random/boot_id", text, sizeof(text)) > 0)
-		out->boot = twi_hash_text(text);
-	if (stat("/proc/self/ns/pid", &namespace) == 0)
-		out->pid_namespace = (uint64_t) namespace.st_ino;
-	read_stat(out->pid, &state, &out->pid_start);
-}
-
-enum twi_process twi_identity_look(const struct twi_identity *self,
-				   const struct twi_identity *other, char *state_out)
-{
-	uint64_t start;
-
-	*state_out = 0;
-	if (self->boot == 0 || self->boot != other->boot || self->pid_namespace == 0 ||
-	    self->pid_namespace != other->pid_namespace || other->pid == 0)
-		return TWI_PROCESS_UNKNOWN;
-	if (!read_stat(other->pid, state_out, &start) || start != other->pid_start)
-		return TWI_PROCESS_GONE;
-	if (*state_out == 'T' || *state_out == 't')
-		return TWI_PROCESS_STOPPED;
-	return *state_out == 'Z' || *state_out == 'X' ? TWI_PROCESS_GONE : TWI_PROCESS_RUNS;
-}
 
 static bool add_thread(const char *tid, struct twi_rank_state *out)
 {
@@ -339,10 +269,10 @@ const struct twi_rank_state *twi_inquiry_self(struct twi_inquiry *inquiry)
 	*out = (struct twi_rank_state){
 		.rank = ranks != NULL ? ranks->rank : engine->knobs.rank,
 		.world = ranks != NULL ? ranks->size : 1,
-		.boot = inquiry->self.boot,
-		.pid_namespace = inquiry->self.pid_namespace,
-		.pid = inquiry->self.pid,
-		.pid_start = inquiry->self.pid_start,
+		.boot = inquiry->engine->self.boot,
+		.pid_namespace = inquiry->engine->self.pid_namespace,
+		.pid = inquiry->engine->self.pid,
+		.pid_start = inquiry->engine->self.pid_start,
 		.now_ns = now,
 		.lost = atomic_load_explicit(&engine->diag->lost, memory_order_relaxed),
 		.step = twi_step_number(&inquiry->engine->step),

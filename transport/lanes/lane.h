@@ -142,6 +142,13 @@ struct twi_lane_ops {
 	 */
 	void (*peer_close)(struct tow_peer *peer);
 
+	/*
+	 * The process of the peer, of this host, has ended, though perhaps not its connection
+	 * (engine/process.h): what it has sent still counts, and then the peer is lost. NULL: what
+	 * the lane connects is of one process.
+	 */
+	void (*process_ended)(struct tow_peer *peer);
+
 	/* Sends what is held back. Called before the engine sleeps, and by tow_flush. */
 	void (*flush)(struct twi_lane *lane, bool acks_too);
 

@@ -178,6 +178,17 @@ void twi_peer_tell_lost(const struct tow_peer *peer, const char *why)
 	twi_log(peer->engine->diag, peer->passing || twi_rule_is_goodbye(why) ? 3 : 2, "%s", why);
 }
 
+bool twi_peer_has_process(const struct tow_peer *peer)
+{
+	return peer->lane->ops->process_ended != NULL;
+}
+
+void twi_peer_process_ended(struct tow_peer *peer)
+{
+	twi_assert_held(peer->engine);
+	peer->lane->ops->process_ended(peer);
+}
+
 void twi_endpoint_ready(struct tow_endpoint *endpoint, struct tow_peer *peer)
 {
 	struct twi_list *entry;

@@ -144,4 +144,8 @@ void twi_endpoint_end_accepts(struct tow_endpoint *endpoint);
 /* Ends all accepts with TOW_ECLOSED and closes peers nobody accepted. The engine is held. */
 void twi_endpoint_drop(struct tow_endpoint *endpoint);
 
+/* Is it of a process of its own, whose end its lane wants to hear of, and which has ended now? */
+bool twi_peer_has_process(const struct tow_peer *peer);
+void twi_peer_process_ended(struct tow_peer *peer);
+
 #endif

@@ -6,6 +6,8 @@
  *	        | type | reserved: 0 | t1  | t2  | t3  | inline_bytes | window |
  *	        +------+-------------+-----+-----+-----+--------------+--------+
  *	ASK: t1. ANSWER: t1, t2, t3. OPEN: inline_bytes, window.
+ *
+ *	WHO: boot, PID namespace, PID, start of the process (identity.h), 8 bytes each from 8 on.
  */
 #include "transport/rpc/rpc_link.h"
 
@@ -19,7 +21,7 @@
 #include "transport/op/message.h"
 #include "transport/rpc/rpc.h"
 
-enum link_type { LINK_ASK = 1, LINK_ANSWER, LINK_OPEN };
+enum link_type { LINK_ASK = 1, LINK_ANSWER, LINK_OPEN, LINK_WHO };
 
 int twi_rpc_io_start(struct twi_rpc_io *io, struct tow_peer *peer,
 		     const struct twi_message *message, tow_op_callback done, void *user)
@@ -68,6 +70,15 @@ static void on_sent(struct tow_op *op, const struct tow_result *result)
 	free_if_done(link);
 }
 
+static void put_who(const struct twi_identity *self, uint8_t *out)
+{
+	out[0] = LINK_WHO;
+	twi_put_le(out + 8, self->boot, 8);
+	twi_put_le(out + 16, self->pid_namespace, 8);
+	twi_put_le(out + 24, self->pid, 8);
+	twi_put_le(out + 32, self->pid_start, 8);
+}
+
 /* Writes what is due next. False: nothing is. */
 static bool next_out(struct twi_link *link)
 {
@@ -76,7 +87,10 @@ static bool next_out(struct twi_link *link)
 
 	for (unsigned i = 0; i < TWI_LINK_BYTES; i += 8)
 		twi_put_le(out + i, 0, 8);
-	if (link->open_due) {
+	if (link->who_due) {
+		link->who_due = false;
+		put_who(&link->engine->self, out);
+	} else if (link->open_due) {
 		link->open_due = false;
 		out[0] = LINK_OPEN;
 		twi_put_le(out + 32, link->open_bytes, 8);
@@ -148,6 +162,28 @@ static void on_answer(struct twi_link *link, uint64_t now)
 
 static void receive_next(struct twi_link *link);
 
+static void on_process_ended(struct twi_process_user *user)
+{
+	struct twi_link *link = twi_container_of(user, struct twi_link, process);
+
+	if (link->peer != NULL && !link->peer->closed)
+		twi_peer_process_ended(link->peer);
+}
+
+/* It may say it once; what it says of others can end nothing but its own connection. */
+static void on_who(struct twi_link *link)
+{
+	const uint8_t *in = link->in_data;
+	const struct twi_identity who = { twi_get_le(in + 8, 8), twi_get_le(in + 16, 8),
+					  twi_get_le(in + 24, 8), twi_get_le(in + 32, 8) };
+
+	if (link->process.ended != NULL || !twi_peer_has_process(link->peer))
+		return;
+	link->process.ended = on_process_ended;
+	if (twi_process_watch(link->engine, &who, &link->process) == TWI_PROCESS_GONE)
+		on_process_ended(&link->process);
+}
+
 static void on_message(struct twi_link *link, uint64_t now)
 {
 	switch (link->in_data[0]) {
@@ -164,6 +200,9 @@ static void on_message(struct twi_link *link, uint64_t now)
 	case LINK_OPEN:
 		twi_rpc_opened(link, twi_get_le(link->in_data + 32, 8),
 			       twi_get_le(link->in_data + 40, 8));
+		break;
+	case LINK_WHO:
+		on_who(link);
 		break;
 	default: /* of a newer version: not for us */
 		break;
@@ -220,9 +259,11 @@ static void link_up(struct tow_peer *peer)
 	link->engine = peer->engine;
 	link->peer = peer;
 	link->burst = TWI_LINK_BURST;
+	link->who_due = twi_peer_has_process(peer);
 	peer->link_state = link;
 	peer->link_due_ns = 0;
 	receive_next(link);
+	pump_link(link);
 }
 
 static void link_detach(struct tow_peer *peer)
@@ -235,6 +276,7 @@ static void link_detach(struct tow_peer *peer)
 	peer->link_state = NULL;
 	peer->link_due_ns = UINT64_MAX;
 	link->peer = NULL;
+	twi_process_unwatch(link->engine, &link->process);
 	if (link->rpc != NULL)
 		twi_rpc_detach(link->rpc);
 	link->rpc = NULL;

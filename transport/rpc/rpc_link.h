@@ -1,8 +1,10 @@
 /*
  * rpc_link.h - what the library has to say to itself on the other side of a peer, in messages of
- * TWI_SPACE_LINK: exchanges of time stamps (clock_sync.h), and that a side wants to make calls.
+ * TWI_SPACE_LINK: who this is, exchanges of time stamps (clock_sync.h), and that a side wants to
+ * make calls.
  *
- *	up      a connect or accept has ended well: a receive for what may come is posted
+ *	up      a connect or accept has ended well: a receive for what may come is posted, and the
+ *	        other side hears which process this is, whose end it then sees (process.h)
  *	ask     there is traffic (twi_peer_touch): the clocks are compared, as that is due
  *	detach  the peer's memory goes
  *
@@ -18,6 +20,7 @@
 #define TWI_RPC_LINK_H
 
 #include "diag/base/emit.h"
+#include "transport/engine/process.h"
 #include "transport/op/endpoint.h"
 #include "transport/op/op.h"
 #include "transport/rpc/clock_sync.h"
@@ -44,7 +47,8 @@ struct twi_link {
 	uint64_t asked_ns; /* t1 of the exchange under way; 0: none */
 	unsigned burst;    /* exchanges of the first traffic that are left */
 	struct twi_rpc_io in, out;
-	bool ask_due, answer_due, open_due;
+	bool who_due, ask_due, answer_due, open_due;
+	struct twi_process_user process; /* the peer's, if it is another one of this host */
 	uint64_t answer_t1, answer_t2;
 	uint64_t open_bytes, open_window; /* what OPEN says: inline limit, calls at once */
 	uint8_t in_data[TWI_LINK_BYTES], out_data[TWI_LINK_BYTES];

@@ -195,6 +195,21 @@ void twi_pollers_fini(struct twi_engine *of)
 	(void)of;
 }
 
+void twi_processes_init(struct twi_engine *of)
+{
+	(void)of;
+}
+
+void twi_processes_fini(struct twi_engine *of)
+{
+	(void)of;
+}
+
+void twi_processes_arm(struct twi_engine *of)
+{
+	(void)of;
+}
+
 void twi_pool_regions_settle(struct twi_pool *pool)
 {
 	(void)pool;

@@ -351,6 +351,8 @@ static void twi_ofi_peer_close(struct tow_peer *peer)
 	(void)peer;
 }
 
+#define twi_ofi_process_ended NULL
+
 static unsigned lane_progress(struct twi_lane *lane)
 {
 	(void)lane;
@@ -425,6 +427,7 @@ const struct twi_lane_ops twi_lane_ofi = {
 	.look_again = twi_ofi_look_again,
 	.abort = peer_abort,
 	.peer_close = twi_ofi_peer_close,
+	.process_ended = twi_ofi_process_ended,
 	.flush = lane_flush,
 	.progress = lane_progress,
 	.deadline_ns = lane_deadline,

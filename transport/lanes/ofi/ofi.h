@@ -181,6 +181,7 @@ struct twi_ofi_peer {
 	struct tow_op *dial;
 	uint64_t deadline_ns; /* of the handshake, or of the farewell */
 	uint64_t heard_ns, asked_ns;
+	uint64_t ended_ns; /* when its process was seen to have ended; 0: it was not */
 	struct twi_auth auth;
 
 	/* sending */

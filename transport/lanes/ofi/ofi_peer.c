@@ -403,38 +403,12 @@ void twi_ofi_port_end(struct twi_ofi_port *port)
 	twi_ofi_port_close(port);
 }
 
-/* An open connection: is anybody there? */
-static uint64_t listen_to(struct twi_ofi_peer *peer, uint64_t now_ns)
-{
-	const struct twi_knobs *knobs = &peer->base.engine->knobs;
-	uint64_t heartbeat = knobs->heartbeat_ns;
-	uint64_t timeout = knobs->peer_timeout_ns;
-	uint64_t silent = now_ns - twi_min(peer->heard_ns, now_ns);
-	bool asked = peer->asked_ns > peer->heard_ns;
-
-	heartbeat = twi_min(heartbeat, timeout / 2);
-	if (asked && silent >= timeout && now_ns - peer->asked_ns >= heartbeat) {
-		twi_error(TOW_EPEER, "peer %s has been silent for %llu ms (peer_timeout_ns)",
-			  peer->base.address, (unsigned long long)(silent / 1000000));
-		twi_ofi_break(peer, TOW_EPEER);
-		return now_ns;
-	}
-	if (!asked && silent >= heartbeat) {
-		peer->asked_ns = twi_max(now_ns, peer->heard_ns + 1);
-		if (peer->slots == 0)
-			twi_ofi_say(peer, TWI_OFI_PING, 0, 0, 0);
-		asked = true;
-	}
-	return asked ? twi_max(peer->heard_ns + timeout, peer->asked_ns + heartbeat)
-		     : peer->heard_ns + heartbeat;
-}
-
 static uint64_t look_at(struct twi_ofi_peer *peer, uint64_t now_ns)
 {
 	if (peer->broken != 0)
 		return UINT64_MAX;
 	if (peer->state == TWI_OFI_UP)
-		return listen_to(peer, now_ns);
+		return twi_ofi_listen(peer, now_ns);
 	if (peer->deadline_ns > now_ns)
 		return peer->deadline_ns;
 	if (peer->state == TWI_OFI_CLOSING && !peer->said_bye)

@@ -248,8 +248,11 @@ static void peer_close(struct tow_peer *base)
 	twi_shm_peer_free(peer);
 }
 
-/* The socket has ended: what stands in the ring still counts, and then the peer has gone. */
-static void socket_ended(struct twi_shm_peer *peer, int status)
+/*
+ * The socket has ended, or who held it: what stands in the ring still counts, and then the peer has
+ * gone.
+ */
+static void other_side_ended(struct twi_shm_peer *peer, int status, bool process)
 {
 	uint32_t closed;
 
@@ -264,7 +267,11 @@ static void socket_ended(struct twi_shm_peer *peer, int status)
 	if (peer->stage != TWI_SHM_UP)
 		return;
 	closed = atomic_load_explicit(&peer->in.box.head->closed, memory_order_acquire);
-	twi_rule_bye_error(peer->base.address, closed == 0 ? -1 : (int)twi_min(closed, 255u));
+	if (closed == 0 && process)
+		twi_error(TOW_EPEER, "peer %s is gone: its process has ended", peer->base.address);
+	else
+		twi_rule_bye_error(peer->base.address,
+				   closed == 0 ? -1 : (int)twi_min(closed, 255u));
 	twi_shm_peer_lost(peer, TOW_EPEER);
 }
 
@@ -276,10 +283,23 @@ static void socket_event(struct twi_shm_lane *lane, struct twi_shm_peer *peer)
 		twi_shm_wake(peer);
 		twi_shm_watch_arm(lane, &peer->socket);
 	} else if (peer->stage == TWI_SHM_UP) {
-		socket_ended(peer, status);
+		other_side_ended(peer, status, false);
 	} else if (peer->stage < TWI_SHM_UP) {
 		twi_shm_handshake_failed(peer, status);
 	}
+}
+
+/* All that it has written is there to be read, whoever holds its end of the socket still. */
+static void process_ended(struct tow_peer *base)
+{
+	struct twi_shm_peer *peer = shm_peer(base);
+	int status;
+
+	if (peer->stage != TWI_SHM_UP)
+		return;
+	status = twi_shm_socket_read(peer);
+	if (peer->stage == TWI_SHM_UP)
+		other_side_ended(peer, status < 0 ? status : TOW_EPEER, true);
 }
 
 static void lane_completed(struct twi_lane *base, uint64_t user_data, int res, uint32_t flags,
@@ -463,6 +483,7 @@ const struct twi_lane_ops twi_lane_shm = {
 	.look_again = twi_shm_look_again,
 	.abort = peer_abort,
 	.peer_close = peer_close,
+	.process_ended = process_ended,
 	.flush = lane_flush,
 	.progress = lane_progress,
 	.deadline_ns = lane_deadline,

@@ -39,6 +39,7 @@ static int lane_open(struct twi_engine *engine, struct twi_lane **lane_out)
 	twi_list_init(&lane->dirty);
 	twi_list_init(&lane->dying);
 	twi_list_init(&lane->troubled);
+	twi_list_init(&lane->orphans);
 	twi_list_init(&lane->handshakes);
 	twi_list_init(&lane->listeners);
 	lane->due_ns = UINT64_MAX;
@@ -383,6 +384,7 @@ const struct twi_lane_ops twi_lane_tcp = {
 	.look_again = peer_look_again,
 	.abort = peer_abort,
 	.peer_close = peer_close,
+	.process_ended = twi_tcp_process_ended,
 	.flush = lane_flush,
 	.progress = lane_progress,
 	.deadline_ns = lane_deadline,

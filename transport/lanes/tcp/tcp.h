@@ -143,6 +143,7 @@ struct twi_tcp_peer {
 	struct twi_list dirty;    /* on lane->dirty */
 	struct twi_list dying;    /* on lane->dying: closed, has a deadline */
 	struct twi_list troubled; /* on lane->troubled: a line is broken */
+	struct twi_list orphaned; /* on lane->orphans: its process has ended */
 	struct twi_tcp_line lines[TWI_TCP_LINES];
 	unsigned line_count;
 	struct tow_op *dial; /* connect operation */
@@ -153,6 +154,7 @@ struct twi_tcp_peer {
 	uint64_t session_id, token;
 	uint64_t last_flush_ns;
 	uint64_t deadline_ns; /* on lane->dying */
+	uint64_t orphan_ns;   /* on lane->orphans: when it is lost, unless something comes */
 	uint64_t heard_ns;    /* when something was last known to have come */
 	bool heard;           /* something has come since the last look */
 	bool answers;         /* something has come, on a direct stream, since the last flush */
@@ -182,6 +184,7 @@ struct twi_tcp_lane {
 	struct twi_list dirty;
 	struct twi_list dying;
 	struct twi_list troubled;
+	struct twi_list orphans;    /* peers whose process has ended */
 	struct twi_list handshakes; /* oldest first */
 	struct twi_list listeners;
 	struct twi_tcp_slot *slots;

@@ -12,6 +12,8 @@
  *	  session is not known there: three times over half a second. A process that was killed;
  *	- a line stays broken for peer_timeout_ns. A host that has vanished, a network that is
  *	  parted;
+ *	- its process, of this host, has ended, and nothing has come since for a tenth of a second,
+ *	  whoever holds the sockets still;
  *	- it has said BYE;
  *	- a line is resumed again and again, and nothing moves on it: what breaks it is not the
  *	  network.
@@ -37,6 +39,7 @@
 #define REFUSALS       3u
 #define NOBODY_NS      (100 * MS_NS)
 #define UNKNOWN_NS     (500 * MS_NS)
+#define ORPHAN_NS      (100 * MS_NS)
 #define FRUITLESS      10u /* resumes in a row after which nothing has moved: 4 s of back-off */
 
 static uint64_t timeout_of(const struct twi_engine *engine)
@@ -324,6 +327,41 @@ static void expire_dying(struct twi_tcp_lane *lane, uint64_t now_ns)
 	}
 }
 
+void twi_tcp_process_ended(struct tow_peer *base)
+{
+	struct twi_tcp_peer *peer = (struct twi_tcp_peer *)(void *)base;
+	struct twi_tcp_lane *lane = twi_tcp_lane_of(base->engine);
+
+	if (peer->lost || peer->parting || !twi_list_empty(&peer->orphaned))
+		return;
+	peer->heard = false;
+	peer->orphan_ns = twi_engine_now(base->engine) + ORPHAN_NS;
+	twi_list_push_back(&lane->orphans, &peer->orphaned);
+	twi_tcp_due(lane, peer->orphan_ns);
+}
+
+/* What was on its way from a process that has ended comes in; then its peer is lost. */
+static void expire_orphans(struct twi_tcp_lane *lane, uint64_t now_ns)
+{
+	struct twi_list *pos, *next;
+
+	twi_list_for_each_safe (pos, next, &lane->orphans) {
+		struct twi_tcp_peer *peer = twi_container_of(pos, struct twi_tcp_peer, orphaned);
+
+		if (peer->orphan_ns <= now_ns && peer->heard) {
+			peer->heard = false;
+			peer->heard_ns = now_ns;
+			peer->orphan_ns = now_ns + ORPHAN_NS;
+		}
+		if (peer->orphan_ns > now_ns) {
+			twi_tcp_due(lane, peer->orphan_ns);
+			continue;
+		}
+		twi_error(TOW_EPEER, "peer %s is gone: its process has ended", peer->base.address);
+		twi_tcp_peer_lost(peer, peer->base.closed ? TOW_ECLOSED : TOW_EPEER);
+	}
+}
+
 void twi_tcp_clock(struct twi_tcp_lane *lane, uint64_t now_ns)
 {
 	lane->due_ns = UINT64_MAX;
@@ -332,6 +370,7 @@ void twi_tcp_clock(struct twi_tcp_lane *lane, uint64_t now_ns)
 	twi_tcp_due(lane, lane->beat_ns);
 	twi_tcp_due(lane, twi_tcp_watch_silent(lane, now_ns));
 	redial_lines(lane, now_ns);
+	expire_orphans(lane, now_ns);
 	expire_dying(lane, now_ns);
 	twi_tcp_due(lane, twi_tcp_handshake_expire(lane, now_ns));
 	twi_tcp_due(lane, twi_tcp_accept_resume(lane, now_ns));

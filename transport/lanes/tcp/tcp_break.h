@@ -19,6 +19,8 @@ void twi_tcp_line_superseded(struct twi_tcp_lane *lane, struct twi_tcp_peer *pee
 void twi_tcp_line_mended(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, unsigned line);
 bool twi_tcp_attempt_failed(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, unsigned line,
 			    enum twi_tcp_denial denial);
+/* The process of the peer has ended (lane.h). */
+void twi_tcp_process_ended(struct tow_peer *base);
 /* A peer is up: silence is looked for from now on. */
 void twi_tcp_beat_start(struct twi_tcp_lane *lane);
 /* Does all that is due by the clock. */

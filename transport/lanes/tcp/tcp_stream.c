@@ -129,6 +129,7 @@ struct twi_tcp_peer *twi_tcp_peer_create(struct twi_tcp_lane *lane, const char *
 	twi_list_init(&peer->dirty);
 	twi_list_init(&peer->dying);
 	twi_list_init(&peer->troubled);
+	twi_list_init(&peer->orphaned);
 	peer->line_count = 1;
 	peer->listener = listener;
 	listener->users++;
@@ -156,6 +157,7 @@ void twi_tcp_peer_free(struct twi_tcp_peer *peer)
 	twi_list_remove(&peer->dirty);
 	twi_list_remove(&peer->dying);
 	twi_list_remove(&peer->troubled);
+	twi_list_remove(&peer->orphaned);
 	twi_peer_teardown(&peer->base);
 	if (peer->session_up)
 		twi_session_fini(&peer->session);
@@ -175,6 +177,7 @@ void twi_tcp_peer_lost(struct twi_tcp_peer *peer, int status)
 	twi_session_fail(&peer->session, status);
 	twi_list_remove(&peer->dying);
 	twi_list_remove(&peer->troubled);
+	twi_list_remove(&peer->orphaned);
 	if (peer->base.closed)
 		twi_tcp_peer_free(peer);
 }

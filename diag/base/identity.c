@@ -1,0 +1,86 @@
+/*
+ * identity.c - see identity.h.
+ */
+#include "diag/base/identity.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "diag/base/hash.h"
+
+#define TEXT 1024u
+
+/* The beginning of a file of /proc. 0: it is not there. */
+static size_t read_text(const char *path, char *out, size_t room)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n;
+
+	if (fd < 0)
+		return 0;
+	n = read(fd, out, room - 1);
+	close(fd);
+	out[n > 0 ? n : 0] = '\0';
+	return n > 0 ? (size_t)n : 0;
+}
+
+/* The state and the start of a process; what stands before them may have blanks and parentheses. */
+static bool read_stat(uint64_t pid, char *state_out, uint64_t *start_out)
+{
+	char path[64], text[TEXT];
+	const char *at;
+	unsigned field = 3;
+
+	snprintf(path, sizeof(path), "/proc/%llu/stat", (unsigned long long)pid);
+	if (read_text(path, text, sizeof(text)) == 0)
+		return false;
+	at = strrchr(text, ')');
+	if (at == NULL || at[1] != ' ')
+		return false;
+	at += 2;
+	*state_out = *at;
+	while (field < 22 && (at = strchr(at, ' ')) != NULL) {
+		at++;
+		field++;
+	}
+	*start_out = at != NULL ? strtoull(at, NULL, 10) : 0;
+	return at != NULL;
+}
+
+void twi_identity_self(struct twi_identity *out)
+{
+	char text[TEXT], state;
+	struct stat namespace;
+
+	*out = (struct twi_identity){ .pid = (uint64_t)getpid() };
+	if (read_text("/proc/sys/kernel/random/boot_id", text, sizeof(text)) > 0)
+		out->boot = twi_hash_text(text);
+	if (stat("/proc/self/ns/pid", &namespace) == 0)
+		out->pid_namespace = (uint64_t) namespace.st_ino;
+	read_stat(out->pid, &state, &out->pid_start);
+}
+
+bool twi_identity_is_near(const struct twi_identity *self, const struct twi_identity *other)
+{
+	return self->boot != 0 && self->boot == other->boot && self->pid_namespace != 0 &&
+	       self->pid_namespace == other->pid_namespace && other->pid != 0;
+}
+
+enum twi_process twi_identity_look(const struct twi_identity *self,
+				   const struct twi_identity *other, char *state_out)
+{
+	uint64_t start;
+
+	*state_out = 0;
+	if (!twi_identity_is_near(self, other))
+		return TWI_PROCESS_UNKNOWN;
+	if (!read_stat(other->pid, state_out, &start) || start != other->pid_start)
+		return TWI_PROCESS_GONE;
+	if (*state_out == 'T' || *state_out == 't')
+		return TWI_PROCESS_STOPPED;
+	return *state_out == 'Z' || *state_out == 'X' ? TWI_PROCESS_GONE : TWI_PROCESS_RUNS;
+}

@@ -1,0 +1,203 @@
+/*
+ * process.c - see process.h.
+ */
+#include "transport/engine/process.h"
+
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "transport/engine/engine.h"
+#include "transport/engine/poller.h"
+#include "transport/engine/watch.h"
+
+struct twi_watched {
+	struct twi_list link; /* of processes->known */
+	struct twi_list users;
+	struct twi_identity identity;
+	int fd;
+	bool ended; /* its users are being told: it goes with the last of them by itself */
+};
+
+void twi_processes_init(struct twi_engine *engine)
+{
+	twi_list_init(&engine->processes.known);
+	engine->processes.set = -1;
+}
+
+/* The last process has gone. */
+static void drop_set(struct twi_engine *engine)
+{
+	struct twi_processes *processes = &engine->processes;
+
+	if (processes->set < 0 || !twi_list_empty(&processes->known))
+		return;
+	twi_ring_forget(engine, processes->set);
+	close(processes->set);
+	processes->set = -1;
+	processes->rings = 0;
+}
+
+static void drop_process(struct twi_watched *process)
+{
+	twi_list_remove(&process->link);
+	close(process->fd); /* and so it leaves the set */
+	free(process);
+}
+
+void twi_processes_fini(struct twi_engine *engine)
+{
+	twi_assert(twi_list_empty(&engine->processes.known));
+	drop_set(engine);
+}
+
+static struct twi_watched *find_process(const struct twi_processes *processes,
+					const struct twi_identity *identity)
+{
+	const struct twi_list *pos;
+
+	for (pos = processes->known.next; pos != &processes->known; pos = pos->next) {
+		struct twi_watched *process = twi_container_of(pos, struct twi_watched, link);
+
+		if (process->identity.pid == identity->pid &&
+		    process->identity.pid_start == identity->pid_start)
+			return process;
+	}
+	return NULL;
+}
+
+/* A descriptor of the process that is in the set. -1: there is none to be had. */
+static int open_process(struct twi_processes *processes, const struct twi_identity *identity,
+			struct twi_watched *process)
+{
+	struct epoll_event event = { .events = EPOLLIN, .data = { .ptr = process } };
+	int fd;
+
+	if (processes->set < 0)
+		processes->set = epoll_create1(EPOLL_CLOEXEC);
+	if (processes->set < 0)
+		return -1;
+	fd = (int)syscall(SYS_pidfd_open, (pid_t)identity->pid, 0);
+	if (fd >= 0 && epoll_ctl(processes->set, EPOLL_CTL_ADD, fd, &event) != 0) {
+		close(fd);
+		fd = -1;
+	}
+	return fd;
+}
+
+static struct twi_watched *add_process(struct twi_engine *engine,
+				       const struct twi_identity *identity)
+{
+	struct twi_processes *processes = &engine->processes;
+	struct twi_watched *process = calloc(1, sizeof(*process));
+
+	if (process == NULL)
+		return NULL;
+	twi_list_init(&process->users);
+	process->identity = *identity;
+	process->fd = open_process(processes, identity, process);
+	if (process->fd < 0) {
+		free(process);
+		drop_set(engine);
+		return NULL;
+	}
+	twi_list_push_back(&processes->known, &process->link);
+	twi_processes_arm(engine);
+	return process;
+}
+
+enum twi_process twi_process_watch(struct twi_engine *engine, const struct twi_identity *identity,
+				   struct twi_process_user *user)
+{
+	struct twi_watched *process;
+	enum twi_process how;
+	char state;
+
+	twi_assert_held(engine);
+	twi_assert(user->process == NULL);
+	if (engine->virtual_clock || !twi_identity_is_near(&engine->self, identity) ||
+	    identity->pid == engine->self.pid || identity->pid > INT32_MAX)
+		return TWI_PROCESS_UNKNOWN;
+	process = find_process(&engine->processes, identity);
+	if (process == NULL)
+		process = add_process(engine, identity);
+	/* Looked at behind its descriptor, so that this is of the process that is meant. */
+	how = twi_identity_look(&engine->self, identity, &state);
+	if (how == TWI_PROCESS_STOPPED)
+		how = TWI_PROCESS_RUNS;
+	if (process == NULL)
+		return how == TWI_PROCESS_GONE ? how : TWI_PROCESS_UNKNOWN;
+	if (how == TWI_PROCESS_RUNS) {
+		twi_list_push_back(&process->users, &user->link);
+		user->process = process;
+	} else if (twi_list_empty(&process->users)) {
+		drop_process(process);
+		drop_set(engine);
+	}
+	return how;
+}
+
+void twi_process_unwatch(struct twi_engine *engine, struct twi_process_user *user)
+{
+	struct twi_watched *process = user->process;
+
+	twi_assert_held(engine);
+	if (process == NULL)
+		return;
+	twi_list_remove(&user->link);
+	user->process = NULL;
+	if (!process->ended && twi_list_empty(&process->users)) {
+		drop_process(process);
+		drop_set(engine);
+	}
+}
+
+void twi_processes_arm(struct twi_engine *engine)
+{
+	struct twi_processes *processes = &engine->processes;
+
+	twi_assert_held(engine);
+	if (processes->set < 0)
+		return;
+	engine->armed_since_enter = true;
+	/* What a thread arms that is not the driver must be armed by the driver, too. */
+	if (engine->ring != engine->armed_ring)
+		engine->armed_ring = NULL;
+	twi_watch_as(engine, TWI_RING_PROCESSES, 0, processes->set, &processes->rings);
+}
+
+/* Its users are told; what each does may make others leave, of this process and of others. */
+static void end_process(struct twi_watched *process)
+{
+	struct twi_list *entry;
+
+	process->ended = true;
+	twi_list_remove(&process->link); /* nobody finds it any more */
+	while ((entry = twi_list_first(&process->users)) != NULL) {
+		struct twi_process_user *user =
+			twi_container_of(entry, struct twi_process_user, link);
+
+		twi_list_remove(entry);
+		user->process = NULL;
+		user->ended(user);
+	}
+	drop_process(process);
+}
+
+void twi_processes_completed(struct twi_engine *engine, uint64_t user_data)
+{
+	struct twi_processes *processes = &engine->processes;
+	struct epoll_event event;
+
+	processes->rings &= ~(1u << twi_watch_ring(user_data));
+	while (processes->set >= 0 && epoll_wait(processes->set, &event, 1, 0) == 1)
+		end_process(event.data.ptr);
+	drop_set(engine);
+	twi_processes_arm(engine);
+}
+
+void twi_processes_ring_gone(struct twi_engine *engine, unsigned index)
+{
+	engine->processes.rings &= ~(1u << index);
+}

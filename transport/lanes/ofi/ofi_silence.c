@@ -1,0 +1,58 @@
+/*
+ * ofi_silence.c - peers of which nothing is heard: they are asked, and at last they are gone. There
+ * is no connection that ends.
+ */
+#include "transport/lanes/ofi/ofi_calls.h"
+
+#ifdef TWI_HAVE_OFI
+
+#include "diag/base/error.h"
+#include "transport/op/lane_host.h"
+
+#define ORPHAN_NS 100000000ull /* a process has ended: what it sent may come so long */
+
+void twi_ofi_process_ended(struct tow_peer *base)
+{
+	struct twi_ofi_peer *peer = twi_ofi_peer_of(base);
+
+	if (peer->state != TWI_OFI_UP || peer->broken != 0)
+		return;
+	peer->ended_ns = twi_engine_now(base->engine);
+	peer->port->timer_ns = twi_min(peer->port->timer_ns, peer->ended_ns + ORPHAN_NS);
+}
+
+uint64_t twi_ofi_listen(struct twi_ofi_peer *peer, uint64_t now_ns)
+{
+	const struct twi_knobs *knobs = &peer->base.engine->knobs;
+	uint64_t heartbeat = knobs->heartbeat_ns;
+	uint64_t timeout = knobs->peer_timeout_ns;
+	uint64_t silent = now_ns - twi_min(peer->heard_ns, now_ns);
+	bool asked = peer->asked_ns > peer->heard_ns;
+
+	if (peer->ended_ns != 0) {
+		uint64_t last_ns = twi_max(peer->ended_ns, peer->heard_ns);
+
+		if (now_ns < last_ns + ORPHAN_NS)
+			return last_ns + ORPHAN_NS;
+		twi_error(TOW_EPEER, "peer %s is gone: its process has ended", peer->base.address);
+		twi_ofi_break(peer, TOW_EPEER);
+		return now_ns;
+	}
+	heartbeat = twi_min(heartbeat, timeout / 2);
+	if (asked && silent >= timeout && now_ns - peer->asked_ns >= heartbeat) {
+		twi_error(TOW_EPEER, "peer %s has been silent for %llu ms (peer_timeout_ns)",
+			  peer->base.address, (unsigned long long)(silent / 1000000));
+		twi_ofi_break(peer, TOW_EPEER);
+		return now_ns;
+	}
+	if (!asked && silent >= heartbeat) {
+		peer->asked_ns = twi_max(now_ns, peer->heard_ns + 1);
+		if (peer->slots == 0)
+			twi_ofi_say(peer, TWI_OFI_PING, 0, 0, 0);
+		asked = true;
+	}
+	return asked ? twi_max(peer->heard_ns + timeout, peer->asked_ns + heartbeat)
+		     : peer->heard_ns + heartbeat;
+}
+
+#endif

@@ -102,13 +102,13 @@ struct twi_coll_entry {
 	struct twi_plan *plan;
 	const char *why; /* the plan was chosen */
 	uint64_t in_bytes, out_bytes;
-	bool shares; /* others read its IN or touch its OUT */
-	bool shares_out;
-	bool local;      /* no messages of this rank */
-	bool signs;      /* neighbours compare calls by messages; the same at all ranks */
-	bool stream;     /* results are larger than the caches */
-	bool connected;  /* to all that it has messages for */
-	uint32_t *peers; /* ranks of the group */
+	bool shares, shares_out; /* others read its IN or touch its OUT; the latter */
+	bool local;              /* no messages of this rank */
+	bool signs;              /* neighbours compare calls by messages; the same at all ranks */
+	bool pipeline;           /* memory outside the pool goes by pieces (coll_pipeline.h) */
+	bool stream;             /* results are larger than the caches */
+	bool connected;          /* to all that it has messages for */
+	uint32_t *peers;         /* ranks of the group */
 	uint32_t peer_count;
 	uint32_t io_count;
 	uint32_t program_steps; /* of its longest program */
@@ -196,9 +196,9 @@ struct twi_coll_group {
 	uint32_t local_ranks_n;
 	struct twi_coll_local *locals;
 	uint32_t locals_n;
-	bool peers_write;
-	bool all_local;
-	bool crowd; /* more ranks of this host than it has cores */
+	bool peers_write, all_local;
+	bool pipelines; /* all ranks know coll_pipeline.h */
+	bool crowd;     /* more ranks of this host than it has cores */
 	struct twi_coll_region *region;
 	struct twi_coll_kept *kept;   /* for its end (coll_kept.h) */
 	struct twi_coll_told *told;   /* of each rank, or NULL */

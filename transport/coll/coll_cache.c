@@ -12,6 +12,7 @@
 #include "diag/base/hash.h"
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
+#include "transport/coll/coll_pipeline.h"
 #include "transport/coll/coll_quick.h"
 #include "transport/engine/engine.h"
 #include "transport/op/path.h"
@@ -334,6 +335,7 @@ static int build_plan(struct twi_coll_group *coll, struct twi_coll_entry *entry)
 	entry->stream =
 		!entry->call.in_place && twi_max(entry->in_bytes, entry->out_bytes) >= STREAM_MIN;
 	entry->connected = !entry->signs;
+	entry->pipeline = entry->shares && twi_coll_pipeline_fits(coll, &entry->call, row);
 	return twi_coll_quick_make(coll, entry);
 }
 

@@ -32,7 +32,7 @@ static const struct twi_coll_slot *slot_of(const struct twi_coll_run *run,
 	return &local->region->slots[run->seq % TWI_COLL_SLOTS];
 }
 
-static void wake_locals(struct twi_coll_group *coll)
+void twi_coll_wake_locals(struct twi_coll_group *coll)
 {
 	for (uint32_t i = 0; i < coll->locals_n; i++) {
 		if (!coll->locals[i].self && coll->locals[i].peer != NULL)
@@ -40,9 +40,8 @@ static void wake_locals(struct twi_coll_group *coll)
 	}
 }
 
-/* Memory of the pool as every other rank of the host is to find it. */
-static int show_memory(struct twi_coll_group *coll, const void *memory, uint64_t bytes,
-		       _Atomic uint64_t *where)
+int twi_coll_show_memory(struct twi_coll_group *coll, const void *memory, uint64_t bytes,
+			 _Atomic uint64_t *where)
 {
 	uint64_t offset = 0;
 	uint32_t extent = 0;
@@ -62,6 +61,22 @@ static int show_memory(struct twi_coll_group *coll, const void *memory, uint64_t
 	return TOW_OK;
 }
 
+/* What stands there of an earlier use must not be taken for this one's. */
+static int show_buffers(struct twi_coll_run *run, struct twi_coll_slot *slot)
+{
+	const struct twi_coll_entry *entry = run->entry;
+	uint64_t in_bytes = entry->in_bytes, out_bytes = entry->shares_out ? entry->out_bytes : 0;
+	int status;
+
+	if (run->outside)
+		in_bytes = out_bytes = 0;
+	atomic_store_explicit(&slot->outside, run->outside ? run->seq : 0, memory_order_relaxed);
+	status = twi_coll_show_memory(run->coll, run->in, in_bytes, &slot->in_where);
+	if (status == TOW_OK)
+		status = twi_coll_show_memory(run->coll, run->out, out_bytes, &slot->out_where);
+	return status;
+}
+
 int twi_coll_sync_post(struct twi_coll_run *run)
 {
 	const struct twi_coll_entry *entry = run->entry;
@@ -73,14 +88,8 @@ int twi_coll_sync_post(struct twi_coll_run *run)
 		return TOW_OK;
 	}
 	slot = own_slot(run);
-	if (run->syncs == 0 && entry->shares) {
-		status = show_memory(run->coll, run->in, entry->in_bytes, &slot->in_where);
-		/* What stands there of an earlier use must not be taken for this one's. */
-		if (status == TOW_OK)
-			status = show_memory(run->coll, run->out,
-					     entry->shares_out ? entry->out_bytes : 0,
-					     &slot->out_where);
-	}
+	if (run->syncs == 0 && entry->shares)
+		status = show_buffers(run, slot);
 	if (status != TOW_OK) /* TOW_AGAIN, too */
 		return status;
 	if (run->coll->crowd)
@@ -92,7 +101,7 @@ int twi_coll_sync_post(struct twi_coll_run *run)
 	run->synced = 0;
 	/* release: the slot, the cell and what was written to others' memory come before it */
 	atomic_store_explicit(&slot->phase, run->seq << 8 | run->syncs, memory_order_release);
-	wake_locals(run->coll);
+	twi_coll_wake_locals(run->coll);
 	/* The others have the next slot in their caches since its last turn: fetched now, it is
 	 * this rank's alone when it is written. */
 	__builtin_prefetch(&run->coll->region->slots[(run->seq + 1) % TWI_COLL_SLOTS], 1, 3);
@@ -154,7 +163,7 @@ bool twi_coll_sync_elsewhere(const struct twi_coll_run *run)
 	return true;
 }
 
-static struct twi_coll_local *local_of(struct twi_coll_group *coll, uint32_t rank)
+struct twi_coll_local *twi_coll_local_of(struct twi_coll_group *coll, uint32_t rank)
 {
 	for (uint32_t i = 0; i < coll->locals_n; i++) {
 		if (coll->locals[i].rank == rank)
@@ -163,10 +172,9 @@ static struct twi_coll_local *local_of(struct twi_coll_group *coll, uint32_t ran
 	return NULL;
 }
 
-/* IN or OUT of another rank. */
-static int resolve_window(struct twi_coll_run *run, const struct twi_coll_local *local,
-			  const struct twi_plan_ref *ref, uint64_t further, uint64_t bytes,
-			  bool write, void **out)
+int twi_coll_resolve_window(struct twi_coll_run *run, const struct twi_coll_local *local,
+			    const struct twi_plan_ref *ref, uint64_t further, uint64_t bytes,
+			    bool write, void **out)
 {
 	const struct twi_coll_slot *slot = slot_of(run, local);
 	uint64_t where =
@@ -210,11 +218,12 @@ int twi_coll_resolve(struct twi_coll_run *run, const struct twi_coll_chain *chai
 			return TOW_OK;
 		}
 	}
-	local = local_of(coll, ref->rank);
+	local = twi_coll_local_of(coll, ref->rank);
 	twi_assert(local != NULL); /* a plan names nobody else */
 	if (ref->space != TWI_PLAN_CELL) {
 		stride = ref->space == TWI_PLAN_IN ? program->in_stride : program->out_stride;
-		return resolve_window(run, local, ref, chain->repeat * stride, bytes, write, out);
+		return twi_coll_resolve_window(run, local, ref, chain->repeat * stride, bytes,
+					       write, out);
 	}
 	*out = (uint8_t *)(uintptr_t)slot_of(run, local)->cell + ref->offset;
 	return TOW_OK;
@@ -244,7 +253,7 @@ void twi_coll_finished(struct twi_coll_group *coll)
 		return;
 	/* release: this rank's reading and writing comes before */
 	atomic_store_explicit(&coll->region->finished, coll->series.finished, memory_order_release);
-	wake_locals(coll);
+	twi_coll_wake_locals(coll);
 }
 
 void twi_coll_slot_leave(struct twi_coll_run *run)
@@ -260,7 +269,7 @@ void twi_coll_slot_leave(struct twi_coll_run *run)
 	atomic_store_explicit(&slot->signature, 0, memory_order_relaxed);
 	atomic_store_explicit(&slot->left, run->seq, memory_order_release);
 	atomic_store_explicit(&slot->phase, run->seq << 8 | UINT8_MAX, memory_order_release);
-	wake_locals(run->coll);
+	twi_coll_wake_locals(run->coll);
 }
 
 /*

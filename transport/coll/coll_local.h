@@ -21,7 +21,15 @@ struct twi_coll_slot {
 	uint8_t cell[TWI_COLL_CELL];
 	_Atomic uint64_t in_where, out_where; /* extent << 56 | offset; UINT64_MAX: not shown */
 	_Atomic uint64_t left; /* seq that this rank reads and writes no memory of others for */
+	/*
+	 * coll_pipeline.h. Seq that this rank has memory outside the pool for; that its input is
+	 * shown in a ring for; seq << 16 | step that it has come to, written last.
+	 */
+	_Atomic uint64_t outside, ring, step;
 };
+
+/* What is younger lies where there was room, so that versions without it find the rest. */
+_Static_assert(sizeof(struct twi_coll_slot) == 2112, "ranks of other versions read it");
 
 struct twi_coll_region {
 	_Alignas(64) _Atomic uint64_t finished; /* all seqs up to this one are over here */
@@ -59,6 +67,17 @@ bool twi_coll_sync_elsewhere(const struct twi_coll_run *run);
 /* Where a ref is. TOW_OK; TOW_AGAIN: not to be seen yet; or a failure. */
 int twi_coll_resolve(struct twi_coll_run *run, const struct twi_coll_chain *chain,
 		     const struct twi_plan_ref *ref, uint64_t bytes, bool write, void **out);
+/* The same of IN or OUT of another rank, `further` bytes on. */
+int twi_coll_resolve_window(struct twi_coll_run *run, const struct twi_coll_local *local,
+			    const struct twi_plan_ref *ref, uint64_t further, uint64_t bytes,
+			    bool write, void **out);
+/* A rank of this host; NULL: it is none. */
+struct twi_coll_local *twi_coll_local_of(struct twi_coll_group *coll, uint32_t rank);
+/* Writes where memory of the pool is for every other rank of the host. TOW_OK or TOW_AGAIN. */
+int twi_coll_show_memory(struct twi_coll_group *coll, const void *memory, uint64_t bytes,
+			 _Atomic uint64_t *where);
+/* A word was written that they may sleep on. */
+void twi_coll_wake_locals(struct twi_coll_group *coll);
 /* Whether the slot of this seq may be written. */
 bool twi_coll_slot_free(struct twi_coll_group *coll, uint64_t seq);
 /* The run is over here: others may go on without it. */

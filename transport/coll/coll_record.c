@@ -246,7 +246,8 @@ void twi_coll_record_end(struct twi_coll_run *run, struct tow_op *op, int status
 	if (status < 0 || twi_coll_span_wanted(run))
 		record_span(run, end.now_ns, status);
 	if (run->staged_in)
-		run->entry->staged_in_bytes += run->entry->in_bytes;
+		run->entry->staged_in_bytes +=
+			run->outside ? run->staged_bytes : run->entry->in_bytes;
 	if (run->staged_out && status >= 0)
 		run->entry->staged_out_bytes += run->entry->out_bytes;
 	if (status >= 0)

@@ -12,6 +12,7 @@
 #include "memreg/pool/pool.h"
 #include "transport/coll/coll_line.h"
 #include "transport/coll/coll_local.h"
+#include "transport/coll/coll_pipeline.h"
 #include "transport/coll/coll_quick.h"
 #include "transport/coll/coll_report.h"
 #include "transport/engine/engine.h"
@@ -347,9 +348,34 @@ static enum turn connect_turn(struct twi_coll_run *run)
 	return GOES_ON;
 }
 
+/* By pieces: the plan has come to its first meeting, and is left there. */
+static enum turn pipeline_turn(struct twi_coll_run *run)
+{
+	uint64_t work = run->coll->engine->coll_work;
+	int status = twi_coll_pipeline_turn(run);
+
+	if (status == TOW_AGAIN) {
+		twi_coll_run_poll(run);
+		return run->coll->engine->coll_work != work ? GOES_ON : STUCK;
+	}
+	if (status < 0) {
+		twi_coll_run_fail(run, status);
+		return STUCK;
+	}
+	for (uint32_t i = 0; i < run->entry->plan->depth; i++)
+		run->chains[i].active = false;
+	run->active = 0;
+	run->state = TWI_COLL_AGREEING;
+	return GOES_ON;
+}
+
 static enum turn move_turn(struct twi_coll_run *run)
 {
-	bool any = move_chains(run);
+	bool any;
+
+	if (run->pipelined)
+		return pipeline_turn(run);
+	any = move_chains(run);
 
 	if (run->state != TWI_COLL_MOVING)
 		return STUCK;

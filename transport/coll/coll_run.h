@@ -73,6 +73,9 @@ struct twi_coll_run {
 	uint8_t *staged;       /* memory of the pool; NULL: none */
 	bool staged_in, staged_out;
 	uint64_t staged_bytes; /* copied so far */
+	bool outside;          /* of the pool: this rank asks for pieces (coll_pipeline.h)... */
+	bool pipelined;        /* ...which are had, as one of the ranks does */
+	uint64_t step_said, copied; /* steps, and pieces */
 	uint8_t *scratch;
 	uint32_t program, repeat; /* the next to begin */
 	uint32_t begun;           /* number of runs of programs, for tags */

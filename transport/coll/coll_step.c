@@ -11,6 +11,7 @@
 #include "memreg/pool/pool.h"
 #include "transport/coll/coll_line.h"
 #include "transport/coll/coll_local.h"
+#include "transport/coll/coll_pipeline.h"
 #include "transport/coll/reduce/reduce.h"
 #include "transport/engine/engine.h"
 #include "transport/job/group.h"
@@ -309,7 +310,12 @@ static int sync_step(struct twi_coll_run *run, struct twi_coll_chain *chain)
 	status = twi_coll_sync_test(run);
 	if (status == TOW_OK)
 		chain->posted = false;
-	else if (status == TOW_AGAIN)
+	if (status == TOW_OK && run->syncs == 1 && run->entry->pipeline &&
+	    twi_coll_pipeline_asked(run)) {
+		run->pipelined = true; /* the plan goes no further */
+		status = TOW_AGAIN;
+	}
+	if (status == TOW_AGAIN)
 		twi_coll_run_poll(run);
 	return status;
 }
@@ -399,6 +405,15 @@ static bool in_pool(const struct twi_coll_run *run, const void *at, uint64_t byt
 	return bytes == 0 || twi_pool_find(run->coll->engine->pool, at, bytes) != NULL;
 }
 
+/* TOW_OK, or TOW_EZEROCOPY. */
+static int may_stage(const struct twi_coll_run *run)
+{
+	if (!run->coll->engine->knobs.require_zero_copy)
+		return TOW_OK;
+	return twi_error(TOW_EZEROCOPY, "a collective of memory outside the pool would be copied; "
+					"allocate it with tow_alloc");
+}
+
 /* Memory of the pool in the place of the user's. In place, the shorter one lies in the longer. */
 static int make_staged(struct twi_coll_run *run)
 {
@@ -407,10 +422,6 @@ static int make_staged(struct twi_coll_run *run)
 	void *memory;
 	int status;
 
-	if (run->coll->engine->knobs.require_zero_copy)
-		return twi_error(TOW_EZEROCOPY,
-				 "a collective of memory outside the pool would be copied; "
-				 "allocate it with tow_alloc");
 	status = twi_pool_alloc_at(run->coll->engine->pool, bytes, 64, run->site, &memory);
 	if (status < 0)
 		return status;
@@ -478,7 +489,7 @@ bool twi_coll_stage(struct twi_coll_run *run)
 	uint64_t bytes;
 	int status;
 
-	if (run->staged == NULL) {
+	if (run->staged == NULL && !run->outside) {
 		if (!entry->shares || run->coll->locals_n == 0)
 			return true;
 		run->staged_in = !in_pool(run, run->in, entry->in_bytes);
@@ -487,12 +498,17 @@ bool twi_coll_stage(struct twi_coll_run *run)
 			run->staged_in = run->staged_out = run->staged_in || run->staged_out;
 		if (!run->staged_in && !run->staged_out)
 			return true;
-		status = make_staged(run);
+		status = may_stage(run);
+		run->outside = status == TOW_OK && entry->pipeline;
+		if (status == TOW_OK && !run->outside)
+			status = make_staged(run);
 		if (status < 0) {
 			twi_coll_run_fail(run, status);
 			return false;
 		}
 	}
+	if (run->outside)
+		return true;
 	if (!run->staged_in || run->staged_bytes == entry->in_bytes) {
 		run->staged_bytes = 0;
 		return true;
@@ -532,7 +548,7 @@ bool twi_coll_unstage(struct twi_coll_run *run)
 {
 	uint64_t bytes;
 
-	if (run->staged == NULL || !run->staged_out)
+	if (run->staged == NULL || !run->staged_out || run->outside)
 		return true;
 	bytes = next_piece(run->entry, run->coll->size, &run->staged_bytes);
 	if (bytes == 0)

@@ -1,0 +1,336 @@
+/*
+ * coll_pipeline.c - see coll_pipeline.h.
+ */
+#include "transport/coll/coll_pipeline.h"
+
+#include "diag/base/error.h"
+#include "diag/record/diag.h"
+#include "memreg/pool/pool.h"
+#include "transport/coll/coll_local.h"
+#include "transport/coll/plan/plan.h"
+#include "transport/coll/reduce/reduce.h"
+#include "transport/engine/engine.h"
+#include "transport/op/path.h"
+
+#define STEPS_MAX 60000u /* they are counted in 16 bits */
+/* An all-reduce reads the input of every rank at every rank, which slices do not. */
+#define REDUCE_RANKS 4u
+
+/*
+ * One place of the ring: 256 KiB, unless a knob says something else. Two of them, and as much of a
+ * result, stay in a core's own cache.
+ */
+static uint64_t piece_bytes(const struct twi_coll_group *coll)
+{
+	return coll->engine->knobs.coll_segment_bytes / 4;
+}
+
+/* How the payload is cut: the same at all ranks. */
+struct cut {
+	uint32_t parts;  /* of an input */
+	uint64_t part;   /* bytes of one */
+	uint64_t column; /* bytes of one in a piece */
+	uint64_t steps;
+};
+
+static struct cut cut_of(const struct twi_coll_run *run)
+{
+	const struct twi_coll_call *call = &run->entry->call;
+	struct cut out = { .parts = 1, .part = call->count * tow_type_bytes(call->type) };
+	uint64_t least;
+
+	if (call->kind == TWI_COLL_REDUCE_SCATTER || call->kind == TWI_COLL_ALL_TO_ALL)
+		out.parts = run->coll->size;
+	least = twi_align_up(out.part / STEPS_MAX + 1, 64);
+	out.column = twi_max(twi_align_up(piece_bytes(run->coll) / out.parts, 64), least);
+	out.steps = (out.part + out.column - 1) / out.column;
+	return out;
+}
+
+/* Bytes of a part in piece `k`. */
+static uint64_t bytes_of(const struct cut *cut, uint64_t k)
+{
+	return twi_min(cut->column, cut->part - k * cut->column);
+}
+
+bool twi_coll_pipeline_fits(const struct twi_coll_group *coll, const struct twi_coll_call *call,
+			    const struct twi_plan_row *row)
+{
+	uint64_t bytes = call->count * tow_type_bytes(call->type);
+
+	switch (call->kind) {
+	case TWI_COLL_ALL_REDUCE:
+		if (coll->size > REDUCE_RANKS)
+			return false;
+		break;
+	case TWI_COLL_REDUCE_SCATTER:
+	case TWI_COLL_ALL_TO_ALL:
+	case TWI_COLL_ALL_GATHER:
+		bytes *= coll->size;
+		break;
+	case TWI_COLL_BROADCAST:
+		break;
+	default:
+		return false;
+	}
+	/* Of fewer pieces all stays in the caches, and costs two meetings (plan_local.c). */
+	return coll->pipelines && row->local && bytes >= 2 * piece_bytes(coll);
+}
+
+static struct twi_coll_slot *own_slot(const struct twi_coll_run *run)
+{
+	return &run->coll->region->slots[run->seq % TWI_COLL_SLOTS];
+}
+
+static const struct twi_coll_slot *slot_of(const struct twi_coll_run *run,
+					   const struct twi_coll_local *local)
+{
+	return &local->region->slots[run->seq % TWI_COLL_SLOTS];
+}
+
+bool twi_coll_pipeline_asked(const struct twi_coll_run *run)
+{
+	bool asked = run->outside;
+
+	for (uint32_t i = 0; i < run->coll->locals_n; i++) {
+		const struct twi_coll_local *local = &run->coll->locals[i];
+
+		asked |= atomic_load_explicit(&slot_of(run, local)->outside,
+					      memory_order_relaxed) == run->seq;
+	}
+	return asked;
+}
+
+/* --- what this rank shows --- */
+
+/* Does anybody read this rank's input? */
+static bool is_read(const struct twi_coll_run *run)
+{
+	return run->entry->call.kind != TWI_COLL_BROADCAST ||
+	       run->entry->call.root == run->coll->rank;
+}
+
+/* Is it copied into a ring, so that others can read it? */
+static bool needs_ring(const struct twi_coll_run *run)
+{
+	enum twi_coll_kind kind = run->entry->call.kind;
+
+	return is_read(run) &&
+	       (run->staged_in || (run->entry->call.in_place &&
+				   (kind == TWI_COLL_ALL_REDUCE || kind == TWI_COLL_ALL_TO_ALL)));
+}
+
+static int say_step(struct twi_coll_run *run)
+{
+	run->step_said++;
+	run->synced = 0;
+	/* release: what was copied and read comes before it */
+	atomic_store_explicit(&own_slot(run)->step, run->seq << 16 | run->step_said,
+			      memory_order_release);
+	twi_coll_wake_locals(run->coll);
+	return TOW_OK;
+}
+
+static int show_input(struct twi_coll_run *run, const struct cut *cut)
+{
+	struct twi_coll_slot *slot = own_slot(run);
+	uint64_t bytes = 2 * cut->parts * cut->column;
+	const void *memory = run->in;
+	void *ring;
+	int status;
+
+	if (!needs_ring(run)) {
+		bytes = is_read(run) ? run->entry->in_bytes : 0;
+	} else if (run->staged == NULL) {
+		status = twi_pool_alloc_at(run->coll->engine->pool, bytes, 64, run->site, &ring);
+		if (status < 0)
+			return status;
+		run->staged = ring;
+	}
+	if (run->staged != NULL)
+		memory = run->staged;
+	status = twi_coll_show_memory(run->coll, memory, bytes, &slot->in_where);
+	if (status == TOW_OK)
+		atomic_store_explicit(&slot->ring, run->staged != NULL ? run->seq : 0,
+				      memory_order_relaxed);
+	return status;
+}
+
+/* Piece `k` of the own input, into its place of the ring. */
+static void copy_ahead(struct twi_coll_run *run, const struct cut *cut, uint64_t k)
+{
+	uint8_t *place = run->staged + (k & 1) * cut->parts * cut->column;
+	uint64_t bytes = bytes_of(cut, k);
+
+	for (uint32_t part = 0; part < cut->parts; part++) {
+		const uint8_t *from = run->in + part * cut->part + k * cut->column;
+		uint8_t *to = place + part * cut->column;
+
+		if (cut->parts > 1 && part == run->coll->rank)
+			continue; /* nobody else reads it */
+		if (run->staged_in)
+			twi_path_copy_fallback(run->coll->engine, TWI_R_unregistered_send, to, from,
+					       bytes, run->site);
+		else
+			twi_path_copy_large(run->coll->engine->diag, to, from, bytes, bytes, true);
+		run->staged_bytes += bytes;
+		run->coll->engine->coll_work += bytes;
+	}
+}
+
+/* --- what it does with a piece --- */
+
+/* Piece `k` of a part of a rank's input. TOW_OK; TOW_AGAIN: not to be seen yet; a failure. */
+static int piece_of(struct twi_coll_run *run, const struct cut *cut, uint32_t rank, uint32_t part,
+		    uint64_t k, const uint8_t **out)
+{
+	const struct twi_coll_local *local = twi_coll_local_of(run->coll, rank);
+	struct twi_plan_ref ref = { .rank = rank, .space = TWI_PLAN_IN };
+	void *at;
+	int status;
+
+	ref.offset = part * cut->part + k * cut->column;
+	if (local->self) {
+		*out = run->in + ref.offset;
+		return TOW_OK;
+	}
+	if (atomic_load_explicit(&slot_of(run, local)->ring, memory_order_relaxed) == run->seq)
+		ref.offset = ((k & 1) * cut->parts + part) * cut->column;
+	status = twi_coll_resolve_window(run, local, &ref, 0, bytes_of(cut, k), false, &at);
+	*out = at;
+	return status;
+}
+
+static int reduce_piece(struct twi_coll_run *run, const struct cut *cut, uint64_t k)
+{
+	const struct twi_coll_call *call = &run->entry->call;
+	uint32_t part = cut->parts > 1 ? run->coll->rank : 0;
+	const void *sources[TWI_PLAN_SOURCES_MAX];
+	void *result = run->out + k * cut->column;
+	struct twi_reduction reduction = { .type = call->type,
+					   .reduce = call->reduce,
+					   .ranks = run->coll->size,
+					   .sources_n = run->coll->size,
+					   .results_n = 1,
+					   .sources = sources,
+					   .results = &result,
+					   .count = bytes_of(cut, k) / tow_type_bytes(call->type),
+					   .stream = run->entry->stream };
+
+	for (uint32_t rank = 0; rank < run->coll->size; rank++) {
+		const uint8_t *at;
+		int status = piece_of(run, cut, rank, part, k, &at);
+
+		if (status != TOW_OK) /* TOW_AGAIN, too */
+			return status;
+		sources[rank] = at;
+	}
+	twi_reduce(&reduction);
+	return TOW_OK;
+}
+
+/* The part of `from` that is for this rank, to where it belongs. */
+static int take_piece(struct twi_coll_run *run, const struct cut *cut, uint32_t from, uint64_t k)
+{
+	const struct twi_coll_entry *entry = run->entry;
+	bool whole = entry->call.kind == TWI_COLL_BROADCAST;
+	uint8_t *to = run->out + (whole ? 0 : from * cut->part) + k * cut->column;
+	uint64_t bytes = bytes_of(cut, k);
+	const uint8_t *at;
+	int status = piece_of(run, cut, from, cut->parts > 1 ? run->coll->rank : 0, k, &at);
+
+	if (status == TOW_OK && to != at)
+		twi_path_copy_large(run->coll->engine->diag, to, at, bytes,
+				    twi_max(entry->in_bytes, entry->out_bytes), k == 0);
+	return status;
+}
+
+static int work_on(struct twi_coll_run *run, const struct cut *cut, uint64_t k)
+{
+	const struct twi_coll_call *call = &run->entry->call;
+	uint32_t size = run->coll->size;
+	int status = TOW_OK;
+
+	if (call->kind == TWI_COLL_ALL_REDUCE || call->kind == TWI_COLL_REDUCE_SCATTER) {
+		status = reduce_piece(run, cut, k);
+	} else if (call->kind == TWI_COLL_BROADCAST) {
+		if (!is_read(run))
+			status = take_piece(run, cut, call->root, k);
+	} else {
+		/* Each begins with its neighbour's, so that they do not all read from one. */
+		for (uint32_t i = 1; i <= size && status == TOW_OK; i++)
+			status = take_piece(run, cut, (run->coll->rank + i) % size, k);
+	}
+	if (status == TOW_OK)
+		run->coll->engine->coll_work += bytes_of(cut, k);
+	return status;
+}
+
+/* --- steps --- */
+
+/* TOW_OK: all have said what this rank has; TOW_AGAIN; TOW_EPEER. */
+static int all_said(struct twi_coll_run *run)
+{
+	const struct twi_coll_group *coll = run->coll;
+	uint64_t want = run->seq << 16 | run->step_said;
+
+	for (; run->synced < coll->locals_n; run->synced++) {
+		const struct twi_coll_local *local = &coll->locals[run->synced];
+
+		/* acquire: pairs with the release in say_step */
+		if (local->self ||
+		    atomic_load_explicit(&slot_of(run, local)->step, memory_order_acquire) >= want)
+			continue;
+		return twi_likely(!local->gone)
+			       ? TOW_AGAIN
+			       : twi_error(TOW_EPEER, "rank %u has gone", local->rank);
+	}
+	return TOW_OK;
+}
+
+/* The first step: the input is shown, and its first piece is there. */
+static int begin_pieces(struct twi_coll_run *run, const struct cut *cut)
+{
+	int status = show_input(run, cut);
+
+	if (status != TOW_OK) /* TOW_AGAIN, too */
+		return status;
+	if (run->staged != NULL)
+		copy_ahead(run, cut, 0);
+	run->copied = 1;
+	return say_step(run);
+}
+
+/* All have said step k + 1: piece k is there, and piece k - 1 has been read. */
+static int next_piece(struct twi_coll_run *run, const struct cut *cut)
+{
+	uint64_t k = run->step_said - 1;
+	int status;
+
+	if (run->copied == k + 1 && k + 1 < cut->steps) {
+		if (run->staged != NULL)
+			copy_ahead(run, cut, k + 1);
+		run->copied++;
+	}
+	status = work_on(run, cut, k);
+	return status == TOW_OK ? say_step(run) : status;
+}
+
+int twi_coll_pipeline_turn(struct twi_coll_run *run)
+{
+	const struct cut cut = cut_of(run);
+	uint64_t work = run->coll->engine->coll_work;
+	int status = TOW_OK;
+
+	if (run->step_said == 0)
+		status = begin_pieces(run, &cut);
+	while (status == TOW_OK && run->coll->engine->coll_work - work < TWI_COLL_TURN_BYTES) {
+		status = all_said(run);
+		if (status != TOW_OK)
+			return status;
+		if (run->step_said > cut.steps)
+			return TOW_OK;
+		status = next_piece(run, &cut);
+	}
+	return status == TOW_OK ? TOW_AGAIN : status;
+}

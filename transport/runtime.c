@@ -34,6 +34,7 @@
 #include "transport/engine/engine_drive.h"
 #include "transport/engine/handle.h"
 #include "transport/engine/remains.h"
+#include "transport/foreign/foreign.h"
 #include "transport/inquiry/inquiry.h"
 #include "transport/job/group.h"
 #include "transport/op/endpoint.h"
@@ -431,6 +432,10 @@ static const struct part {
 	  close_colls,
 	  { { "/v1/coll", "collectives: plans and why, who shares memory, times, the last ones",
 	      twi_coll_describe } } },
+	{ NULL,
+	  twi_foreign_close_all,
+	  { { "/v1/coll", "and what other libraries of this process have said of theirs",
+	      twi_foreign_describe } } },
 	{ twi_inquiry_open, twi_inquiry_close, { { 0 } } },
 	{ open_lanes,
 	  close_lanes,

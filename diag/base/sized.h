@@ -24,6 +24,7 @@
 #include <towline/coll.h>
 #include <towline/device.h>
 #include <towline/endpoint.h>
+#include <towline/foreign.h>
 #include <towline/group.h>
 #include <towline/group_message.h>
 #include <towline/interface.h>
@@ -41,7 +42,10 @@
 	X(tow_group_options, TOW_GROUP_OPTIONS_INIT)                                               \
 	X(tow_coll_options, TOW_COLL_OPTIONS_INIT)                                                 \
 	X(tow_method_options, TOW_METHOD_OPTIONS_INIT)                                             \
-	X(tow_call_options, TOW_CALL_OPTIONS_INIT)
+	X(tow_call_options, TOW_CALL_OPTIONS_INIT)                                                 \
+	X(tow_foreign_options, TOW_FOREIGN_OPTIONS_INIT)                                           \
+	X(tow_foreign_coll, TOW_FOREIGN_COLL_INIT)                                                 \
+	X(tow_foreign_message, TOW_FOREIGN_MESSAGE_INIT)
 #define TWI_SIZED_OUT_MAP(X)                                                                       \
 	X(tow_result, TOW_RESULT_INIT)                                                             \
 	X(tow_call_result, TOW_CALL_RESULT_INIT)                                                   \

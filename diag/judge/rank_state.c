@@ -8,7 +8,8 @@
 
 #include <internal/base.h>
 
-#define VERSION 2u
+#define BARE    2u          /* versions: without what is foreign, */
+#define FOREIGN 3u          /* and with it */
 #define MAGIC   0x53524f54u /* "TORS" */
 
 struct walk {
@@ -192,13 +193,36 @@ static void walk_self(struct walk *w, struct twi_rank_state *state)
 	state->cut = cut != 0;
 }
 
-static void walk_state(struct walk *w, struct twi_rank_state *state)
+static void walk_flow(struct walk *w, struct twi_state_flow *flow)
 {
-	uint32_t magic = MAGIC, version = VERSION;
+	walk_u32(w, &flow->ctx);
+	walk_u32(w, &flow->peer);
+	walk_u8(w, &flow->sends);
+	walk_u64(w, &flow->window_ns);
+	walk_u64(w, &flow->messages);
+	walk_u64(w, &flow->bytes);
+	walk_u64(w, &flow->device_ns);
+	walk_u64(w, &flow->peer_ns);
+	walk_u64(w, &flow->wire_ns);
+}
+
+/* Names of groups, in their order, and the messages of foreign ones. */
+static void walk_foreign(struct walk *w, struct twi_rank_state *state)
+{
+	for (uint32_t i = 0; !w->bad && i < state->group_count; i++)
+		walk_text(w, state->groups[i].name, sizeof(state->groups[i].name));
+	walk_count(w, &state->flow_count, TWI_STATE_FLOWS);
+	for (uint32_t i = 0; !w->bad && i < state->flow_count; i++)
+		walk_flow(w, &state->flows[i]);
+}
+
+static void walk_state(struct walk *w, struct twi_rank_state *state, uint32_t version)
+{
+	uint32_t magic = MAGIC;
 
 	walk_u32(w, &magic);
 	walk_u32(w, &version);
-	if (magic != MAGIC || version != VERSION)
+	if (magic != MAGIC || (version != BARE && version != FOREIGN))
 		w->bad = true;
 	walk_self(w, state);
 	walk_count(w, &state->group_count, TWI_STATE_GROUPS);
@@ -210,13 +234,23 @@ static void walk_state(struct walk *w, struct twi_rank_state *state)
 		walk_wait(w, &state->waits[i]);
 	for (uint32_t i = 0; !w->bad && i < state->link_count; i++)
 		walk_link(w, &state->links[i]);
+	if (version == FOREIGN)
+		walk_foreign(w, state);
 }
 
 size_t twi_rank_state_encode(struct twi_rank_state *state, uint8_t *out, size_t room)
 {
 	struct walk w = { .out = out, .bytes = room };
 
-	walk_state(&w, state);
+	walk_state(&w, state, FOREIGN);
+	return w.bad ? 0 : w.at;
+}
+
+size_t twi_rank_state_encode_bare(struct twi_rank_state *state, uint8_t *out, size_t room)
+{
+	struct walk w = { .out = out, .bytes = room };
+
+	walk_state(&w, state, BARE);
 	return w.bad ? 0 : w.at;
 }
 
@@ -225,7 +259,7 @@ bool twi_rank_state_decode(const uint8_t *in, size_t bytes, struct twi_rank_stat
 	struct walk w = { .in = in, .bytes = bytes };
 
 	*out = (struct twi_rank_state){ 0 };
-	walk_state(&w, out);
+	walk_state(&w, out, 0);
 	return !w.bad && w.at == bytes;
 }
 

@@ -20,7 +20,10 @@
 #define TWI_STATE_HOST    64u
 #define TWI_STATE_FABRIC  64u
 #define TWI_STATE_WHY     200u
-#define TWI_STATE_BYTES   8192u /* the longest there is, encoded */
+#define TWI_STATE_FLOWS   16u   /* of groups of other libraries */
+#define TWI_STATE_NAME    48u   /* of such a group, with the NUL */
+#define TWI_STATE_BYTES   9216u /* the longest there is, encoded */
+#define TWI_STATE_BARE    8192u /* the same without what is foreign */
 #define TWI_STATE_NO_RANK UINT32_MAX
 
 /*
@@ -28,6 +31,9 @@
  * are counted by themselves. The context of the latter is the group's with this bit.
  */
 #define TWI_STATE_BARRIERS 0x80000000u
+
+/* The context of a group of another library (<towline/foreign.h>) has this bit. */
+#define TWI_STATE_FOREIGN 0x40000000u
 
 /* One collective, or barrier, as this rank has called it. */
 struct twi_state_past {
@@ -46,6 +52,19 @@ struct twi_state_group {
 	char why[TWI_STATE_WHY];
 	uint32_t past_count;
 	struct twi_state_past past[TWI_STATE_PAST]; /* newest first */
+	char name[TWI_STATE_NAME];                  /* of a foreign one; else "" */
+};
+
+/*
+ * Messages of a foreign group, to or from one of its ranks, in the last seconds: how many, and what
+ * all of them together waited for.
+ */
+struct twi_state_flow {
+	uint32_t ctx, peer; /* peer: rank in the group */
+	uint8_t sends;
+	uint64_t window_ns; /* how long that was */
+	uint64_t messages, bytes;
+	uint64_t device_ns, peer_ns, wire_ns; /* as <towline/foreign.h> says */
 };
 
 /* A thread in a wait. */
@@ -113,14 +132,17 @@ struct twi_rank_state {
 	uint64_t copy_since_ns;                    /* the oldest was started; 0: none */
 	uint64_t lost;                             /* records of telemetry */
 	bool cut;                                  /* there was more than there is room for here */
-	uint32_t group_count, wait_count, link_count;
+	uint32_t group_count, wait_count, link_count, flow_count;
 	struct twi_state_group groups[TWI_STATE_GROUPS];
 	struct twi_state_wait waits[TWI_STATE_WAITS];
 	struct twi_state_link links[TWI_STATE_LINKS];
+	struct twi_state_flow flows[TWI_STATE_FLOWS];
 };
 
 /* Returns the bytes written, 0 when there is no room. Members are written back as they are. */
 size_t twi_rank_state_encode(struct twi_rank_state *state, uint8_t *out, size_t room);
+/* The same for a reader that knows nothing of foreign groups: without their names and messages. */
+size_t twi_rank_state_encode_bare(struct twi_rank_state *state, uint8_t *out, size_t room);
 
 /* False: it is none, or of another version. */
 bool twi_rank_state_decode(const uint8_t *in, size_t bytes, struct twi_rank_state *out);

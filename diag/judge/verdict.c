@@ -147,10 +147,27 @@ const char *twi_judge_kind(const struct twi_judge *judge, unsigned kind, char ro
 	return room;
 }
 
-const char *twi_judge_call(uint32_t ctx, uint64_t seq, char room[48])
+const char *twi_judge_group(const struct twi_judge *judge, uint32_t ctx, char room[TWI_JUDGE_GROUP])
 {
-	snprintf(room, 48, "%s %llu of group %u", twi_ctx_word(ctx), (unsigned long long)seq,
-		 twi_ctx_group(ctx));
+	for (uint32_t i = 0; (ctx & TWI_STATE_FOREIGN) != 0 && i < judge->what->rank_count; i++) {
+		const struct twi_state_group *group = twi_group_at(&judge->what->ranks[i], ctx);
+
+		if (group == NULL || group->name[0] == '\0')
+			continue;
+		snprintf(room, TWI_JUDGE_GROUP, "communicator %s", group->name);
+		return room;
+	}
+	snprintf(room, TWI_JUDGE_GROUP, "group %u", twi_ctx_group(ctx));
+	return room;
+}
+
+const char *twi_judge_call(const struct twi_judge *judge, uint32_t ctx, uint64_t seq,
+			   char room[TWI_JUDGE_CALL])
+{
+	char group[TWI_JUDGE_GROUP];
+
+	snprintf(room, TWI_JUDGE_CALL, "%s %llu of %s", twi_ctx_word(ctx), (unsigned long long)seq,
+		 twi_judge_group(judge, ctx, group));
 	return room;
 }
 
@@ -221,6 +238,7 @@ void twi_verdict_judge(const struct twi_verdict_case *what, struct twi_verdict *
 	twi_judge_buffers(&judge);
 	twi_judge_missing(&judge);
 	twi_judge_late(&judge);
+	twi_judge_flows(&judge);
 	twi_judge_credit(&judge);
 	lower_confidence(&judge);
 	sort_findings(out);
@@ -314,6 +332,8 @@ static void emit_rank(const struct twi_verdict_case *what, const struct twi_verd
 
 		twi_emit_object_begin(emit, NULL);
 		twi_emit_u64(emit, "group", twi_ctx_group(group->ctx));
+		if (group->name[0] != '\0')
+			twi_emit_str(emit, "name", group->name);
 		twi_emit_str(emit, "of",
 			     (group->ctx & TWI_STATE_BARRIERS) != 0 ? "barriers" : "collectives");
 		twi_emit_u64(emit, "last_entered", group->last_seq);

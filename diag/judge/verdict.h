@@ -46,6 +46,8 @@ struct twi_emit;
 	X(TCP_BUFFERS, "tcp_buffers", "has socket buffers that are too small",                     \
 	  "leave socket_buffer_bytes at 0, and raise net.ipv4.tcp_rmem and tcp_wmem there "        \
 	  "(towdoctor says to what)")                                                              \
+	X(SLOW_LINK, "slow_link", "is slower than the others",                                     \
+	  "look at that direction of the path: rate of the port, errors, what else goes there")    \
 	X(CPU, "cpu", "does not get the CPU",                                                      \
 	  "find who else runs on its cores; pin the ranks, or give them cores of their own")       \
 	X(LATE, "late", "comes late",                                                              \
@@ -89,7 +91,7 @@ struct twi_verdict_case {
 #define TWI_FINDING_RANKS    16u
 #define TWI_FINDING_LINKS    16u
 #define TWI_FINDING_EVIDENCE 6u
-#define TWI_FINDING_TEXT     240u
+#define TWI_FINDING_TEXT     304u
 
 struct twi_verdict_finding {
 	enum twi_cause cause;

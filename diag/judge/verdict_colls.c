@@ -160,9 +160,9 @@ static uint32_t vote_on(const struct twi_judge *judge, uint32_t ctx, uint64_t se
 static void blame_minority(struct twi_judge *judge, uint32_t ctx, uint64_t seq,
 			   const struct vote *most, bool tie)
 {
-	char room[24], others[24], call[48];
+	char room[24], others[24], call[TWI_JUDGE_CALL];
 
-	twi_judge_call(ctx, seq, call);
+	twi_judge_call(judge, ctx, seq, call);
 	for (uint32_t i = 0; i < judge->what->rank_count; i++) {
 		const struct twi_verdict_rank *rank = &judge->what->ranks[i];
 		const struct twi_state_past *past =
@@ -279,13 +279,13 @@ static void blame_circle(struct twi_judge *judge, uint32_t rank, const struct tw
 	bool coll = wait->kind == TWI_STATE_COLL;
 	uint32_t with = coll ? waiters_in(judge, wait->ctx, wait->seq) : 0;
 	uint32_t against = waiters_in(judge, absence->ctx, absence->seq);
-	char there[48], here[48];
+	char there[TWI_JUDGE_CALL], here[TWI_JUDGE_CALL];
 
 	if (with > against)
 		return;
-	twi_judge_call(absence->ctx, absence->seq, there);
+	twi_judge_call(judge, absence->ctx, absence->seq, there);
 	if (coll)
-		twi_judge_call(wait->ctx, wait->seq, here);
+		twi_judge_call(judge, wait->ctx, wait->seq, here);
 	else
 		snprintf(here, sizeof(here), "a message with tag %llu",
 			 (unsigned long long)wait->tag);
@@ -300,9 +300,9 @@ static bool is_held_up(struct twi_judge *judge, const struct twi_verdict_rank *r
 	const struct twi_rank_state *state = rank->last;
 	const struct twi_state_wait *wait = held_elsewhere(rank);
 	uint64_t age = twi_since(state->now_ns, state->pool_since_ns);
-	char time[24], call[48];
+	char time[24], call[TWI_JUDGE_CALL];
 
-	twi_judge_call(absence->ctx, absence->seq, call);
+	twi_judge_call(judge, absence->ctx, absence->seq, call);
 	if (state->pool_waiters > 0 && age >= HELD_NS) {
 		twi_judge_blame(judge, TWI_CAUSE_POOL, rank->rank, 0.97,
 				"rank %u has waited for %s for %llu bytes of its pool, of which "
@@ -353,7 +353,7 @@ static void blame_missing(struct twi_judge *judge, const struct twi_verdict_rank
 	const struct twi_state_group *group = twi_group_at(rank, absence->ctx);
 	const struct twi_state_past *done = group->past_count > 0 ? &group->past[0] : NULL;
 	uint64_t waited = twi_since(absence->waiting->last->now_ns, absence->past->start_ns);
-	char time[24], kind[24], last[24], call[48];
+	char time[24], kind[24], last[24], call[TWI_JUDGE_CALL];
 	uint32_t of = absence->arrival_count, late = 0;
 	double share;
 
@@ -361,7 +361,7 @@ static void blame_missing(struct twi_judge *judge, const struct twi_verdict_rank
 		late += absence->arrivals[i].last == rank &&
 			absence->arrivals[i].delay_ns >= HELD_NS;
 
-	twi_judge_call(absence->ctx, absence->seq, call);
+	twi_judge_call(judge, absence->ctx, absence->seq, call);
 	twi_judge_time(waited, time);
 	twi_judge_time(done != NULL ? twi_since(rank->last->now_ns, done->done_ns) : 0, last);
 	if (is_starved(judge, rank, done, &share))

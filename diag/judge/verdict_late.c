@@ -105,7 +105,7 @@ struct lateness {
 	bool once;               /* all of that time, and no other, */
 	double lost;             /* or again and again: the share of it */
 	double confidence;
-	char how[160];
+	char how[224];
 };
 
 /* The share of the time that it waited for room in its pool, between the looks. */
@@ -216,7 +216,7 @@ static bool go_on(const struct twi_judge *judge, const struct twi_arrival *arriv
 static bool judge_often(struct twi_judge *judge, uint32_t ctx, const struct twi_arrival *arrivals,
 			uint32_t count)
 {
-	char time[24], whole[24];
+	char time[24], whole[24], group[TWI_JUDGE_GROUP];
 
 	for (; count >= LATE_SEQS; count--) {
 		uint64_t span = twi_since(arrivals[0].at_ns, arrivals[count - 1].at_ns), lost;
@@ -235,10 +235,10 @@ static bool judge_often(struct twi_judge *judge, uint32_t ctx, const struct twi_
 			.confidence = 0.9,
 		};
 		snprintf(late.how, sizeof(late.how),
-			 "rank %u came last to %u of the last %u %ss of group %u, by %s in all of "
-			 "%s",
-			 rank->rank, times, count, twi_ctx_word(ctx), twi_ctx_group(ctx),
-			 twi_judge_time(lost, time), twi_judge_time(span, whole));
+			 "rank %u came last to %u of the last %u %ss of %s, by %s in all of %s",
+			 rank->rank, times, count, twi_ctx_word(ctx),
+			 twi_judge_group(judge, ctx, group), twi_judge_time(lost, time),
+			 twi_judge_time(span, whole));
 		blame_late(judge, &late);
 		return true;
 	}
@@ -249,7 +249,7 @@ static void judge_late(struct twi_judge *judge, uint32_t ctx)
 {
 	struct twi_arrival arrivals[TWI_STATE_PAST];
 	uint32_t count = twi_judge_arrivals(judge, ctx, arrivals), worst = 0;
-	char time[24], call[48];
+	char time[24], call[TWI_JUDGE_CALL];
 	struct lateness late;
 
 	if (count < 2 ||
@@ -270,7 +270,7 @@ static void judge_late(struct twi_judge *judge, uint32_t ctx)
 		.confidence = 0.85,
 	};
 	snprintf(late.how, sizeof(late.how), "rank %u came to %s by %s later than all others",
-		 late.rank->rank, twi_judge_call(ctx, arrivals[worst].seq, call),
+		 late.rank->rank, twi_judge_call(judge, ctx, arrivals[worst].seq, call),
 		 twi_judge_time(arrivals[worst].delay_ns, time));
 	blame_late(judge, &late);
 }

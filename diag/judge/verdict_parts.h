@@ -6,6 +6,7 @@
  *	verdict_colls.c  ranks that call something else, or are missing
  *	verdict_late.c   ranks that come late, and what makes them
  *	verdict_cpu.c    how long they wanted a CPU and had none
+ *	verdict_flows.c  messages of other libraries: slow links, slow devices
  */
 #ifndef TWI_VERDICT_PARTS_H
 #define TWI_VERDICT_PARTS_H
@@ -34,8 +35,14 @@ void twi_judge_add(struct twi_judge *judge, enum twi_cause cause, const char *fm
 	__attribute__((format(printf, 3, 4)));
 const struct twi_verdict_rank *twi_judge_rank(const struct twi_judge *judge, uint32_t rank);
 const char *twi_judge_kind(const struct twi_judge *judge, unsigned kind, char room[24]);
+/* "group 2"; of another library: "communicator dp". */
+#define TWI_JUDGE_GROUP (TWI_STATE_NAME + 16u)
+const char *twi_judge_group(const struct twi_judge *judge, uint32_t ctx,
+			    char room[TWI_JUDGE_GROUP]);
 /* "collective 7 of group 2", "barrier 3 of group 0". */
-const char *twi_judge_call(uint32_t ctx, uint64_t seq, char room[48]);
+#define TWI_JUDGE_CALL (TWI_JUDGE_GROUP + 40u)
+const char *twi_judge_call(const struct twi_judge *judge, uint32_t ctx, uint64_t seq,
+			   char room[TWI_JUDGE_CALL]);
 /* A duration for people. */
 const char *twi_judge_time(uint64_t ns, char room[24]);
 
@@ -70,6 +77,8 @@ struct twi_starved {
 };
 bool twi_judge_starved(const struct twi_judge *judge, const struct twi_verdict_rank *rank,
 		       uint64_t from, uint64_t to, struct twi_starved *out);
+/* verdict_flows.c: whose link or device is slower than the others'. */
+void twi_judge_flows(struct twi_judge *judge);
 /* verdict_late.c: who comes late. */
 void twi_judge_late(struct twi_judge *judge);
 /* Of the last few seconds, newest first, but for the first two, which come with the set-up. */

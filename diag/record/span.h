@@ -33,7 +33,9 @@
  * SEND, RECV	id: the RPC's id on the wire, the same on both sides. parent: the collective it is
  *		a step of, 0: none. queue_ns: from start to the first byte leaving (SEND), or
  *		from posted to matched (RECV: match_ns too). wire_ns: first byte to last.
- *		detail: 0 the program's own, 1 of a call, 2 of a group's ranks
+ *		detail: 0 the program's own, 1 of a call, 2 of a group's ranks, 3 of
+ *		another library (foreign.h): id is this rank's alone, queue_ns of a SEND is what
+ *		its device and its peer took, match_ns of a RECV what its device took
  * CALL, SERVE	id: the call's. The client's and the server's side of one call
  * COLL		from tow_coll_*_start to done. id: group's context << 32 | sequence in the
  *		group, the same on every rank. bytes: of this rank's result. detail: its kind

@@ -23,6 +23,7 @@
 #include <towline/stats.h> /* counters and what else is known */
 #include <towline/step.h>  /* which step the program is in */
 #include <towline/trace.h> /* what happened when, for other tools */
+#include <towline/foreign.h> /* what another library did, for the same documents */
 #include <towline/place.h> /* the pool for a program's own allocator */
 
 #include <towline/version.h>

@@ -88,9 +88,12 @@ TABLE = {
                                "transport/engine", "transport/op", "transport/lanes/auto",
                                "transport/lanes", "transport/job", "transport/coll/plan",
                                "transport/coll/reduce"],
+    "transport/foreign": LOWER + ["diag/base", "diag/record", "diag/judge", "transport/engine",
+                                  "transport/op", "transport/job"],
     "transport/inquiry": LOWER + ["diag/base", "diag/record", "diag/judge", "diag/trace",
-                                  "memreg/pool", "transport/engine", "transport/op",
-                                  "transport/rpc", "transport/job", "transport/coll"],
+                                  "memreg/pool", "transport/wire", "transport/engine",
+                                  "transport/op", "transport/rpc", "transport/job",
+                                  "transport/coll", "transport/foreign"],
     "transport/device": LOWER + ["diag/base", "diag/record", "memreg/region", "memreg/pool",
                                  "transport/engine", "transport/op"],
     # A runtime: opening, closing, and the list of its parts.
@@ -99,12 +102,14 @@ TABLE = {
                   "memreg/alloclog",
                   "transport/wire", "transport/engine", "transport/op", "transport/message",
                   "transport/rpc", "transport/job", "transport/coll/plan", "transport/coll",
-                  "transport/inquiry", "transport/device"],
+                  "transport/foreign", "transport/inquiry", "transport/device"],
 }
 # The tools: users of the library like any other. None knows another one's inside.
 TOOLS = {
     "tools/common": ["include/towline"],
-    "tools/towstat": ["include/towline", "tools/common"],
+    # The judge, which needs no runtime, linked as verdict_judge.
+    "tools/verdict": LOWER + ["diag/base", "diag/record", "diag/judge"],
+    "tools/towstat": ["include/towline", "tools/common", "tools/verdict"],
     # Of the library's inside it has what needs no runtime, linked as offline_lib.
     "tools/trace": LOWER + ["diag/base", "diag/record", "diag/serve/ui", "diag/trace",
                             "diag/trace/export"],

@@ -59,6 +59,9 @@ void print_heading(const struct runtime_list *targets, size_t index);
 /* What is said of a runtime in an array of several: name, job, rank, and its user where asked. */
 json_t *row_of_runtime(const struct runtime_entry *entry);
 
+/* Of /v1/coll: groups of other libraries, as tables. */
+void print_foreign_groups(json_t *document);
+
 /* Collectives, as tables; the exit status. */
 int show_collectives(const struct runtime_list *targets);
 
@@ -78,6 +81,8 @@ int explain_all(const struct why_options *options);
  */
 #define VERDICT_FOUND 3
 int show_verdict(const struct runtime_list *targets, int json);
+/* Of ranks that are joined by groups of another library alone, judged here; NULL: they are not. */
+json_t *join_verdict(const struct runtime_list *targets);
 
 /* Fetches an allocation log; seconds -1: as the runtime likes. Returns the exit status. */
 int fetch_alloclog(const char *socket_path, long seconds, const char *output_path);

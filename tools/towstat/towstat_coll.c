@@ -182,8 +182,10 @@ static int show_one(const char *socket_path)
 		print_group(group);
 		print_entries(group);
 	}
-	if (json_array_size(member_of(document, "groups")) == 0)
+	if (json_array_size(member_of(document, "groups")) == 0 &&
+	    json_array_size(member_of(document, "foreign_groups")) == 0)
 		printf("no groups\n");
+	print_foreign_groups(document);
 	print_last(member_of(document, "last"));
 	json_decref(document);
 	return 0;

@@ -56,10 +56,17 @@ static int print_verdict(const json_t *root)
 	size_t i;
 
 	print_clean(json_string_value(json_object_get(root, "state")));
-	printf(": %lld of %lld ranks answered rank %lld",
+	printf(": %lld of %lld ranks ",
 	       (long long)json_integer_value(json_object_get(root, "ranks_answered")),
-	       (long long)json_integer_value(json_object_get(root, "ranks_in_job")),
-	       (long long)json_integer_value(json_object_get(root, "asked_by")));
+	       (long long)json_integer_value(json_object_get(root, "ranks_in_job")));
+	if (json_is_true(json_object_get(root, "joined")))
+		printf("of this host answered");
+	else
+		printf("answered rank %lld",
+		       (long long)json_integer_value(json_object_get(root, "asked_by")));
+	if (json_integer_value(json_object_get(root, "ranks_elsewhere")) > 0)
+		printf(", %lld are elsewhere",
+		       (long long)json_integer_value(json_object_get(root, "ranks_elsewhere")));
 	if (json_integer_value(json_object_get(root, "ranks_unknown")) > 0)
 		printf(", of %lld nothing is known",
 		       (long long)json_integer_value(json_object_get(root, "ranks_unknown")));
@@ -163,15 +170,30 @@ static int show_each(const struct runtime_list *targets, json_t *const *document
 	return failed != 0 ? failed : status;
 }
 
+static int show_joined(const json_t *document, int json)
+{
+	if (!json)
+		return print_verdict(document);
+	return print_json(document) != 0 ? 1 : found_status(document);
+}
+
 int show_verdict(const struct runtime_list *targets, int json)
 {
 	json_t **documents = calloc(targets->count, sizeof(json_t *));
+	json_t *joined = targets->count > 1 ? join_verdict(targets) : NULL;
 	size_t best;
 	int status = 1;
 
 	if (documents == NULL) {
+		json_decref(joined);
 		fprintf(stderr, "towstat: no memory\n");
 		return 1;
+	}
+	if (joined != NULL) {
+		status = show_joined(joined, json);
+		json_decref(joined);
+		free(documents);
+		return status;
 	}
 	best = ask_ranks(targets, documents);
 	if (best < targets->count && targets->count > 1 &&

@@ -38,6 +38,7 @@ enum twi_handle_kind {
 	TWI_HANDLE_GROUP,
 	TWI_HANDLE_CHANNEL,
 	TWI_HANDLE_QUEUE,
+	TWI_HANDLE_FOREIGN, /* a group of another library */
 	TWI_HANDLE_REMAINS, /* a closed runtime, of whose pool there still are allocations */
 };
 

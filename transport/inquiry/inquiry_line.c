@@ -13,6 +13,7 @@
 #include "transport/inquiry/inquiry.h"
 #include "transport/job/group.h"
 #include "transport/op/endpoint.h"
+#include "transport/wire/feature.h"
 
 enum word { WORD_ASK = 1, WORD_STATE, WORD_WHO };
 
@@ -58,13 +59,17 @@ static void answer_inquiry(struct twi_inquiry_line *line, uint32_t round, uint32
 {
 	struct twi_inquiry *inquiry = line->ear.ranks->engine->inquiry;
 	struct twi_rank_post *post = make_post(line, TWI_STATE_BYTES);
+	uint8_t *out = post != NULL ? post->out + TWI_INQUIRY_HEAD : NULL;
 	uint32_t bytes = 0;
 
 	if (post == NULL)
 		return;
-	if (twi_inquiry_self(inquiry) != NULL)
-		bytes = (uint32_t)twi_rank_state_encode(inquiry->own, post->out + TWI_INQUIRY_HEAD,
-							TWI_STATE_BYTES);
+	if (twi_inquiry_self(inquiry) == NULL)
+		bytes = 0;
+	else if ((line->ear.peer->features & TWI_FEATURE_BIT(foreign_groups)) != 0)
+		bytes = (uint32_t)twi_rank_state_encode(inquiry->own, out, TWI_STATE_BYTES);
+	else
+		bytes = (uint32_t)twi_rank_state_encode_bare(inquiry->own, out, TWI_STATE_BARE);
 	if (bytes == 0)
 		twi_rank_post_end(post);
 	else

@@ -14,13 +14,15 @@
 #include "transport/coll/coll_run.h"
 #include "transport/engine/engine.h"
 #include "transport/engine/engine_drive.h"
+#include "transport/foreign/foreign.h"
 #include "transport/inquiry/inquiry.h"
 #include "transport/job/group.h"
 #include "transport/op/endpoint.h"
 
-#define FRESH_NS    50000000ull
-#define COLL_GROUPS (TWI_STATE_GROUPS - 2u) /* the others are left for barriers */
-#define THREADS_MAX 256u
+#define FRESH_NS       50000000ull
+#define COLL_GROUPS    (TWI_STATE_GROUPS - 2u) /* the others are left for barriers, */
+#define FOREIGN_GROUPS (TWI_STATE_GROUPS - 1u) /* and for groups of other libraries */
+#define THREADS_MAX    256u
 
 static bool add_thread(const char *tid, struct twi_rank_state *out)
 {
@@ -281,6 +283,7 @@ const struct twi_rank_state *twi_inquiry_self(struct twi_inquiry *inquiry)
 	add_threads(engine, out);
 	add_pool(engine, out);
 	add_series(engine, false, COLL_GROUPS, out);
+	twi_foreign_tell(engine, now, FOREIGN_GROUPS, out);
 	add_series(engine, true, TWI_STATE_GROUPS, out);
 	add_waits(engine, ranks, out);
 	add_links(ranks, out);

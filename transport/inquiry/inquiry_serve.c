@@ -25,6 +25,8 @@
 
 #define VERDICT_PATH "/v1/verdict"
 #define FLIGHT_PATH  "/v1/flight"
+#define STATE_PATH   "/v1/state"
+#define STATE_HEAD   8     /* the clock when it was answered, little-endian; then the state */
 #define ASKERS       4     /* runtimes that listen to SIGQUIT */
 #define DUMP_MS      1000u /* between two files */
 
@@ -70,8 +72,50 @@ static int finish_inquiry(void *arg, void *session, char **bytes_out, size_t *co
 	return bytes_out == NULL ? TOW_OK : twi_inquiry_document(arg, bytes_out, count_out);
 }
 
+/* What this rank knows of itself: for a program that asks all ranks of a host, and judges. */
+static int start_state(void *arg, int64_t seconds, void **session_out, uint64_t *wait_ns_out)
+{
+	(void)arg, (void)seconds;
+	*session_out = NULL;
+	*wait_ns_out = 0;
+	return TOW_OK;
+}
+
+static int finish_state(void *arg, void *session, char **bytes_out, size_t *count_out)
+{
+	struct twi_engine *engine = arg;
+	size_t bytes = 0;
+	uint8_t *out;
+
+	(void)session;
+	if (bytes_out == NULL)
+		return TOW_OK;
+	out = malloc(STATE_HEAD + TWI_STATE_BYTES);
+	if (out == NULL)
+		return twi_error(TOW_ENOMEM, "no memory for a state");
+	twi_engine_enter(engine);
+	if (twi_inquiry_self(engine->inquiry) != NULL)
+		bytes = twi_rank_state_encode(engine->inquiry->own, out + STATE_HEAD,
+					      TWI_STATE_BYTES);
+	twi_put_le(out, twi_engine_clock(engine), STATE_HEAD);
+	twi_engine_leave(engine);
+	*bytes_out = (char *)out;
+	*count_out = STATE_HEAD + bytes;
+	return TOW_OK;
+}
+
 int twi_inquiry_sources_add(struct twi_engine *engine)
 {
+	const struct twi_capture state = {
+		.path = STATE_PATH,
+		.help = "how this rank is, as bytes: for towstat verdict, where no group joins "
+			"ranks",
+		.content_type = "application/octet-stream",
+		.seconds_max = 0,
+		.start = start_state,
+		.finish = finish_state,
+		.arg = engine,
+	};
 	const struct twi_capture capture = {
 		.path = VERDICT_PATH,
 		.help = "why the job does not go on, or is slow: causes, culprits, evidence; takes "
@@ -88,12 +132,15 @@ int twi_inquiry_sources_add(struct twi_engine *engine)
 	};
 	int status = twi_registry_capture(engine->diag, &capture);
 
+	if (status == TOW_OK)
+		status = twi_registry_capture(engine->diag, &state);
 	return status == TOW_OK ? twi_registry_add(engine->diag, &flight) : status;
 }
 
 void twi_inquiry_sources_remove(struct twi_engine *engine)
 {
 	twi_registry_capture_remove(engine->diag, VERDICT_PATH, engine);
+	twi_registry_capture_remove(engine->diag, STATE_PATH, engine);
 	twi_registry_remove(engine->diag, FLIGHT_PATH, engine);
 }
 

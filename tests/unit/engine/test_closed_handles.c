@@ -37,6 +37,8 @@ static struct tow_group *group_out;
 static const uint32_t one_rank[] = { 0 };
 static struct tow_device *device_out;
 static struct tow_queue *queue_out;
+static const struct tow_foreign_options foreign_options = TOW_FOREIGN_OPTIONS_INIT;
+static struct tow_foreign_group *foreign_out;
 static struct tow_trace *trace_out;
 static struct tow_job_info info = { .size = sizeof(info) };
 static void *memory_out;
@@ -69,6 +71,7 @@ static void handler(struct tow_call_in *call, void *user)
 	X(runtime, tow_method_register, h, "m", handler, NULL, NULL)                               \
 	X(runtime, tow_method_deregister, h, "m")                                                  \
 	X(runtime, tow_stats_get, h, "/v1/info", &text_out)                                        \
+	X(runtime, tow_foreign_open, h, &foreign_options, &foreign_out)                            \
 	X(runtime, tow_step_begin, h, 1)                                                           \
 	X(runtime, tow_step_end, h, 1)                                                             \
 	X(runtime, tow_span_begin, h, "part")                                                      \

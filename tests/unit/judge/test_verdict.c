@@ -481,7 +481,19 @@ static void test_bytes(void **state)
 	job.last[3].wait_count = TWI_STATE_WAITS;
 	job.last[3].link_count = TWI_STATE_LINKS;
 	job.last[3].cpu_count = TWI_STATE_CPUS;
+	job.last[3].flow_count = TWI_STATE_FLOWS;
+	for (uint32_t i = 0; i < TWI_STATE_FLOWS; i++)
+		job.last[3].flows[i] = (struct twi_state_flow){ .ctx = TWI_STATE_FOREIGN | i,
+								.peer = i,
+								.sends = i & 1,
+								.window_ns = UINT64_MAX,
+								.messages = i,
+								.bytes = 1ull << i,
+								.device_ns = 3,
+								.peer_ns = 4,
+								.wire_ns = 5 };
 	for (uint32_t i = 0; i < TWI_STATE_GROUPS; i++) {
+		memset(job.last[3].groups[i].name, 'n', TWI_STATE_NAME - 1);
 		job.last[3].groups[i].past_count = TWI_STATE_PAST;
 		memset(job.last[3].groups[i].why, 'w', TWI_STATE_WHY - 1);
 	}
@@ -499,6 +511,13 @@ static void test_bytes(void **state)
 	assert_false(twi_rank_state_decode(bytes, n + 1, &back));
 	bytes[4]++;
 	assert_false(twi_rank_state_decode(bytes, n, &back));
+	/* For a reader that knows nothing foreign: within what it has room for. */
+	n = twi_rank_state_encode_bare(&job.last[3], bytes, TWI_STATE_BARE);
+	assert_true(n > 0);
+	assert_true(twi_rank_state_decode(bytes, n, &back));
+	assert_int_equal(back.flow_count, 0);
+	assert_string_equal(back.groups[0].name, "");
+	assert_int_equal(back.link_count, TWI_STATE_LINKS);
 }
 
 /* What other ranks say of themselves is shown on a terminal, and not obeyed by it. */

@@ -1,0 +1,216 @@
+/*
+ * verdict_flows.c - messages of other libraries (<towline/foreign.h>): whose link is slower than
+ * the others', and whose device takes what has come later than the others' do.
+ *
+ * What each message waited for tells where the time went, but not by itself who is to blame, as
+ * waiting spreads against the direction of the data:
+ *
+ *	A --slow link--> B		A's sends are long on the wire		the link is named
+ *	Z ----> A			A's buffers are full: its device takes nothing, so A is
+ *					not ready for Z, whose sends wait for their peer
+ *	Z ----> B, B's device is slow	what has come to B waits for its device, while B's own
+ *					sends wait for nobody else: B is named
+ *
+ * A rank or link is compared with the others of the same group; where all are alike, nobody is
+ * named. States come from outside: sums are made in doubles, which do not overflow.
+ */
+#include "diag/judge/verdict_parts.h"
+
+#include <internal/base.h>
+
+#define FLOWS_MIN 4u       /* messages that a figure needs */
+#define TIMES     4.0      /* as slow as the others */
+#define MEAN_NS   500000.0 /* of a message, at least */
+#define PART      0.2      /* of the time, at least */
+#define ROWS_MAX  256u
+
+/* Of one rank's messages in one direction, or of one of its links. */
+struct flow_sum {
+	const struct twi_verdict_rank *rank;
+	uint32_t peer; /* in the group */
+	double messages, bytes, wait_ns, window_ns;
+};
+
+struct flow_sums {
+	uint32_t ctx, count;
+	struct flow_sum rows[ROWS_MAX];
+};
+
+static double flow_mean(const struct flow_sum *sum)
+{
+	return sum->wait_ns / sum->messages;
+}
+
+static double flow_per_byte(const struct flow_sum *sum)
+{
+	return sum->wait_ns / (sum->bytes > 0 ? sum->bytes : 1);
+}
+
+/* The middle of what the others have, the higher of two; below 0: there are none. */
+static double middle_of_others(const struct flow_sums *sums, uint32_t but,
+			       double (*figure)(const struct flow_sum *))
+{
+	double sorted[ROWS_MAX];
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < sums->count; i++) {
+		double value = figure(&sums->rows[i]);
+		uint32_t at = count;
+
+		if (i == but)
+			continue;
+		for (; at > 0 && sorted[at - 1] > value; at--)
+			sorted[at] = sorted[at - 1];
+		sorted[at] = value;
+		count++;
+	}
+	return count > 0 ? sorted[count / 2] : -1;
+}
+
+/* It waits far longer than the others do, by message and by byte, and much of the time. */
+static bool stands_out(const struct flow_sums *sums, uint32_t which)
+{
+	const struct flow_sum *sum = &sums->rows[which];
+	double others = middle_of_others(sums, which, flow_mean);
+
+	return others >= 0 && flow_mean(sum) >= MEAN_NS && flow_mean(sum) >= TIMES * others &&
+	       flow_per_byte(sum) >= TIMES * middle_of_others(sums, which, flow_per_byte) &&
+	       sum->wait_ns >= PART * sum->window_ns;
+}
+
+static void add_sum(struct flow_sums *sums, const struct twi_verdict_rank *rank, bool by_peer,
+		    const struct twi_state_flow *flow, uint64_t wait_ns)
+{
+	struct flow_sum *row = NULL;
+
+	for (uint32_t i = 0; i < sums->count; i++)
+		if (sums->rows[i].rank == rank && (!by_peer || sums->rows[i].peer == flow->peer))
+			row = &sums->rows[i];
+	if (row == NULL) {
+		if (sums->count == ROWS_MAX)
+			return;
+		row = &sums->rows[sums->count++];
+		*row = (struct flow_sum){ .rank = rank, .peer = flow->peer };
+	}
+	row->messages += (double)flow->messages;
+	row->bytes += (double)flow->bytes;
+	row->wait_ns += (double)wait_ns;
+	row->window_ns = twi_max(row->window_ns, (double)flow->window_ns);
+}
+
+/* Those of which too few messages are known do not count. */
+static void drop_few(struct flow_sums *sums)
+{
+	uint32_t kept = 0;
+
+	for (uint32_t i = 0; i < sums->count; i++)
+		if (sums->rows[i].messages >= FLOWS_MIN)
+			sums->rows[kept++] = sums->rows[i];
+	sums->count = kept;
+}
+
+/* Sends by link, with their time on the wire; or receives by rank, with what their device took. */
+static void add_up(const struct twi_judge *judge, bool sends, struct flow_sums *sums)
+{
+	sums->count = 0;
+	for (uint32_t i = 0; i < judge->what->rank_count; i++) {
+		const struct twi_verdict_rank *rank = &judge->what->ranks[i];
+
+		for (uint32_t k = 0; rank->last != NULL && k < rank->last->flow_count; k++) {
+			const struct twi_state_flow *flow = &rank->last->flows[k];
+
+			if (flow->ctx == sums->ctx && (flow->sends != 0) == sends)
+				add_sum(sums, rank, sends, flow,
+					sends ? flow->wire_ns : flow->device_ns);
+		}
+	}
+	drop_few(sums);
+}
+
+/* The rank of the job that is `peer` in the group. */
+static const struct twi_verdict_rank *rank_in_group(const struct twi_judge *judge, uint32_t ctx,
+						    uint32_t peer)
+{
+	for (uint32_t i = 0; i < judge->what->rank_count; i++) {
+		const struct twi_state_group *group = twi_group_at(&judge->what->ranks[i], ctx);
+
+		if (group != NULL && group->rank == peer)
+			return &judge->what->ranks[i];
+	}
+	return NULL;
+}
+
+static void judge_links(struct twi_judge *judge, const struct flow_sums *sums)
+{
+	char group[TWI_JUDGE_GROUP];
+
+	twi_judge_group(judge, sums->ctx, group);
+	for (uint32_t i = 0; i < sums->count; i++) {
+		const struct flow_sum *sum = &sums->rows[i];
+		const struct twi_verdict_rank *to = rank_in_group(judge, sums->ctx, sum->peer);
+
+		if (to == NULL || !stands_out(sums, i))
+			continue;
+		twi_judge_blame_link(
+			judge, TWI_CAUSE_SLOW_LINK, sum->rank->rank, to->rank, 0.85,
+			"rank %u: the last %.0f messages of %s to rank %u were on their way for "
+			"%.1f ms each, at %.0f MB/s; of the other links half take no more than "
+			"%.1f ms",
+			sum->rank->rank, sum->messages, group, to->rank, flow_mean(sum) / 1e6,
+			sum->bytes * 1e3 / twi_max(sum->wait_ns, 1.0),
+			middle_of_others(sums, i, flow_mean) / 1e6);
+	}
+}
+
+/* What its own sends waited for others, or were on their way, for each message. */
+static double blocked_by_others(const struct twi_verdict_rank *rank, uint32_t ctx)
+{
+	double messages = 0, ns = 0;
+
+	for (uint32_t k = 0; k < rank->last->flow_count; k++) {
+		const struct twi_state_flow *flow = &rank->last->flows[k];
+
+		if (flow->ctx != ctx || flow->sends == 0)
+			continue;
+		messages += (double)flow->messages;
+		ns += (double)flow->peer_ns + (double)flow->wire_ns;
+	}
+	return messages > 0 ? ns / messages : 0;
+}
+
+static void judge_devices(struct twi_judge *judge, const struct flow_sums *sums)
+{
+	char group[TWI_JUDGE_GROUP];
+
+	twi_judge_group(judge, sums->ctx, group);
+	for (uint32_t i = 0; i < sums->count; i++) {
+		const struct flow_sum *sum = &sums->rows[i];
+
+		if (!stands_out(sums, i) ||
+		    blocked_by_others(sum->rank, sums->ctx) * 2 > flow_mean(sum))
+			continue;
+		twi_judge_blame(judge, TWI_CAUSE_DEVICE, sum->rank->rank, 0.85,
+				"rank %u: the last %.0f messages of %s that had come waited for "
+				"its device for %.1f ms each; at half of the other ranks it is no "
+				"more than %.1f ms",
+				sum->rank->rank, sum->messages, group, flow_mean(sum) / 1e6,
+				middle_of_others(sums, i, flow_mean) / 1e6);
+	}
+}
+
+static void judge_group(struct twi_judge *judge, uint32_t ctx)
+{
+	struct flow_sums sums = { .ctx = ctx };
+
+	if ((ctx & TWI_STATE_FOREIGN) == 0)
+		return;
+	add_up(judge, true, &sums);
+	judge_links(judge, &sums);
+	add_up(judge, false, &sums);
+	judge_devices(judge, &sums);
+}
+
+void twi_judge_flows(struct twi_judge *judge)
+{
+	twi_judge_groups(judge, judge_group);
+}

@@ -152,6 +152,7 @@ struct twn_state {
 	struct twn_listen *listens;
 	struct twn_comm *connecting;
 	uint64_t last_number;
+	bool net_read;   /* the variables of the network have been read */
 	int connections; /* of a process pair, as TOW_NCCL_CONNECTIONS says */
 	const char *lane;
 };
@@ -169,6 +170,8 @@ enum nccl_result twn_refuse(int status, const char *what); /* logs tow_error_mes
 enum nccl_result twn_init(struct twn_context **context_out, uint64_t comm_id, nccl_logger logger);
 enum nccl_result twn_finalize(struct twn_context *context);
 void twn_release(void); /* one user less */
+/* One user more, with the lock held; the first one opens the runtime. rank: -1: not known. */
+enum nccl_result twn_runtime_use(nccl_logger logger, int rank);
 uint64_t twn_now_ns(void);
 
 /* device.c */

@@ -56,12 +56,13 @@ static enum nccl_result read_environment(void)
 }
 
 /* Who else has opened the shared runtime has decided: then what is there is taken. */
-static enum nccl_result open_runtime(void)
+static enum nccl_result share_runtime(int rank)
 {
 	struct tow_options options = TOW_OPTIONS_INIT;
 	const struct tow_options any = TOW_OPTIONS_INIT;
 	int status;
 
+	options.rank = rank;
 	options.log_callback = twn_log_line;
 	if (is_unset("TOW_PREMAP_MEMORY_BYTES"))
 		options.premap_memory_bytes = POOL_BYTES;
@@ -75,6 +76,36 @@ static enum nccl_result open_runtime(void)
 	return status < 0 ? twn_refuse(status, "no runtime") : NCCL_SUCCESS;
 }
 
+/*
+ * Where no launcher says which rank this is, the rank in the first communicator does, which is that
+ * of all: verdicts tell ranks apart by it. -1: there is none.
+ */
+static enum nccl_result open_runtime(int rank)
+{
+	struct tow_job_info info = TOW_JOB_INFO_INIT;
+	enum nccl_result result = share_runtime(-1);
+
+	if (result != NCCL_SUCCESS || rank <= 0 || tow_job_info(twn.runtime, &info) < 0 ||
+	    strcmp(info.launcher, "single") != 0)
+		return result;
+	tow_runtime_close(twn.runtime);
+	twn.runtime = NULL;
+	return share_runtime(rank);
+}
+
+enum nccl_result twn_runtime_use(nccl_logger logger, int rank)
+{
+	enum nccl_result result = NCCL_SUCCESS;
+
+	if (logger != NULL)
+		twn_log_to(logger);
+	if (twn.users == 0)
+		result = open_runtime(rank);
+	if (result == NCCL_SUCCESS)
+		twn.users++;
+	return result;
+}
+
 /* Everything of the runtime's that this plugin has. */
 static void close_runtime(void)
 {
@@ -84,6 +115,7 @@ static void close_runtime(void)
 	twn_memory_forget();
 	tow_runtime_close(twn.runtime);
 	twn.runtime = NULL;
+	twn.net_read = false;
 	twn_log_to(NULL);
 }
 
@@ -93,24 +125,29 @@ void twn_release(void)
 		close_runtime();
 }
 
-static enum nccl_result open_all(void)
+/* What the network needs beside the runtime, which a profiler may have opened. */
+static enum nccl_result open_net(void)
 {
-	enum nccl_result result = read_environment();
+	enum nccl_result result = NCCL_SUCCESS;
 
+	if (!twn.net_read)
+		result = read_environment();
 	if (result == NCCL_SUCCESS)
-		result = open_runtime();
-	if (result == NCCL_SUCCESS && twn.device_count == 0) {
+		result = twn_runtime_use(NULL, -1);
+	if (result != NCCL_SUCCESS)
+		return result;
+	twn.net_read = true;
+	if (twn.device_count == 0)
 		result = twn_devices_find(twn.runtime);
-		if (result != NCCL_SUCCESS)
-			close_runtime();
-	}
+	if (result != NCCL_SUCCESS)
+		twn_release();
 	return result;
 }
 
 enum nccl_result twn_init(struct twn_context **context_out, uint64_t comm_id, nccl_logger logger)
 {
 	struct twn_context *context = NULL;
-	enum nccl_result result = NCCL_SUCCESS;
+	enum nccl_result result;
 
 	if (context_out != NULL) {
 		context = calloc(1, sizeof(*context));
@@ -120,10 +157,7 @@ enum nccl_result twn_init(struct twn_context **context_out, uint64_t comm_id, nc
 	}
 	pthread_mutex_lock(&twn.lock);
 	twn_log_to(logger);
-	if (twn.users == 0)
-		result = open_all();
-	if (result == NCCL_SUCCESS)
-		twn.users++;
+	result = open_net();
 	pthread_mutex_unlock(&twn.lock);
 	if (result != NCCL_SUCCESS)
 		free(context);

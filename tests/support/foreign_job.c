@@ -92,6 +92,7 @@ static void rank_main(struct twt_fj *job, uint32_t rank)
 	struct tow_group *group = NULL;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	signal(SIGSEGV, SIG_DFL); /* cmocka would go on with the next test in here */
 	alarm(LIMIT_S);
 	set_environment(job, rank);
 	if (job->grouped)

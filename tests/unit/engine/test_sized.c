@@ -439,8 +439,8 @@ static void test_older_and_newer(void **state)
 	}
 }
 
-/* Declared and not built: test_planned. test_foreign plays its own. An array of results, one too old:
- * test_queue_kinds. */
+/* Declared and not built: test_planned. An array of results, of which one is too old:
+ * test_queue_kinds. Of other libraries: test_foreign. */
 static const char *const elsewhere[] = { "tow_queue_take",         "tow_read_start",
 					 "tow_write_start",        "tow_foreign_open",
 					 "tow_foreign_coll_begin", "tow_foreign_message" };

@@ -146,11 +146,13 @@ void twi_handle_free(struct twi_handle *handle, bool seen)
 
 int twi_handle_refuse(const void *object, enum twi_handle_kind kind, const char *call)
 {
-	static const char *const names[] = {
-		[TWI_HANDLE_RUNTIME] = "runtime", [TWI_HANDLE_ENDPOINT] = "endpoint",
-		[TWI_HANDLE_PEER] = "peer",       [TWI_HANDLE_GROUP] = "group",
-		[TWI_HANDLE_CHANNEL] = "channel", [TWI_HANDLE_QUEUE] = "queue"
-	};
+	static const char *const names[] = { [TWI_HANDLE_RUNTIME] = "runtime",
+					     [TWI_HANDLE_ENDPOINT] = "endpoint",
+					     [TWI_HANDLE_PEER] = "peer",
+					     [TWI_HANDLE_GROUP] = "group",
+					     [TWI_HANDLE_CHANNEL] = "channel",
+					     [TWI_HANDLE_QUEUE] = "queue",
+					     [TWI_HANDLE_FOREIGN] = "foreign group" };
 
 	if (object == NULL)
 		return twi_error(TOW_EINVAL, "%s: %s is NULL", call, names[kind]);

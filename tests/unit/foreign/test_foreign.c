@@ -155,6 +155,7 @@ static void refusals(void **state)
 	assert_int_equal(tow_foreign_message(group, NULL), TOW_EINVAL);
 	tow_foreign_close(group);
 	assert_int_equal(tow_foreign_coll_end(group, 1, 0, TOW_OK), TOW_ECLOSED);
+	assert_non_null(strstr(tow_error_message(), "the foreign group was closed"));
 	tow_foreign_close(group);
 	tow_foreign_close(NULL);
 }

@@ -80,7 +80,7 @@ static enum nccl_result listen_open(struct twn_device *device, void *handle,
 	return NCCL_SUCCESS;
 }
 
-enum nccl_result twn_listen(int device, void *handle, void **listening)
+enum nccl_result twn_listen(uint64_t comm_id, int device, void *handle, void **listening)
 {
 	struct twn_listen *listen;
 	enum nccl_result result;
@@ -95,6 +95,7 @@ enum nccl_result twn_listen(int device, void *handle, void **listening)
 		free(listen);
 		return NCCL_SYSTEM_ERROR;
 	}
+	listen->comm_id = comm_id;
 	pthread_mutex_lock(&twn.lock);
 	result = listen_open(&twn.devices[device], handle, listen);
 	pthread_mutex_unlock(&twn.lock);
@@ -141,6 +142,8 @@ enum nccl_result twn_accept(struct twn_listen *listening, void **receiving)
 	call = next_call(listening);
 	if (call != NULL)
 		comm = answer_call(call);
+	if (comm != NULL)
+		twn_comm_name(comm, listening->comm_id);
 	pthread_mutex_unlock(&twn.lock);
 	*receiving = comm;
 	if (call != NULL && comm == NULL) {

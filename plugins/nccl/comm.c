@@ -4,6 +4,7 @@
  * when close has returned.
  */
 #include "plugins/nccl/plugin.h"
+#include "plugins/nccl/profiler.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,6 +32,12 @@ struct twn_comm *twn_comm_create(struct twn_link *link, bool sends)
 					 (sends ? 1 : TWN_GROUP) * sizeof(struct twn_part));
 	twn.users++;
 	return comm;
+}
+
+void twn_comm_name(struct twn_comm *comm, uint64_t comm_id)
+{
+	if (comm_id == 0 || !twp_comm_name(comm_id, comm->name))
+		comm->name[0] = '\0';
 }
 
 /* False: some operation has not ended, so nothing of the comm may be freed. */
@@ -94,8 +101,9 @@ enum nccl_result twn_comm_close(struct twn_comm *comm)
 	if (ended) {
 		twn_comm_destroy(comm);
 	} else {
-		twn_log(NCCL_LOG_WARN, "a closed connection with %s has operations that do not end",
-			comm->link->address);
+		twn_log(NCCL_LOG_WARN,
+			"a closed connection with %s%s%s has operations that do not end",
+			comm->link->address, comm->name[0] != '\0' ? " of " : "", comm->name);
 		twn_link_leave(comm->link);
 		twn_release();
 	}

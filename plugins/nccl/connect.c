@@ -40,6 +40,8 @@ static enum nccl_result connect_begin(struct twn_context *context, struct twn_de
 		return NCCL_SYSTEM_ERROR;
 	}
 	(*comm_out)->context = context;
+	if (context != NULL)
+		twn_comm_name(*comm_out, context->comm_id);
 	(*comm_out)->hello.secret = secret;
 	(*comm_out)->next = twn.connecting;
 	twn.connecting = *comm_out;

@@ -111,6 +111,17 @@ static void done_callback(struct tow_op *op, const struct tow_result *result)
 	atomic_fetch_sub_explicit(&comm->in_flight, 1, memory_order_release);
 }
 
+/* What the thread starts is labelled with the communicator's name: copies, spans, registrations. */
+static void label_thread(const struct twn_comm *comm)
+{
+	static __thread uint64_t labelled; /* the comm that it was done for last */
+
+	if (labelled == comm->number)
+		return;
+	labelled = comm->number;
+	tow_tag_set(comm->name[0] != '\0' ? comm->name : NULL);
+}
+
 /* TOW_EBUSY: nothing was started, and nothing is wrong. */
 static int part_start(struct twn_comm *comm, struct twn_part *part)
 {
@@ -119,6 +130,7 @@ static int part_start(struct twn_comm *comm, struct twn_part *part)
 	struct tow_op *op = NULL;
 	int status;
 
+	label_thread(comm);
 	options.done = done_callback;
 	options.user = part;
 	options.channel = comm->channel;
@@ -164,7 +176,9 @@ static enum nccl_result tell_failure(struct twn_comm *comm)
 	if (status == 0)
 		status = TOW_EPEER; /* it is just being written */
 	else if (!atomic_exchange_explicit(&comm->told, true, memory_order_relaxed))
-		twn_log(NCCL_LOG_WARN, "%s failed: %s: %s", comm->sends ? "a send" : "a receive",
+		twn_log(NCCL_LOG_WARN, "%s%s%s failed: %s: %s",
+			comm->sends ? "a send" : "a receive",
+			comm->name[0] != '\0' ? " of communicator " : "", comm->name,
 			tow_status_name(status), comm->why);
 	return twn_result(status);
 }

@@ -83,6 +83,7 @@ struct twn_listen {
 	struct twn_listen *next;
 	struct twn_device *device;
 	uint64_t secret;
+	uint64_t comm_id;                    /* of NCCL's communicator; 0: not known */
 	struct twn_call *calls, **calls_end; /* in the order in which they came */
 	unsigned call_count;
 };
@@ -120,6 +121,7 @@ struct twn_comm {
 	struct tow_runtime *runtime;
 	uint64_t number; /* of this process's comms: the stage in a handle */
 	uint32_t channel_number;
+	char name[TOW_FOREIGN_NAME_MAX]; /* of NCCL's communicator; "": not known */
 	bool sends;
 	bool retried; /* on another link, as the first had broken unseen */
 	struct twn_hello hello;
@@ -196,7 +198,7 @@ void twn_links_close(void);
 
 /* accept.c: the lock is held in take and refuse. */
 void twn_listen_take(struct twn_link *link, const struct twn_hello *hello);
-enum nccl_result twn_listen(int device, void *handle, void **listening);
+enum nccl_result twn_listen(uint64_t comm_id, int device, void *handle, void **listening);
 enum nccl_result twn_accept(struct twn_listen *listening, void **receiving);
 enum nccl_result twn_listen_close(struct twn_listen *listening);
 
@@ -208,6 +210,8 @@ void twn_connect_end(struct twn_context *context); /* its comms that connect; th
 struct twn_comm *twn_comm_create(struct twn_link *link, bool sends);
 void twn_comm_destroy(struct twn_comm *comm); /* the lock is held */
 enum nccl_result twn_comm_close(struct twn_comm *comm);
+/* By what a profiler's init has said of NCCL's communicator (profiler.h). */
+void twn_comm_name(struct twn_comm *comm, uint64_t comm_id);
 void twn_comm_fail(struct twn_comm *comm, int status, const char *why);
 
 /* memory.c: the lock is held in retry and forget. */

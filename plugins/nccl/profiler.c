@@ -143,6 +143,8 @@ static void comm_reset(struct twp_comm *comm, const char *name, uint64_t id, int
 		snprintf(comm->name, sizeof(comm->name), "%s", name);
 	else
 		snprintf(comm->name, sizeof(comm->name), "nccl-%016llx", (unsigned long long)id);
+	for (char *at = comm->name; *at != '\0'; at++)
+		*at = *at >= ' ' && *at < 0x7f ? *at : '?';
 }
 
 static void give_runtime(void)

@@ -124,13 +124,14 @@ static int properties_v12(int device, struct nccl_net_properties_v12 *out)
 
 static int listen_v8(int device, void *handle, void **listening)
 {
-	return (int)twn_listen(device, handle, listening);
+	return (int)twn_listen(0, device, handle, listening);
 }
 
 static int listen_v11(void *context, int device, void *handle, void **listening)
 {
-	(void)context;
-	return (int)twn_listen(device, handle, listening);
+	const struct twn_context *of = context;
+
+	return (int)twn_listen(of != NULL ? of->comm_id : 0, device, handle, listening);
 }
 
 static int connect_v8(int device, void *handle, void **sending, void **offload)

@@ -12,12 +12,11 @@ void twt_np_nap(unsigned us)
 	nanosleep(&nap, NULL);
 }
 
-struct twt_np twt_np_load(int version)
+void *twt_np_symbol(const char *name)
 {
 	const char *build = getenv("TOW_TEST_BUILD");
-	struct twt_np out = { .version = version };
-	char path[512], symbol[32];
-	void *module;
+	char path[512];
+	void *module, *found;
 
 	snprintf(path, sizeof(path), "%s/plugins/nccl/libnccl-net-towline.so",
 		 build != NULL ? build : ".");
@@ -25,10 +24,19 @@ struct twt_np twt_np_load(int version)
 	if (module == NULL)
 		fprintf(stderr, "%s\n", dlerror());
 	FJ_MUST(module != NULL);
+	found = dlsym(module, name);
+	FJ_MUST(found != NULL);
+	return found;
+}
+
+struct twt_np twt_np_load(int version)
+{
+	struct twt_np out = { .version = version };
+	char symbol[32];
+
 	snprintf(symbol, sizeof(symbol), "ncclProfiler_v%d", version);
-	out.v4 = dlsym(module, symbol);
+	out.v4 = twt_np_symbol(symbol);
 	out.v5 = (const void *)out.v4;
-	FJ_MUST(out.v4 != NULL);
 	return out;
 }
 

@@ -28,6 +28,9 @@ struct twt_np_times {
 /* The table of that version of the plugin that was built. */
 struct twt_np twt_np_load(int version);
 
+/* Another table of the same file. */
+void *twt_np_symbol(const char *name);
+
 int twt_np_init(const struct twt_np *p, void **context, int *mask, const char *name, uint64_t id,
 		int ranks, int rank);
 

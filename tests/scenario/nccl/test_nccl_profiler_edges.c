@@ -41,29 +41,42 @@ static void in_child(int version, void (*run)(const struct twt_np *p))
 		fail_msg("version %d ended with %#x", version, (unsigned)how);
 }
 
-/*
- * The document of the runtime that the plugin has: of the library that it was loaded with, as the
- * test has one of its own inside.
- */
-static json_t *own_groups(json_t **root_out)
+/* Of the library that the plugin was loaded with, as the test has one of its own inside. */
+static void *own_symbol(const char *name)
+{
+	void *library = dlopen("libtowline.so.0", RTLD_NOW | RTLD_NOLOAD), *found;
+
+	FJ_MUST(library != NULL);
+	found = dlsym(library, name);
+	FJ_MUST(found != NULL);
+	return found;
+}
+
+/* A document of the runtime that the plugin has. */
+static char *own_document(const char *path)
 {
 	int (*share)(const struct tow_options *, struct tow_runtime **);
 	int (*get)(struct tow_runtime *, const char *, char **);
 	int (*give)(struct tow_runtime *);
-	void *library = dlopen("libtowline.so.0", RTLD_NOW | RTLD_NOLOAD);
 	struct tow_options options = TOW_OPTIONS_INIT;
 	struct tow_runtime *runtime;
 	char *text;
 
-	FJ_MUST(library != NULL);
-	*(void **)&share = dlsym(library, "tow_runtime_share");
-	*(void **)&get = dlsym(library, "tow_stats_get");
-	*(void **)&give = dlsym(library, "tow_runtime_close");
+	*(void **)&share = own_symbol("tow_runtime_share");
+	*(void **)&get = own_symbol("tow_stats_get");
+	*(void **)&give = own_symbol("tow_runtime_close");
 	FJ_MUST(share(&options, &runtime) == TOW_OK);
-	FJ_MUST(get(runtime, "/v1/coll", &text) == TOW_OK);
+	FJ_MUST(get(runtime, path, &text) == TOW_OK);
+	FJ_MUST(give(runtime) == TOW_OK);
+	return text;
+}
+
+static json_t *own_groups(json_t **root_out)
+{
+	char *text = own_document("/v1/coll");
+
 	*root_out = json_loads(text, 0, NULL);
 	free(text);
-	FJ_MUST(give(runtime) == TOW_OK);
 	return json_object_get(*root_out, "foreign_groups");
 }
 
@@ -314,11 +327,90 @@ static void several_threads(const struct twt_np *p)
 	FJ_MUST(p->v4->finalize(context) == 0);
 }
 
+/* A message of the network half, within the process. */
+static void send_to_self(void *net_context)
+{
+	const struct nccl_net_v11 *net = twt_np_symbol("ncclNetPlugin_v11");
+	char handle[NCCL_HANDLE_BYTES] = { 0 };
+	void *listening, *sending = NULL, *receiving = NULL, *requests[2] = { NULL, NULL };
+	void *nobody;
+	size_t bytes = 1000;
+	void *room = calloc(1, bytes), *payload = calloc(1, bytes);
+	int tag = 0, done;
+
+	FJ_MUST(net->listen(net_context, 0, handle, &listening) == 0);
+	while (sending == NULL || receiving == NULL) {
+		if (sending == NULL)
+			FJ_MUST(net->connect(net_context, 0, handle, &sending, NULL) == 0);
+		if (receiving == NULL)
+			FJ_MUST(net->accept(listening, &receiving, NULL) == 0);
+	}
+	while (requests[0] == NULL)
+		FJ_MUST(net->isend(sending, payload, bytes, 0, NULL, NULL, &requests[0]) == 0);
+	for (int i = 0; i < 300; i++) { /* it has come before somebody wants it: it is copied */
+		done = 0;
+		if (requests[0] != NULL)
+			FJ_MUST(net->test(requests[0], &done, NULL) == 0);
+		requests[0] = done ? NULL : requests[0];
+		twt_np_nap(100);
+		FJ_MUST(net->accept(listening, &nobody, NULL) == 0 && nobody == NULL);
+	}
+	while (requests[1] == NULL)
+		FJ_MUST(net->irecv(receiving, 1, &room, &bytes, &tag, NULL, NULL, &requests[1]) ==
+			0);
+	while (requests[0] != NULL || requests[1] != NULL)
+		for (int i = 0; i < 2; i++) {
+			done = 0;
+			if (requests[i] != NULL)
+				FJ_MUST(net->test(requests[i], &done, NULL) == 0);
+			requests[i] = done ? NULL : requests[i];
+		}
+	FJ_MUST(net->close_send(sending) == 0 && net->close_recv(receiving) == 0);
+	FJ_MUST(net->close_listen(listening) == 0);
+	free(room);
+	free(payload);
+}
+
+/* Whether the copies that a message costs are told by that name. */
+static bool is_named(void *net_context, const char *name)
+{
+	char *text;
+	bool found;
+
+	send_to_self(net_context);
+	text = own_document("/v1/copies");
+	found = strstr(text, name) != NULL;
+	if (getenv("TOW_TEST_NCCL_LOG") != NULL)
+		fprintf(stderr, "%s\n", text);
+	free(text);
+	return found;
+}
+
+/* The network half knows its communicator by the number that both inits are given. */
+static void net_has_names(const struct twt_np *p)
+{
+	const struct nccl_net_v11 *net = twt_np_symbol("ncclNetPlugin_v11");
+	struct nccl_net_config config = { .traffic_class = -1 };
+	void *context, *contexts[2];
+	int mask;
+
+	setenv("NCCL_SOCKET_IFNAME", "lo", 1);
+	setenv("TOW_NCCL_LANE", "tcp", 1);
+	FJ_MUST(twt_np_init(p, &context, &mask, "zebra\tdp", 77, 2, 0) == 0);
+	FJ_MUST(net->init(&contexts[0], 77, &config, NULL, NULL) == 0);
+	FJ_MUST(net->init(&contexts[1], 78, &config, NULL, NULL) == 0);
+	FJ_MUST(!is_named(contexts[1], "zebra")); /* of one that nobody has named */
+	FJ_MUST(is_named(contexts[0], "zebra?dp"));
+	FJ_MUST(p->v4->finalize(context) == 0); /* the network goes on */
+	send_to_self(contexts[0]);
+	FJ_MUST(net->finalize(contexts[0]) == 0 && net->finalize(contexts[1]) == 0);
+}
+
 static void one_process(void **state)
 {
-	static void (*const runs[])(const struct twt_np *) = { count_all, several_communicators,
-							       settings,  hostile,
-							       bounded,   several_threads };
+	static void (*const runs[])(
+		const struct twt_np *) = { count_all, several_communicators, settings,     hostile,
+					   bounded,   several_threads,       net_has_names };
 
 	(void)state;
 	for (int version = 4; version <= 6; version++)

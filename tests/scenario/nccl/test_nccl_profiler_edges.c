@@ -286,6 +286,42 @@ static void bounded(const struct twt_np *p)
 	FJ_MUST(p->v4->finalize(context) == 0);
 }
 
+static json_int_t messages_so_far(void)
+{
+	json_t *root, *peers = json_object_get(json_array_get(own_groups(&root), 0), "peers");
+	json_int_t count = member(json_array_get(peers, 0), "messages");
+
+	json_decref(root);
+	return count;
+}
+
+/* What has stopped is not what has its room now; and what another process owns gets no event. */
+static void stale(const struct twt_np *p)
+{
+	struct nccl_event_descriptor what = { .rank = 0 };
+	void *context, *op, *first, *second;
+	int mask;
+
+	FJ_MUST(twt_np_init(p, &context, &mask, "a", 1, 2, 0) == 0);
+	op = twt_np_op(p, context, NULL, 1, 1);
+	first = twt_np_step(p, context, op, 0);
+	twt_np_stop(p, first);
+	second = twt_np_step(p, context, op, 1);
+	FJ_MUST(second != NULL && second != first && messages_so_far() == 1);
+	twt_np_stop(p, first);
+	twt_np_state(p, first, NCCL_STATE_SEND_WAIT, 5);
+	FJ_MUST(messages_so_far() == 1);
+	twt_np_stop(p, second);
+	twt_np_stop(p, second);
+	FJ_MUST(messages_so_far() == 2);
+	what.op.pid = (int32_t)getpid() + 1;
+	what.op.peer = 1;
+	FJ_MUST(twt_np_start(p, context, NCCL_EVENT_PROXY_OP, what) == NULL);
+	what.op.pid = (int32_t)getpid();
+	FJ_MUST(twt_np_start(p, context, NCCL_EVENT_PROXY_OP, what) != NULL);
+	FJ_MUST(p->v4->finalize(context) == 0);
+}
+
 struct crowd {
 	const struct twt_np *p;
 	void *context;
@@ -408,9 +444,10 @@ static void net_has_names(const struct twt_np *p)
 
 static void one_process(void **state)
 {
-	static void (*const runs[])(
-		const struct twt_np *) = { count_all, several_communicators, settings,     hostile,
-					   bounded,   several_threads,       net_has_names };
+	static void (*const runs[])(const struct twt_np *) = {
+		count_all, several_communicators, settings,     hostile, bounded,
+		stale,     several_threads,       net_has_names
+	};
 
 	(void)state;
 	for (int version = 4; version <= 6; version++)

@@ -401,6 +401,11 @@ static void state_of_rank(void **state)
 	assert_int_equal(told.flows[0].wire_ns, 5 * MS);
 	twi_engine_enter(engine);
 	told = (struct twi_rank_state){ 0 };
+	twi_foreign_tell(engine, tow_foreign_clock() + 10 * TWI_FOREIGN_BUCKET_NS, 1, &told);
+	twi_engine_leave(engine);
+	assert_int_equal(told.flow_count, 0); /* nothing came lately */
+	twi_engine_enter(engine);
+	told = (struct twi_rank_state){ 0 };
 	twi_foreign_tell(engine, tow_foreign_clock(), 6, &told);
 	twi_engine_leave(engine);
 	assert_int_equal(told.group_count, 2); /* the latest in use first */

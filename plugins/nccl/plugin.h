@@ -148,6 +148,8 @@ struct twn_state {
 	pthread_mutex_t lock;
 	unsigned users; /* contexts, listens and comms: the last one closes the runtime */
 	struct tow_runtime *runtime;
+	struct tow_group *group; /* of the job's ranks, where TOW_NCCL_JOIN asks for it */
+	struct tow_op *joining;
 	struct twn_device devices[TWN_DEVICES_MAX];
 	int device_count; /* 0: not looked for yet */
 	struct twn_link *links;

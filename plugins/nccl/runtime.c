@@ -14,6 +14,7 @@
 #define POOL_BYTES      (INT64_C(16) << 20)         /* NCCL takes nothing of it */
 #define PEER_TIMEOUT_NS (INT64_C(120) * 1000000000) /* a process that was stopped may go on */
 #define CONNECTIONS     4
+#define JOIN_END_NS     (UINT64_C(10) * 1000000000) /* of a join that is given up */
 
 struct twn_state twn = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
@@ -93,14 +94,56 @@ static enum nccl_result open_runtime(int rank)
 	return share_runtime(rank);
 }
 
+/* The group of the job is there, or will not be. */
+static void on_joined(struct tow_op *op, const struct tow_result *result)
+{
+	(void)op;
+	if (result->status == TOW_OK)
+		twn_log(NCCL_LOG_INFO, "TOW_NCCL_JOIN: the ranks of the job are joined");
+	else if (result->status != TOW_ECANCELED && result->status != TOW_ECLOSED)
+		twn_log(NCCL_LOG_WARN, "TOW_NCCL_JOIN: %s: %s", tow_status_name(result->status),
+			result->message != NULL ? result->message : "");
+}
+
+/* Where it is asked for, ranks of all hosts meet in the launcher's store: beside what NCCL does. */
+static void join_ranks(void)
+{
+	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
+	const char *text = getenv("TOW_NCCL_JOIN");
+	int status;
+
+	if (text == NULL || strcmp(text, "1") != 0)
+		return;
+	options.done = on_joined;
+	status = tow_group_open_start(twn.runtime, NULL, &options, &twn.group, &twn.joining);
+	if (status < 0)
+		twn_refuse(status, "TOW_NCCL_JOIN");
+}
+
+static void leave_ranks(void)
+{
+	if (twn.joining != NULL) {
+		tow_op_cancel(twn.joining);
+		tow_op_wait(twn.joining, JOIN_END_NS);
+		tow_op_release(twn.joining);
+	}
+	if (twn.group != NULL)
+		tow_group_close(twn.group);
+	twn.joining = NULL;
+	twn.group = NULL;
+}
+
 enum nccl_result twn_runtime_use(nccl_logger logger, int rank)
 {
 	enum nccl_result result = NCCL_SUCCESS;
 
 	if (logger != NULL)
 		twn_log_to(logger);
-	if (twn.users == 0)
+	if (twn.users == 0) {
 		result = open_runtime(rank);
+		if (result == NCCL_SUCCESS)
+			join_ranks();
+	}
 	if (result == NCCL_SUCCESS)
 		twn.users++;
 	return result;
@@ -113,6 +156,7 @@ static void close_runtime(void)
 	for (int i = 0; i < twn.device_count; i++)
 		twn_device_close(&twn.devices[i]);
 	twn_memory_forget();
+	leave_ranks();
 	tow_runtime_close(twn.runtime);
 	twn.runtime = NULL;
 	twn.net_read = false;
@@ -156,7 +200,8 @@ enum nccl_result twn_init(struct twn_context **context_out, uint64_t comm_id, nc
 		context->comm_id = comm_id;
 	}
 	pthread_mutex_lock(&twn.lock);
-	twn_log_to(logger);
+	if (logger != NULL)
+		twn_log_to(logger);
 	result = open_net();
 	pthread_mutex_unlock(&twn.lock);
 	if (result != NCCL_SUCCESS)

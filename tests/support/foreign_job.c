@@ -69,6 +69,10 @@ static void set_environment(const struct twt_fj *job, uint32_t rank)
 	setenv("TOW_WORLD_SIZE", text, 1);
 	setenv("TOW_JOB", job->name, 1);
 	setenv("TOW_PREMAP_MEMORY_BYTES", "4194304", 1);
+	if (job->joins) {
+		setenv("TOW_STORE", job->store, 1);
+		setenv("TOW_NCCL_JOIN", "1", 1);
+	}
 }
 
 /* What plays shares the runtime of the process. */
@@ -107,6 +111,34 @@ static void rank_main(struct twt_fj *job, uint32_t rank)
 
 /* --- the job --- */
 
+static json_t *member(json_t *object, const char *key)
+{
+	return json_object_get(object, key);
+}
+
+/* Until the first rank can answer for all. */
+static void await_join(const struct twt_fj *job)
+{
+	struct twt_command *command = malloc(sizeof(*command));
+	long long known = 0;
+	char line[128];
+
+	assert_non_null(command);
+	snprintf(line, sizeof(line), "@/tools/towstat/towstat verdict --json %s.0 2>/dev/null",
+		 job->name);
+	for (unsigned i = 0; i < 20 && known < job->ranks; i++) {
+		json_t *document;
+
+		twt_command(line, command);
+		document = json_loads(command->text, 0, NULL);
+		known = json_integer_value(member(document, "ranks_answered"));
+		json_decref(document);
+	}
+	free(command);
+	if (known < job->ranks)
+		fail_msg("%lld of %u ranks are joined", known, job->ranks);
+}
+
 void twt_fj_begin(struct twt_fj *job)
 {
 	char store[32];
@@ -133,15 +165,12 @@ void twt_fj_begin(struct twt_fj *job)
 	close(port);
 	if (atomic_load(&job->marks->steps) < FJ_STEPS)
 		fail_msg("%s: the job has not come to its fault", twt_fj_names[job->fault]);
+	if (job->joins)
+		await_join(job);
 	if (job->fault == FJ_STOPPED)
 		kill(job->pids[job->victim], SIGSTOP);
 	if (job->fault == FJ_MISSING)
 		nap_us(4500000);
-}
-
-static json_t *member(json_t *object, const char *key)
-{
-	return json_object_get(object, key);
 }
 
 /* What the finding says of the culprit. */
@@ -163,11 +192,13 @@ static bool is_right(const struct twt_fj *job, json_t *document, int status)
 	static const char *const causes[FJ_FAULTS] = { "",       "late",          "slow_link",
 						       "device", "never_entered", "stopped" };
 	json_t *findings = member(document, "findings"), *finding = json_array_get(findings, 0);
+	bool joined = json_is_true(member(document, "joined"));
 	const char *evidence = json_string_value(json_array_get(member(finding, "evidence"), 0));
 	long long silent = job->fault == FJ_STOPPED;
 
 	if (json_integer_value(member(document, "ranks_answered")) != job->ranks - silent ||
-	    json_integer_value(member(document, "ranks_in_job")) != job->ranks)
+	    json_integer_value(member(document, "ranks_in_job")) != job->ranks ||
+	    joined == (job->joins || job->grouped))
 		return false;
 	if (job->fault == FJ_HEALTHY)
 		return status == 0 && json_array_size(findings) == 0;

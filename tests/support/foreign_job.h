@@ -51,7 +51,8 @@ struct twt_fj_marks {
 struct twt_fj {
 	uint32_t ranks, victim;
 	enum twt_fj_fault fault;
-	bool grouped; /* ranks are in a group of ours, too */
+	bool grouped; /* ranks are in a group of ours, too, */
+	bool joins;   /* or what plays joins them, in a store that the environment names */
 	void (*play)(struct twt_fj *job, uint32_t rank);
 	int which; /* whatever play wants to know */
 	/* inside */

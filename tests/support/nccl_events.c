@@ -40,9 +40,7 @@ struct twt_np twt_np_load(int version)
 	return out;
 }
 
-/* Lines of the plugin, where somebody wants to see them. */
-__attribute__((format(printf, 5, 6))) static void
-show_line(int level, unsigned long flags, const char *file, int line, const char *format, ...)
+void twt_np_log(int level, unsigned long flags, const char *file, int line, const char *format, ...)
 {
 	va_list arguments;
 
@@ -59,8 +57,8 @@ int twt_np_init(const struct twt_np *p, void **context, int *mask, const char *n
 		int ranks, int rank)
 {
 	if (p->version == 4)
-		return p->v4->init(context, mask, name, id, 1, ranks, rank, show_line);
-	return p->v5->init(context, id, mask, name, 1, ranks, rank, show_line);
+		return p->v4->init(context, mask, name, id, 1, ranks, rank, twt_np_log);
+	return p->v5->init(context, id, mask, name, 1, ranks, rank, twt_np_log);
 }
 
 /* Version 4 writes one byte of the type; what stands behind it is arbitrary. */

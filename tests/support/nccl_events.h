@@ -34,6 +34,10 @@ void *twt_np_symbol(const char *name);
 int twt_np_init(const struct twt_np *p, void **context, int *mask, const char *name, uint64_t id,
 		int ranks, int rank);
 
+/* Lines of the plugin, where TOW_TEST_NCCL_LOG says that somebody wants to see them. */
+void twt_np_log(int level, unsigned long flags, const char *file, int line, const char *format, ...)
+	__attribute__((format(printf, 5, 6)));
+
 /* What startEvent gives, which must succeed. */
 void *twt_np_start(const struct twt_np *p, void *context, uint64_t type,
 		   struct nccl_event_descriptor what);

@@ -81,6 +81,7 @@ static void play_case(size_t which)
 	uint64_t state = seed + which;
 	struct twt_fj job = { .fault = faults[which % 4], .which = (int)(which / 4), .play = play };
 
+	job.joins = which >= 16;
 	job.ranks = 2 + (uint32_t)twt_random_below(&state, FJ_RANKS - 1);
 	job.victim = (uint32_t)twt_random_below(&state, job.ranks);
 	twt_fj_begin(&job);
@@ -88,11 +89,11 @@ static void play_case(size_t which)
 	twt_fj_end(&job);
 }
 
-/* Three tables, four jobs each; and one table without channels of the device. */
+/* Three tables, four jobs each; and one table without channels of the device, and with a join. */
 static void faults_are_named(void **state)
 {
 	(void)state;
-	twt_beside(16, 3, play_case);
+	twt_beside(20, 3, play_case);
 }
 
 int main(void)

@@ -433,8 +433,8 @@ static void net_has_names(const struct twt_np *p)
 	setenv("NCCL_SOCKET_IFNAME", "lo", 1);
 	setenv("TOW_NCCL_LANE", "tcp", 1);
 	FJ_MUST(twt_np_init(p, &context, &mask, "zebra\tdp", 77, 2, 0) == 0);
-	FJ_MUST(net->init(&contexts[0], 77, &config, NULL, NULL) == 0);
-	FJ_MUST(net->init(&contexts[1], 78, &config, NULL, NULL) == 0);
+	FJ_MUST(net->init(&contexts[0], 77, &config, twt_np_log, NULL) == 0);
+	FJ_MUST(net->init(&contexts[1], 78, &config, twt_np_log, NULL) == 0);
 	FJ_MUST(!is_named(contexts[1], "zebra")); /* of one that nobody has named */
 	FJ_MUST(is_named(contexts[0], "zebra?dp"));
 	FJ_MUST(p->v4->finalize(context) == 0); /* the network goes on */

@@ -209,8 +209,14 @@ static void walk_flow(struct walk *w, struct twi_state_flow *flow)
 /* Names of groups, in their order, and the messages of foreign ones. */
 static void walk_foreign(struct walk *w, struct twi_rank_state *state)
 {
-	for (uint32_t i = 0; !w->bad && i < state->group_count; i++)
-		walk_text(w, state->groups[i].name, sizeof(state->groups[i].name));
+	for (uint32_t i = 0; !w->bad && i < state->group_count; i++) {
+		struct twi_state_group *group = &state->groups[i];
+
+		walk_text(w, group->name, sizeof(group->name));
+		walk_count(w, &group->local_count, TWI_STATE_LOCALS);
+		for (uint32_t k = 0; !w->bad && k < group->local_count; k++)
+			walk_u32(w, &group->locals[k]);
+	}
 	walk_count(w, &state->flow_count, TWI_STATE_FLOWS);
 	for (uint32_t i = 0; !w->bad && i < state->flow_count; i++)
 		walk_flow(w, &state->flows[i]);
@@ -279,6 +285,19 @@ const struct twi_state_group *twi_rank_state_group(const struct twi_rank_state *
 			return &state->groups[i];
 	}
 	return NULL;
+}
+
+uint32_t twi_state_group_covers(const struct twi_state_group *group)
+{
+	return twi_max(group->local_count, 1u);
+}
+
+bool twi_state_group_has(const struct twi_state_group *group, uint32_t rank)
+{
+	for (uint32_t i = 0; i < group->local_count; i++)
+		if (group->locals[i] == rank)
+			return true;
+	return group->rank == rank;
 }
 
 const struct twi_state_past *twi_state_group_past(const struct twi_state_group *group, uint64_t seq)

@@ -22,7 +22,8 @@
 #define TWI_STATE_WHY     200u
 #define TWI_STATE_FLOWS   16u   /* of groups of other libraries */
 #define TWI_STATE_NAME    48u   /* of such a group, with the NUL */
-#define TWI_STATE_BYTES   9216u /* the longest there is, encoded */
+#define TWI_STATE_LOCALS  16u   /* ranks of such a group in one process that are told */
+#define TWI_STATE_BYTES   9600u /* the longest there is, encoded */
 #define TWI_STATE_BARE    8192u /* the same without what is foreign */
 #define TWI_STATE_NO_RANK UINT32_MAX
 
@@ -53,6 +54,12 @@ struct twi_state_group {
 	uint32_t past_count;
 	struct twi_state_past past[TWI_STATE_PAST]; /* newest first */
 	char name[TWI_STATE_NAME];                  /* of a foreign one; else "" */
+	/*
+	 * Of a foreign one: how many of its ranks this process is, and which, `rank` among them;
+	 * 0: that one alone. Then it has entered what all of them have.
+	 */
+	uint32_t local_count;
+	uint32_t locals[TWI_STATE_LOCALS];
 };
 
 /*
@@ -149,6 +156,9 @@ bool twi_rank_state_decode(const uint8_t *in, size_t bytes, struct twi_rank_stat
 
 /* The link to `rank`, or NULL. */
 const struct twi_state_link *twi_rank_state_link(const struct twi_rank_state *state, uint32_t rank);
+/* How many ranks of the group the process is; whether `rank` is one of them. */
+uint32_t twi_state_group_covers(const struct twi_state_group *group);
+bool twi_state_group_has(const struct twi_state_group *group, uint32_t rank);
 /* The group of context `ctx`, or NULL; the collective `seq` of it, or NULL. */
 const struct twi_state_group *twi_rank_state_group(const struct twi_rank_state *state,
 						   uint32_t ctx);

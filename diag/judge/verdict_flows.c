@@ -134,7 +134,7 @@ static const struct twi_verdict_rank *rank_in_group(const struct twi_judge *judg
 	for (uint32_t i = 0; i < judge->what->rank_count; i++) {
 		const struct twi_state_group *group = twi_group_at(&judge->what->ranks[i], ctx);
 
-		if (group != NULL && group->rank == peer)
+		if (group != NULL && twi_state_group_has(group, peer))
 			return &judge->what->ranks[i];
 	}
 	return NULL;

@@ -47,7 +47,7 @@ static uint64_t own_delay(const struct twi_arrival *arrival, uint32_t ctx)
 static void find_arrival(const struct twi_judge *judge, uint32_t ctx, uint64_t seq,
 			 struct twi_arrival *out)
 {
-	uint32_t count = 0, size = 0;
+	uint32_t count = 0, covered = 0, size = 0;
 
 	*out = (struct twi_arrival){ .seq = seq };
 	for (uint32_t i = 0; i < judge->what->rank_count; i++) {
@@ -59,6 +59,7 @@ static void find_arrival(const struct twi_judge *judge, uint32_t ctx, uint64_t s
 		if (past == NULL)
 			continue;
 		count++;
+		covered += twi_state_group_covers(group);
 		size = group->size;
 		out->error_ns = twi_max(out->error_ns, rank->error_ns);
 		at = to_our_time(rank, past->start_ns);
@@ -70,7 +71,7 @@ static void find_arrival(const struct twi_judge *judge, uint32_t ctx, uint64_t s
 		out->at_ns = at;
 		out->last = rank;
 	}
-	if (count < 2 || count != size)
+	if (count < 2 || covered != size)
 		out->last = NULL;
 	else
 		out->delay_ns = own_delay(out, ctx);

@@ -128,7 +128,8 @@ uint64_t tow_foreign_clock(void);
 
 /*
  * A group of another library, of which this process is a rank, is there. A process that is several
- * ranks of one group says so of one of them.
+ * ranks of one group opens it for each. Verdicts are on processes: there the last of its ranks
+ * counts, of at most 16.
  * Ownership: *group_out is the caller's, until tow_foreign_close; the name is copied.
  * Copies: no payload.
  * Blocks: never for long; takes the engine.

@@ -12,6 +12,10 @@
 #include "command.h"
 #include "store_port.h"
 
+#include "transport/engine/engine.h"
+#include "transport/engine/runtime.h"
+#include "transport/wire/feature.h"
+
 #define LIMIT_S 60
 
 const char *const twt_fj_names[FJ_FAULTS] = { "healthy", "late",    "slow link",
@@ -83,6 +87,9 @@ static struct tow_group *join_group(struct twt_fj *job, uint32_t rank)
 	struct tow_group *group;
 
 	FJ_MUST(tow_runtime_share(&options, &job->runtime) == TOW_OK);
+	if (job->old && rank + 1 == job->ranks)
+		twi_runtime_engine(job->runtime)->features.offered &=
+			~TWI_FEATURE_BIT(foreign_groups);
 	where.rank = rank;
 	where.world_size = job->ranks;
 	where.store = job->store;

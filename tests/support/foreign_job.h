@@ -52,6 +52,7 @@ struct twt_fj {
 	uint32_t ranks, victim;
 	enum twt_fj_fault fault;
 	bool grouped; /* ranks are in a group of ours, too, */
+	bool old;     /* of which the last rank has never heard of groups of other libraries, */
 	bool joins;   /* or what plays joins them, in a store that the environment names */
 	void (*play)(struct twt_fj *job, uint32_t rank);
 	int which; /* whatever play wants to know */

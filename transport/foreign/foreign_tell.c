@@ -20,6 +20,33 @@ static void tell_past(struct tow_foreign_group *group, struct twi_state_group *o
 	}
 }
 
+/*
+ * Another rank of the same group in this process: what is not entered by all of them is not, and
+ * the last of them counts. The lock of that one is held.
+ */
+static void merge_past(struct tow_foreign_group *group, struct twi_state_group *out)
+{
+	uint32_t kept = 0;
+
+	for (uint32_t i = 0; i < out->past_count; i++) {
+		struct twi_state_past past = out->past[i];
+		const struct twi_state_past *other = twi_series_past(&group->series, past.seq);
+
+		if (other->seq != past.seq)
+			continue;
+		past.start_ns = twi_max(past.start_ns, other->start_ns);
+		past.done_ns = past.done_ns == 0 || other->done_ns == 0
+				       ? 0
+				       : twi_max(past.done_ns, other->done_ns);
+		out->past[kept++] = past;
+	}
+	out->past_count = kept;
+	out->last_seq = twi_min(out->last_seq, group->series.next_seq - 1);
+	out->in_flight = twi_max(out->in_flight, group->series.in_flight);
+	if (out->local_count < TWI_STATE_LOCALS)
+		out->locals[out->local_count++] = group->series.rank;
+}
+
 static void tell_group(struct tow_foreign_group *group, struct twi_state_group *out)
 {
 	const struct twi_series *series = &group->series;
@@ -30,6 +57,7 @@ static void tell_group(struct tow_foreign_group *group, struct twi_state_group *
 					 .in_flight = series->in_flight,
 					 .last_seq = series->next_seq - 1 };
 	snprintf(out->name, sizeof(out->name), "%s", group->name);
+	out->locals[out->local_count++] = series->rank;
 	tell_past(group, out);
 }
 
@@ -109,6 +137,35 @@ static struct tow_foreign_group *next_newest(struct twi_engine *engine, uint64_t
 	return found;
 }
 
+static bool is_told(const struct twi_rank_state *out, const struct tow_foreign_group *group)
+{
+	return twi_rank_state_group(out, group->series.ctx) != NULL;
+}
+
+/* The group, and all others of this process that are ranks of the same one. */
+static void tell_all_of(struct twi_engine *engine, struct tow_foreign_group *first, uint64_t now_ns,
+			struct twi_rank_state *out)
+{
+	struct twi_state_group *row = &out->groups[out->group_count++];
+	struct twi_list *pos, *next;
+
+	pthread_mutex_lock(&first->lock);
+	tell_group(first, row);
+	tell_flows(first, now_ns, out);
+	pthread_mutex_unlock(&first->lock);
+	twi_list_for_each_safe (pos, next, &engine->foreign_groups) {
+		struct tow_foreign_group *other =
+			twi_container_of(pos, struct tow_foreign_group, link);
+
+		if (other == first || other->series.ctx != first->series.ctx)
+			continue;
+		pthread_mutex_lock(&other->lock);
+		merge_past(other, row);
+		tell_flows(other, now_ns, out);
+		pthread_mutex_unlock(&other->lock);
+	}
+}
+
 void twi_foreign_tell(struct twi_engine *engine, uint64_t now_ns, uint32_t room,
 		      struct twi_rank_state *out)
 {
@@ -117,14 +174,14 @@ void twi_foreign_tell(struct twi_engine *engine, uint64_t now_ns, uint32_t room,
 
 	twi_assert_held(engine);
 	while ((group = next_newest(engine, below, &below)) != NULL) {
-		if (out->group_count >= room) {
+		bool told = is_told(out, group);
+
+		if (!told && out->group_count >= room) {
 			out->cut |= below > 0;
 			return;
 		}
-		pthread_mutex_lock(&group->lock);
-		tell_group(group, &out->groups[out->group_count++]);
-		tell_flows(group, now_ns, out);
-		pthread_mutex_unlock(&group->lock);
+		if (!told)
+			tell_all_of(engine, group, now_ns, out);
 		if (below == 0)
 			return; /* the others are not in use either */
 	}

@@ -91,6 +91,18 @@ static void faults_are_named(void **state)
 	twt_beside(CASES, 3, play_case);
 }
 
+/* A rank that says less of itself is understood, and judged by that. */
+static void older_rank(void **state)
+{
+	struct twt_fj job = { .fault = FJ_LATE, .ranks = 3, .victim = 2, .play = play };
+
+	(void)state;
+	job.grouped = job.old = true;
+	twt_fj_begin(&job);
+	twt_fj_expect(&job);
+	twt_fj_end(&job);
+}
+
 /* For people: the same in words, and the tables of collectives. */
 static void words(void **state)
 {
@@ -115,6 +127,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(faults_are_named),
+		cmocka_unit_test(older_rank),
 		cmocka_unit_test(words),
 	};
 

@@ -11,6 +11,7 @@
 
 #include <towline/towline.h>
 
+#include "foreign_group.h"
 #include "pair.h"
 
 #include "diag/record/counter.h"
@@ -20,19 +21,12 @@
 #include "transport/foreign/foreign.h"
 #include "transport/inquiry/inquiry.h"
 
-#define MS 1000000ull
-
 static struct tow_runtime *runtime;
 
 static int setup(void **state)
 {
-	struct tow_options options = TOW_OPTIONS_INIT;
-
 	(void)state;
-	options.premap_memory_bytes = 4 << 20;
-	options.job = "foreign";
-	options.rank = 5;
-	return tow_runtime_open(&options, &runtime);
+	return twt_fg_runtime(&runtime);
 }
 
 static int teardown(void **state)
@@ -40,20 +34,6 @@ static int teardown(void **state)
 	(void)state;
 	tow_runtime_close(runtime);
 	return 0;
-}
-
-static struct tow_foreign_group *open_group(const char *name, uint64_t id, uint32_t rank,
-					    uint32_t ranks)
-{
-	struct tow_foreign_options options = TOW_FOREIGN_OPTIONS_INIT;
-	struct tow_foreign_group *group;
-
-	options.name = name;
-	options.id = id;
-	options.rank = rank;
-	options.ranks = ranks;
-	TWT_OK(tow_foreign_open(runtime, &options, &group));
-	return group;
 }
 
 /* Groups of /v1/coll; goes to json_decref with its document. */
@@ -84,37 +64,11 @@ static uint64_t counted(enum twi_counter counter)
 	return twi_counter_sum(twi_runtime_engine(runtime)->diag, counter);
 }
 
-static struct tow_foreign_coll all_reduce(uint64_t bytes, uint64_t start_ns)
-{
-	struct tow_foreign_coll coll = TOW_FOREIGN_COLL_INIT;
-
-	coll.kind = TOW_FOREIGN_ALL_REDUCE;
-	coll.type = TOW_F32;
-	coll.reduce = TOW_SUM;
-	coll.bytes = bytes;
-	coll.start_ns = start_ns;
-	coll.plan = "ring/simple";
-	return coll;
-}
-
-static struct tow_foreign_message sent(uint32_t peer, uint64_t ms)
-{
-	struct tow_foreign_message message = TOW_FOREIGN_MESSAGE_INIT;
-
-	message.peer = peer;
-	message.sends = 1;
-	message.bytes = 1000;
-	message.end_ns = tow_foreign_clock();
-	message.start_ns = message.end_ns - ms * MS;
-	message.wire_ns = ms * MS;
-	return message;
-}
-
 static void refusals(void **state)
 {
 	struct tow_foreign_options options = TOW_FOREIGN_OPTIONS_INIT;
-	struct tow_foreign_message message = sent(1, 1);
-	struct tow_foreign_coll coll = all_reduce(1, 0);
+	struct tow_foreign_message message = twt_fg_sent(1, 1);
+	struct tow_foreign_coll coll = twt_fg_all_reduce(1, 0);
 	struct tow_foreign_group *group, *other = (void *)1;
 	uint64_t seq;
 
@@ -125,7 +79,7 @@ static void refusals(void **state)
 	options.ranks = 0;
 	assert_int_equal(tow_foreign_open(runtime, &options, &other), TOW_EINVAL); /* 0 of 0 */
 	assert_null(other);
-	group = open_group("a", 7, 0, 2);
+	group = twt_fg_open(runtime, "a", 7, 0, 2);
 	options.id = 7;
 	options.ranks = 2;
 	assert_int_equal(tow_foreign_open(runtime, &options, &other), TOW_EINVAL);
@@ -135,15 +89,15 @@ static void refusals(void **state)
 	assert_int_equal(tow_foreign_coll_begin(group, &coll, NULL), TOW_EINVAL);
 	coll.kind = TOW_FOREIGN_KINDS;
 	assert_int_equal(tow_foreign_coll_begin(group, &coll, &seq), TOW_EINVAL);
-	coll = all_reduce(1, 0);
+	coll = twt_fg_all_reduce(1, 0);
 	coll.type = TOW_TYPE_COUNT;
 	assert_int_equal(tow_foreign_coll_begin(group, &coll, &seq), TOW_EINVAL);
-	coll = all_reduce(1, 0);
+	coll = twt_fg_all_reduce(1, 0);
 	coll.reduce = -2;
 	assert_int_equal(tow_foreign_coll_begin(group, &coll, &seq), TOW_EINVAL);
 	assert_int_equal(tow_foreign_coll_enter(group, 1, 0), TOW_EINVAL); /* none was begun */
 	assert_int_equal(tow_foreign_coll_end(group, 1, 0, TOW_OK), TOW_EINVAL);
-	coll = all_reduce(1, 0);
+	coll = twt_fg_all_reduce(1, 0);
 	TWT_OK(tow_foreign_coll_begin(group, &coll, &seq));
 	assert_int_equal(seq, 1);
 	assert_int_equal(tow_foreign_coll_end(group, 0, 0, TOW_OK), TOW_EINVAL);
@@ -188,7 +142,7 @@ static int call_with(unsigned which, struct tow_foreign_group *group, void *made
 /* The house's rule for structs with a size: older callers, newer ones, and no size at all. */
 static void sizes(void **state)
 {
-	struct tow_foreign_group *group = open_group("sizes", 70, 1, 2);
+	struct tow_foreign_group *group = twt_fg_open(runtime, "sizes", 70, 1, 2);
 	const struct tow_foreign_options options = TOW_FOREIGN_OPTIONS_INIT;
 	const struct tow_foreign_coll coll = TOW_FOREIGN_COLL_INIT;
 	const struct tow_foreign_message message = TOW_FOREIGN_MESSAGE_INIT;
@@ -217,16 +171,16 @@ static void sizes(void **state)
 /* One collective from begin to end, and one that is under way: as the document has them. */
 static void document(void **state)
 {
-	struct tow_foreign_group *group = open_group("dp\n0", 0xabc, 1, 4);
+	struct tow_foreign_group *group = twt_fg_open(runtime, "dp\n0", 0xabc, 1, 4);
 	uint64_t now = tow_foreign_clock(), seq;
-	struct tow_foreign_coll coll = all_reduce(4096, now - 50 * MS);
+	struct tow_foreign_coll coll = twt_fg_all_reduce(4096, now - 50 * FG_MS);
 	json_t *root, *row, *last;
 
 	(void)state;
 	TWT_OK(tow_foreign_coll_begin(group, &coll, &seq));
-	TWT_OK(tow_foreign_coll_enter(group, seq, now - 40 * MS));
-	TWT_OK(tow_foreign_coll_enter(group, seq, now - 10 * MS)); /* the first counts */
-	TWT_OK(tow_foreign_coll_end(group, seq, now - 10 * MS, TOW_OK));
+	TWT_OK(tow_foreign_coll_enter(group, seq, now - 40 * FG_MS));
+	TWT_OK(tow_foreign_coll_enter(group, seq, now - 10 * FG_MS)); /* the first counts */
+	TWT_OK(tow_foreign_coll_end(group, seq, now - 10 * FG_MS, TOW_OK));
 	TWT_OK(tow_foreign_coll_end(group, seq, now, TOW_EPEER));
 	coll.kind = TOW_FOREIGN_BROADCAST;
 	coll.reduce = coll.type = -1;
@@ -248,21 +202,21 @@ static void document(void **state)
 	assert_string_equal(text_of(last, "type"), "f32");
 	assert_string_equal(text_of(last, "reduce"), "sum");
 	assert_string_equal(text_of(last, "status"), "TOW_OK");
-	assert_int_equal(number(last, "entered_ns") - number(last, "start_ns"), 10 * MS);
-	assert_int_equal(number(last, "done_ns") - number(last, "entered_ns"), 30 * MS);
+	assert_int_equal(number(last, "entered_ns") - number(last, "start_ns"), 10 * FG_MS);
+	assert_int_equal(number(last, "done_ns") - number(last, "entered_ns"), 30 * FG_MS);
 	last = json_array_get(json_object_get(row, "last"), 1);
 	assert_string_equal(text_of(last, "kind"), "broadcast");
 	assert_true(json_is_null(json_object_get(last, "status")));
 	assert_true(json_is_null(json_object_get(last, "entered_ns")));
 	row = json_array_get(json_object_get(row, "kinds"), 0);
 	assert_int_equal(number(row, "calls"), 1);
-	assert_int_equal(number(json_object_get(row, "latency_ns"), "mean"), 30 * MS);
-	assert_int_equal(number(row, "queue_mean_ns"), 10 * MS);
+	assert_int_equal(number(json_object_get(row, "latency_ns"), "mean"), 30 * FG_MS);
+	assert_int_equal(number(row, "queue_mean_ns"), 10 * FG_MS);
 	json_decref(root);
 	tow_foreign_close(group);
 	assert_int_equal(json_array_size(ask(&root)), 0);
 	json_decref(root);
-	group = open_group(NULL, 0xabc, 1, 4); /* a made name; its number is free again */
+	group = twt_fg_open(runtime, NULL, 0xabc, 1, 4); /* a made name; its number is free again */
 	assert_string_equal(text_of(json_array_get(ask(&root), 0), "name"), "0000000000000abc");
 	json_decref(root);
 	tow_foreign_close(group);
@@ -270,17 +224,17 @@ static void document(void **state)
 
 static void messages_by_peer(void **state)
 {
-	struct tow_foreign_group *group = open_group("peers", 9, 0, 1000);
+	struct tow_foreign_group *group = twt_fg_open(runtime, "peers", 9, 0, 1000);
 	uint64_t left_out = counted(TWI_C_foreign_peers_left_out);
-	struct tow_foreign_message message = sent(1, 3);
+	struct tow_foreign_message message = twt_fg_sent(1, 3);
 	json_t *root, *peers, *row;
 
 	(void)state;
 	for (int i = 0; i < 10; i++)
 		TWT_OK(tow_foreign_message(group, &message));
 	message.sends = 0;
-	message.device_ns = 2 * MS;
-	message.wire_ns = MS;
+	message.device_ns = 2 * FG_MS;
+	message.wire_ns = FG_MS;
 	TWT_OK(tow_foreign_message(group, &message));
 	peers = json_object_get(json_array_get(ask(&root), 0), "peers");
 	assert_int_equal(json_array_size(peers), 2);
@@ -288,13 +242,13 @@ static void messages_by_peer(void **state)
 	assert_true(json_is_true(json_object_get(row, "sends")));
 	assert_int_equal(number(row, "messages"), 10);
 	assert_int_equal(number(row, "bytes"), 10000);
-	assert_int_equal(number(row, "wire_ns"), 30 * MS);
+	assert_int_equal(number(row, "wire_ns"), 30 * FG_MS);
 	row = json_array_get(peers, 1);
-	assert_int_equal(number(row, "device_ns"), 2 * MS);
+	assert_int_equal(number(row, "device_ns"), 2 * FG_MS);
 	assert_int_equal(number(json_object_get(row, "recent"), "messages"), 1);
 	json_decref(root);
 	for (uint32_t i = 2; i < 2 + TOW_FOREIGN_PEERS; i++) {
-		message = sent(i, 1);
+		message = twt_fg_sent(i, 1);
 		TWT_OK(tow_foreign_message(group, &message));
 	}
 	peers = json_object_get(json_array_get(ask(&root), 0), "peers");
@@ -304,45 +258,12 @@ static void messages_by_peer(void **state)
 	tow_foreign_close(group);
 }
 
-/* What is recent is of the last seconds: older buckets go, by the times that messages have. */
-static void recent_figures(void **state)
-{
-	struct tow_foreign_group *group = open_group("recent", 10, 0, 2);
-	const uint64_t t0 = 100000 * MS, bucket = TWI_FOREIGN_BUCKET_NS;
-	struct tow_foreign_message message = sent(1, 1);
-	struct twi_foreign_figures recent;
-	uint64_t window;
-
-	(void)state;
-	message.end_ns = t0;
-	TWT_OK(tow_foreign_message(group, &message));
-	message.end_ns = t0 + bucket / 2;
-	TWT_OK(tow_foreign_message(group, &message));
-	twi_foreign_recent(&group->flows[0], t0 + bucket / 2, &recent, &window);
-	assert_int_equal(recent.messages, 2);
-	assert_int_equal(window, bucket / 2);
-	message.end_ns = t0 + bucket + 1;
-	TWT_OK(tow_foreign_message(group, &message));
-	twi_foreign_recent(&group->flows[0], t0 + bucket + 1, &recent, &window);
-	assert_int_equal(recent.messages, 3);
-	assert_int_equal(recent.wire_ns, 3 * MS);
-	assert_int_equal(window, bucket);
-	twi_foreign_recent(&group->flows[0], t0 + 4 * bucket, &recent, &window);
-	assert_int_equal(recent.messages, 0);
-	message.end_ns = t0 + 4 * bucket;
-	TWT_OK(tow_foreign_message(group, &message));
-	twi_foreign_recent(&group->flows[0], t0 + 4 * bucket, &recent, &window);
-	assert_int_equal(recent.messages, 1);
-	assert_int_equal(group->flows[0].all.messages, 4);
-	tow_foreign_close(group);
-}
-
 /* A row is used again while its collective is still said to be under way. */
 static void rows_are_bounded(void **state)
 {
-	struct tow_foreign_group *group = open_group("rows", 11, 0, 2);
+	struct tow_foreign_group *group = twt_fg_open(runtime, "rows", 11, 0, 2);
 	uint64_t late = counted(TWI_C_foreign_late), seq, first;
-	struct tow_foreign_coll coll = all_reduce(64, 0);
+	struct tow_foreign_coll coll = twt_fg_all_reduce(64, 0);
 	json_t *root;
 
 	(void)state;
@@ -359,96 +280,11 @@ static void rows_are_bounded(void **state)
 	tow_foreign_close(group);
 }
 
-/* What others are told: arrivals, also where they came out of order, and messages. */
-static void state_of_rank(void **state)
-{
-	struct tow_foreign_group *group = open_group("told", 12, 1, 4);
-	struct tow_foreign_group *unused = open_group("unused", 13, 1, 4);
-	struct twi_engine *engine = twi_runtime_engine(runtime);
-	uint64_t now = tow_foreign_clock(), seq;
-	static struct twi_rank_state told;
-	struct tow_foreign_coll coll = all_reduce(64, now - 90 * MS);
-	struct tow_foreign_message message = sent(2, 5);
-
-	(void)state;
-	for (int i = 0; i < 20; i++)
-		TWT_OK(tow_foreign_coll_begin(group, &coll, &seq));
-	for (seq = 1; seq <= 17; seq++)
-		TWT_OK(tow_foreign_coll_enter(group, seq, now - 80 * MS + seq));
-	TWT_OK(tow_foreign_coll_enter(group, 19, now - 10 * MS));
-	TWT_OK(tow_foreign_coll_enter(group, 18, now - 9 * MS));
-	TWT_OK(tow_foreign_coll_end(group, 18, now, TOW_EPEER));
-	TWT_OK(tow_foreign_message(group, &message));
-	twi_engine_enter(engine);
-	told = (struct twi_rank_state){ 0 };
-	twi_foreign_tell(engine, tow_foreign_clock(), 1, &told);
-	twi_engine_leave(engine);
-	assert_int_equal(told.group_count, 1);
-	assert_string_equal(told.groups[0].name, "told");
-	assert_int_equal(told.groups[0].ctx & (TWI_STATE_FOREIGN | TWI_STATE_BARRIERS),
-			 TWI_STATE_FOREIGN);
-	assert_int_equal(told.groups[0].rank, 1);
-	assert_int_equal(told.groups[0].last_seq, 19);
-	assert_int_equal(told.groups[0].past_count, TWI_STATE_PAST);
-	for (unsigned i = 0; i < TWI_STATE_PAST; i++)
-		assert_int_equal(told.groups[0].past[i].seq, 19 - i);
-	assert_int_equal(told.groups[0].past[0].start_ns, now - 10 * MS);
-	assert_int_equal(told.groups[0].past[0].done_ns, 0);
-	assert_int_equal(told.groups[0].past[1].done_ns, now);
-	assert_int_equal(told.groups[0].past[1].status, TOW_EPEER);
-	assert_int_equal(told.flow_count, 1);
-	assert_int_equal(told.flows[0].peer, 2);
-	assert_int_equal(told.flows[0].wire_ns, 5 * MS);
-	twi_engine_enter(engine);
-	told = (struct twi_rank_state){ 0 };
-	twi_foreign_tell(engine, tow_foreign_clock() + 10 * TWI_FOREIGN_BUCKET_NS, 1, &told);
-	twi_engine_leave(engine);
-	assert_int_equal(told.flow_count, 0); /* nothing came lately */
-	twi_engine_enter(engine);
-	told = (struct twi_rank_state){ 0 };
-	twi_foreign_tell(engine, tow_foreign_clock(), 6, &told);
-	twi_engine_leave(engine);
-	assert_int_equal(told.group_count, 2); /* the latest in use first */
-	assert_string_equal(told.groups[0].name, "told");
-	assert_string_equal(told.groups[1].name, "unused");
-	tow_foreign_close(unused);
-	tow_foreign_close(group);
-}
-
-/* Ranks agree by kind, type, operator, root and bytes; of kinds with counts not by bytes. */
-static void signatures(void **state)
-{
-	struct tow_foreign_group *group = open_group("signed", 14, 0, 2);
-	struct tow_foreign_coll coll = all_reduce(64, 0);
-	uint64_t seq, first;
-
-	(void)state;
-#define SIGN()                                                                                     \
-	(tow_foreign_coll_begin(group, &coll, &seq), tow_foreign_coll_enter(group, seq, 0),        \
-	 group->series.past[seq % TWI_STATE_PAST].signature)
-	first = SIGN();
-	assert_true(first != 0);
-	assert_true(SIGN() == first);
-	coll.bytes = 65;
-	assert_true(SIGN() != first);
-	coll = all_reduce(64, 0);
-	coll.type = TOW_F64;
-	assert_true(SIGN() != first);
-	coll = all_reduce(64, 0);
-	coll.root = 1;
-	assert_true(SIGN() != first);
-	coll.kind = TOW_FOREIGN_ALL_TO_ALL_V;
-	first = SIGN();
-	coll.bytes = 99;
-	assert_true(SIGN() == first);
-	tow_foreign_close(group);
-}
-
 static void traces_have_it(void **state)
 {
-	struct tow_foreign_group *group = open_group("traced group", 15, 0, 2);
-	struct tow_foreign_message message = sent(1, 2);
-	struct tow_foreign_coll coll = all_reduce(1 << 20, 0);
+	struct tow_foreign_group *group = twt_fg_open(runtime, "traced group", 15, 0, 2);
+	struct tow_foreign_message message = twt_fg_sent(1, 2);
+	struct tow_foreign_coll coll = twt_fg_all_reduce(1 << 20, 0);
 	struct tow_trace *trace;
 	char *text, *found;
 	size_t bytes;
@@ -483,8 +319,8 @@ struct team {
 static void *record_all(void *arg)
 {
 	struct team *team = arg;
-	struct tow_foreign_coll coll = all_reduce(100, 0);
-	struct tow_foreign_message message = sent(1, 1);
+	struct tow_foreign_coll coll = twt_fg_all_reduce(100, 0);
+	struct tow_foreign_message message = twt_fg_sent(1, 1);
 	uint64_t seq;
 
 	for (int i = 0; i < 2000; i++) {
@@ -514,7 +350,7 @@ static void *read_all(void *arg)
 
 static void several_threads(void **state)
 {
-	struct team team = { .group = open_group("threads", 16, 0, 4) };
+	struct team team = { .group = twt_fg_open(runtime, "threads", 16, 0, 4) };
 	pthread_t threads[4], reader;
 	void *failed;
 	json_t *root;
@@ -565,11 +401,13 @@ static void bound_of_groups(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(refusals),        cmocka_unit_test(document),
-		cmocka_unit_test(sizes),           cmocka_unit_test(messages_by_peer),
-		cmocka_unit_test(recent_figures),  cmocka_unit_test(rows_are_bounded),
-		cmocka_unit_test(state_of_rank),   cmocka_unit_test(signatures),
-		cmocka_unit_test(traces_have_it),  cmocka_unit_test(several_threads),
+		cmocka_unit_test(refusals),
+		cmocka_unit_test(document),
+		cmocka_unit_test(sizes),
+		cmocka_unit_test(messages_by_peer),
+		cmocka_unit_test(rows_are_bounded),
+		cmocka_unit_test(traces_have_it),
+		cmocka_unit_test(several_threads),
 		cmocka_unit_test(bound_of_groups),
 	};
 

@@ -494,6 +494,8 @@ static void test_bytes(void **state)
 								.wire_ns = 5 };
 	for (uint32_t i = 0; i < TWI_STATE_GROUPS; i++) {
 		memset(job.last[3].groups[i].name, 'n', TWI_STATE_NAME - 1);
+		job.last[3].groups[i].local_count = TWI_STATE_LOCALS;
+		job.last[3].groups[i].locals[TWI_STATE_LOCALS - 1] = i;
 		job.last[3].groups[i].past_count = TWI_STATE_PAST;
 		memset(job.last[3].groups[i].why, 'w', TWI_STATE_WHY - 1);
 	}

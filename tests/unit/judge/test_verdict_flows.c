@@ -149,6 +149,31 @@ static void late_comes_first(void **state)
 	assert_non_null(strstr(job.verdict.findings[0].evidence[0], "of communicator dp_0"));
 }
 
+/* Two processes, of which each is two ranks: they are compared, and links are found. */
+static void several_ranks_of_one(void **state)
+{
+	(void)state;
+	healthy();
+	job.what.rank_count = 2;
+	for (uint32_t i = 0; i < 2; i++) {
+		job.last[i].groups[0].local_count = 2;
+		job.last[i].groups[0].locals[0] = job.last[i].groups[0].rank;
+		job.last[i].groups[0].locals[1] = job.last[i].groups[0].rank - 2;
+		flow_at(i, true)->peer = i; /* a rank of the other process, not its first */
+	}
+	nobody();
+	take(1, true, 0, 0, 8000);
+	twt_vs_expect_link(&job, TWI_CAUSE_SLOW_LINK, 1, 0);
+	take(1, true, 0, 0, 100);
+	twt_vs_delay(&job, 1, 10, 15);
+	twt_vs_expect(&job, TWI_CAUSE_LATE, 1);
+	job.last[1].groups[0].local_count = 1; /* one is not known: nobody is judged */
+	nobody();
+	job.what.rank_count = 1; /* all of them in one process: nobody to compare it with */
+	job.last[0].groups[0].local_count = 4;
+	nobody();
+}
+
 static void missing_is_named(void **state)
 {
 	(void)state;
@@ -210,6 +235,7 @@ int main(void)
 		cmocka_unit_test(late_comes_first),
 		cmocka_unit_test(missing_is_named),
 		cmocka_unit_test(hostile),
+		cmocka_unit_test(several_ranks_of_one),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -23,8 +23,9 @@
  * that launches, and that of the proxy.
  *
  * When a collective is entered: its first channel runs on the device, or a send's first step has
- * been given its bytes by the device. When it is over: all its channels have stopped on the device,
- * and so have its operations; where NCCL does not tell of channels, all that was told of has.
+ * been given its bytes by the device. When it is over: a channel has run on the device, and nothing
+ * of it is under way any more; where NCCL does not tell of channels, all that was told of has
+ * stopped. (How many channels run is not always the number that the call was given.)
  */
 #ifndef TWP_PROFILER_H
 #define TWP_PROFILER_H
@@ -48,8 +49,8 @@ struct twp_coll {
 	uint64_t number;  /* of its handle; 0: none */
 	uint64_t seq;     /* of the collective; 0: a send or a receive */
 	uint64_t last_ns; /* when something of it stopped last */
-	uint32_t under_way, parts, kernels_left;
-	bool stopped, entered, over;
+	uint32_t under_way, parts;
+	bool stopped, entered, ran, over; /* ran: a channel on the device has stopped */
 };
 
 struct twp_part {

@@ -82,13 +82,13 @@ static void end_coll(struct twp_comm *comm, struct twp_coll *coll)
 }
 
 /* The row of the next call. What it replaces is given up. */
-static struct twp_coll *take_coll(struct twp_comm *comm, uint8_t channels)
+static struct twp_coll *take_coll(struct twp_comm *comm)
 {
 	struct twp_coll *coll = &comm->colls[comm->coll_count++ % TWP_COLLS];
 
 	if (coll->number != 0)
 		end_coll(comm, coll);
-	*coll = (struct twp_coll){ .number = ++comm->last_number, .kernels_left = channels };
+	*coll = (struct twp_coll){ .number = ++comm->last_number };
 	return coll;
 }
 
@@ -100,7 +100,7 @@ struct twp_coll *twp_coll_begin(struct twp_comm *comm, const struct nccl_event_d
 
 	if (!describe_coll(comm, what, plan, &call))
 		return NULL;
-	coll = take_coll(comm, what->coll.channels);
+	coll = take_coll(comm);
 	if (tow_foreign_coll_begin(comm->group, &call, &coll->seq) < 0)
 		coll->seq = 0;
 	return coll;
@@ -108,7 +108,7 @@ struct twp_coll *twp_coll_begin(struct twp_comm *comm, const struct nccl_event_d
 
 struct twp_coll *twp_coll_begin_p2p(struct twp_comm *comm)
 {
-	return take_coll(comm, 0);
+	return take_coll(comm);
 }
 
 /*
@@ -138,7 +138,7 @@ void twp_coll_settle(struct twp_comm *comm, struct twp_coll *coll)
 	coll->last_ns = tow_foreign_clock();
 	if (!coll->stopped || coll->under_way > 0 || coll->parts == 0)
 		return;
-	if (!comm->kernels_told || coll->kernels_left == 0)
+	if (!comm->kernels_told || coll->ran)
 		end_coll(comm, coll);
 }
 

@@ -323,8 +323,7 @@ static void stop_part(struct twp_comm *comm, const struct handle_parts *of)
 		stop_step(comm, part);
 	} else if (coll != NULL) {
 		coll->under_way--;
-		if (part->kind == TWP_KERNEL && coll->kernels_left > 0)
-			coll->kernels_left--;
+		coll->ran |= part->kind == TWP_KERNEL;
 		twp_coll_settle(comm, coll);
 	}
 	part_give(comm, part, of->row);

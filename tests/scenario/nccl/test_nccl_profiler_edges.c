@@ -85,6 +85,50 @@ static json_int_t member(json_t *object, const char *key)
 	return json_integer_value(json_object_get(object, key));
 }
 
+static json_int_t in_flight(void)
+{
+	json_t *root;
+	json_int_t count = json_integer_value(
+		json_object_get(json_array_get(own_groups(&root), 0), "in_flight"));
+
+	json_decref(root);
+	return count;
+}
+
+/* A collective is over when a channel has run and nothing is under way; not before. */
+static void when_it_is_over(const struct twt_np *p)
+{
+	struct nccl_event_descriptor kernel = { .parent = NULL };
+	void *context, *coll, *channel, *op;
+	int mask;
+
+	FJ_MUST(twt_np_init(p, &context, &mask, "a", 1, 2, 0) == 0);
+	kernel.parent = coll = twt_np_coll(p, context, "AllReduce");
+	channel = twt_np_start(p, context, NCCL_EVENT_KERNEL, kernel);
+	op = twt_np_op(p, context, coll, 1, 1);
+	twt_np_stop(p, op);
+	twt_np_stop(p, coll);
+	FJ_MUST(in_flight() == 1); /* the channel still runs */
+	twt_np_stop(p, channel);
+	FJ_MUST(in_flight() == 0);
+	kernel.parent = coll = twt_np_coll(p, context, "AllReduce");
+	twt_np_stop(p, coll);
+	op = twt_np_op(p, context, coll, 1, 1);
+	twt_np_stop(p, op);
+	FJ_MUST(in_flight() == 1); /* its channels are to come */
+	channel = twt_np_start(p, context, NCCL_EVENT_KERNEL, kernel);
+	op = twt_np_op(p, context, coll, 1, 1);
+	twt_np_stop(p, channel);
+	FJ_MUST(in_flight() == 1); /* an operation is under way */
+	twt_np_stop(p, op);
+	FJ_MUST(in_flight() == 0);
+	coll = twt_np_coll(p, context, "AllReduce");
+	twt_np_stop(p, coll);
+	kernel.parent = twt_np_coll(p, context, "AllReduce");
+	FJ_MUST(in_flight() == 2);
+	FJ_MUST(p->v4->finalize(context) == 0);
+}
+
 /* What is counted: calls, bytes, messages by peer, kinds, and what is none of them. */
 static void count_all(const struct twt_np *p)
 {
@@ -445,8 +489,8 @@ static void net_has_names(const struct twt_np *p)
 static void one_process(void **state)
 {
 	static void (*const runs[])(const struct twt_np *) = {
-		count_all, several_communicators, settings,     hostile, bounded,
-		stale,     several_threads,       net_has_names
+		count_all, when_it_is_over, several_communicators, settings,     hostile,
+		bounded,   stale,           several_threads,       net_has_names
 	};
 
 	(void)state;

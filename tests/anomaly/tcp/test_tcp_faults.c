@@ -81,7 +81,7 @@ static struct tow_options options_of(void)
 	options.premap_memory_bytes = 1 << 20;
 	options.stats = 0;
 	options.max_ops = 256;
-	options.connect_timeout_ns = (int64_t)SECOND / 2;
+	options.connect_timeout_ns = 20 * (int64_t)SECOND;
 	options.background = 0;
 	return options;
 }
@@ -223,7 +223,6 @@ static void test_no_descriptors(void **state)
 	int next;
 
 	(void)state;
-	options.connect_timeout_ns = 10 * (int64_t)SECOND;
 	open_both(&options);
 	assert_int_equal(open_endpoint(0), TOW_OK);
 	assert_int_equal(open_endpoint(1), TOW_OK);

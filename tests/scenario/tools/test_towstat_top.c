@@ -48,7 +48,7 @@ static int start_job(void **state)
 	if (job == 0) {
 		freopen("/dev/null", "w", stdout);
 		freopen("/dev/null", "w", stderr);
-		execl(launcher, launcher, "-n", "2", "--timeout", "60", program, "reduce", NULL);
+		execl(launcher, launcher, "-n", "2", "--timeout", "230", program, "reduce", NULL);
 		_exit(127);
 	}
 	for (int i = 0; i < 1000 && socket_count() < 2; i++)

@@ -8,10 +8,9 @@ static void twt_beside_case(void **state)
 	one->run(one->which);
 }
 
-static pid_t twt_beside_start(void (*run)(size_t which), size_t which)
+/* Plays them in a process of its own. */
+static pid_t twt_beside_start(const struct CMUnitTest *tests, size_t count)
 {
-	struct twt_beside one = { run, which };
-	const struct CMUnitTest test[] = { { "beside", twt_beside_case, NULL, NULL, &one } };
 	pid_t child;
 
 	fflush(NULL);
@@ -19,7 +18,7 @@ static pid_t twt_beside_start(void (*run)(size_t which), size_t which)
 	if (child != 0)
 		return child;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	exit(cmocka_run_group_tests(test, NULL, NULL));
+	exit(_cmocka_run_group_tests("beside", tests, count, NULL, NULL) != 0);
 }
 
 /* Waits for one of the children; true: it went well. */
@@ -40,23 +39,44 @@ static bool twt_beside_reap(pid_t *children, size_t count)
 	}
 }
 
-void twt_beside(size_t count, size_t most, void (*run)(size_t which))
+int twt_beside_tests(const struct CMUnitTest *tests, size_t count, size_t each, size_t most)
 {
 	pid_t children[TWT_BESIDE_MAX] = { 0 };
-	size_t running = 0;
-	bool good = true;
+	size_t processes = (count + each - 1) / each, running = 0;
+	int failed = 0;
+
+	if (processes > TWT_BESIDE_MAX) {
+		printf("%zu processes are more than %d\n", processes, TWT_BESIDE_MAX);
+		return 1;
+	}
+	for (size_t i = 0; i < processes; i++) {
+		size_t first = i * each;
+
+		if (running == most) {
+			failed += !twt_beside_reap(children, processes);
+			running--;
+		}
+		children[i] = twt_beside_start(tests + first,
+					       count - first < each ? count - first : each);
+		if (children[i] > 0)
+			running++;
+		else
+			failed++;
+	}
+	for (; running > 0; running--)
+		failed += !twt_beside_reap(children, processes);
+	return failed;
+}
+
+void twt_beside(size_t count, size_t most, void (*run)(size_t which))
+{
+	struct twt_beside cases[TWT_BESIDE_MAX];
+	struct CMUnitTest tests[TWT_BESIDE_MAX];
 
 	assert_true(count <= TWT_BESIDE_MAX);
 	for (size_t i = 0; i < count; i++) {
-		if (running == most) {
-			good = twt_beside_reap(children, count) && good;
-			running--;
-		}
-		children[i] = twt_beside_start(run, i);
-		assert_true(children[i] > 0);
-		running++;
+		cases[i] = (struct twt_beside){ run, i };
+		tests[i] = (struct CMUnitTest){ "beside", twt_beside_case, NULL, NULL, &cases[i] };
 	}
-	for (; running > 0; running--)
-		good = twt_beside_reap(children, count) && good;
-	assert_true(good);
+	assert_int_equal(twt_beside_tests(tests, count, 1, most), 0);
 }

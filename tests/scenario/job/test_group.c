@@ -1,7 +1,10 @@
 /* test_group.c - jobs of real processes under towrun: ranks that meet, and ranks that do not. */
 #include "twt.h"
 
+#include "beside.h"
 #include "command.h"
+
+#define AT_ONCE 6 /* jobs: most of them wait for a deadline */
 
 static struct twt_command command;
 
@@ -156,5 +159,5 @@ int main(void)
 		cmocka_unit_test(ends),     cmocka_unit_test(holes),     cmocka_unit_test(torchrun),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return twt_beside_tests(tests, sizeof(tests) / sizeof(tests[0]), 1, AT_ONCE);
 }

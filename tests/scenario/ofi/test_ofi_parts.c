@@ -97,7 +97,9 @@ static void give_up(void)
 	/* The packets can be far from each other: no heartbeat may come between them. */
 	setenv("TOW_PEER_TIMEOUT_NS", "60s", 1);
 	setenv("TOW_HEARTBEAT_NS", "30s", 1);
-	atomic_store(phase, 0);
+	phase = mmap(NULL, sizeof(*phase), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		     0);
+	assert_true(phase != MAP_FAILED);
 	twt_ofi_open_pair(&side, say_parts);
 	twt_ofi_meet(&side);
 	options.timeout_ns = by_deadline ? TWT_SECOND / 2 : TOW_FOREVER;
@@ -150,8 +152,6 @@ int main(void)
 {
 #ifdef TWI_HAVE_OFI
 	setenv("TOW_BACKGROUND", "0", 1); /* nothing is said between the packets */
-	phase = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	assert_true(phase != MAP_FAILED);
 #endif
 	return twt_ofi_main(table, sizeof(table) / sizeof(table[0]));
 }

@@ -8,6 +8,7 @@
  */
 #include "twt.h"
 
+#include "beside.h"
 #include "duo.h"
 
 #include "transport/engine/engine.h"
@@ -416,5 +417,5 @@ int main(void)
 	seed = twt_seed();
 	if (getenv("TWT_ONLY") != NULL)
 		cmocka_set_test_filter(getenv("TWT_ONLY"));
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return twt_beside_tests(tests, sizeof(tests) / sizeof(tests[0]), 1, 3);
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "beside.h"
 #include "lane_pair.h"
 #include "store_port.h"
 
@@ -400,5 +401,5 @@ int main(void)
 						(void *)(uintptr_t)lane };
 	}
 	tests[KINDS * TWT_LANE_ROWS] = (struct CMUnitTest)cmocka_unit_test(test_group_close);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return twt_beside_tests(tests, KINDS * TWT_LANE_ROWS + 1, KINDS, TWT_LANE_ROWS);
 }

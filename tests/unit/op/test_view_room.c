@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "beside.h"
 #include "lane_pair.h"
 
 #define POOL  (8u << 20) /* half of it more where two ports of libfabric take theirs from it */
@@ -278,5 +279,5 @@ int main(int argc, char **argv)
 	}
 	if (argc > 1)
 		cmocka_set_test_filter(argv[1]);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return twt_beside_tests(tests, KINDS * TWT_LANE_ROWS, KINDS, TWT_LANE_ROWS);
 }

@@ -4,7 +4,6 @@
  */
 #include "twt.h"
 
-#include "ofi_fopen.h"
 #include "ofi_run.h"
 
 #include "diag/record/counter.h"

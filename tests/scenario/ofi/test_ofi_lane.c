@@ -5,7 +5,6 @@
  */
 #include "twt.h"
 
-#include "ofi_fopen.h"
 #include "ofi_run.h"
 
 #ifdef TWI_HAVE_OFI

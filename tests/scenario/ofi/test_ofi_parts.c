@@ -7,7 +7,6 @@
 
 #include <sys/mman.h>
 
-#include "ofi_fopen.h"
 #include "ofi_run.h"
 
 #include "diag/base/clock.h"
@@ -20,6 +19,7 @@
 #define TAG   5u
 
 static _Atomic int *phase; /* of both processes */
+enum { QUIET = 1, HALF, GIVEN_UP };
 static bool by_deadline;
 
 static uint8_t byte_at(uint64_t at)
@@ -68,10 +68,12 @@ static int say_parts(struct twt_side *side, void *arg)
 
 	(void)arg;
 	twt_ofi_meet(side);
+	while (atomic_load(phase) < QUIET)
+		drive_ms(side, 1);
 	drive_ms(side, 50);
 	say_part(side, 0, FIRST);
-	atomic_store(phase, 1);
-	while (atomic_load(phase) < 2)
+	atomic_store(phase, HALF);
+	while (atomic_load(phase) < GIVEN_UP)
 		usleep(1000);
 	say_part(side, FIRST, TOTAL - FIRST);
 	twt_ofi_send_wait(side, &word, sizeof(word), TAG);
@@ -102,9 +104,12 @@ static void give_up(void)
 	assert_true(phase != MAP_FAILED);
 	twt_ofi_open_pair(&side, say_parts);
 	twt_ofi_meet(&side);
-	options.timeout_ns = by_deadline ? TWT_SECOND / 2 : TOW_FOREVER;
+	/* All that is to say of the meeting is said, and answered, before the first packet. */
+	drive_ms(&side, 50);
+	atomic_store(phase, QUIET);
+	options.timeout_ns = by_deadline ? TWT_SECOND : TOW_FOREVER;
 	TWT_OK(tow_recv_start(side.peer, in, sizeof(in), TAG, &options, &op));
-	while (atomic_load(phase) < 1)
+	while (atomic_load(phase) < HALF)
 		drive_ms(&side, 1);
 	for (int i = 0; i < 200 && op->stage != TWI_STAGE_FILLING; i++)
 		drive_ms(&side, 1);
@@ -117,7 +122,7 @@ static void give_up(void)
 		drive_ms(&side, 20);
 		assert_int_equal(tow_op_test(op), TOW_AGAIN);
 	}
-	atomic_store(phase, 2);
+	atomic_store(phase, GIVEN_UP);
 	TWT_OK(twt_finish(op, &result));
 	assert_int_equal(result.bytes, TOTAL);
 	must_be_right(by_deadline ? other : in);

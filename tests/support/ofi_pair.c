@@ -5,7 +5,9 @@
 
 #ifdef TWI_HAVE_OFI
 
-struct twt_ofi twt_ofi = { .read = true, .tagged = true, .prefers_tagged = -1 };
+struct twt_ofi twt_ofi = {
+	.read = true, .tagged = true, .prefers_tagged = -1, .pool_bytes = 8 << 20
+};
 
 uint64_t twt_ofi_now_ns(void)
 {
@@ -43,7 +45,7 @@ void twt_ofi_open_listener(struct twt_side *side)
 	int status;
 
 	snprintf(address, sizeof(address), "ofi://%s", twt_ofi.provider);
-	side->runtime = twt_runtime(TWT_OFI_POOL);
+	side->runtime = twt_runtime(twt_ofi.pool_bytes);
 	status = tow_endpoint_open(side->runtime, address, &side->endpoint);
 	if (status == TOW_ENOTSUP) {
 		fprintf(stderr, "skipped: %s\n", tow_error_message());
@@ -73,7 +75,7 @@ void twt_ofi_open_pair(struct twt_side *side, int (*child)(struct twt_side *side
 		if (read(fds[0], where, sizeof(where)) != (ssize_t)sizeof(where))
 			_exit(99);
 		close(fds[0]);
-		side->runtime = twt_runtime(TWT_OFI_POOL);
+		side->runtime = twt_runtime(twt_ofi.pool_bytes);
 		TWT_OK(tow_endpoint_open(side->runtime, address, &side->endpoint));
 		twt_ofi_restrict_ways(side->runtime);
 		side->peer = twt_connect(side->endpoint, where);

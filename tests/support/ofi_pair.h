@@ -13,7 +13,6 @@
 
 #ifdef TWI_HAVE_OFI
 
-#define TWT_OFI_POOL    (32 << 20)
 #define TWT_OFI_MISSING 77
 
 /* What the program, and then the process of a scenario, is about. */
@@ -21,6 +20,7 @@ struct twt_ofi {
 	uint64_t seed;
 	const char *provider;
 	bool slow; /* sockets and udp: the same with less of it */
+	int64_t pool_bytes;
 	/* Which ways the scenario leaves. */
 	bool read, tagged;
 	int prefers_tagged; /* -1: as it is */

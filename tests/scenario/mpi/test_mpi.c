@@ -23,7 +23,7 @@ static void run_ranks(const char *before, unsigned ranks, const char *words)
 	char line[512];
 
 	snprintf(line, sizeof(line),
-		 "%s TOW_PREMAP_MEMORY_BYTES=32MiB @/tools/towrun/towrun -n %u --timeout 120 -- "
+		 "%s TOW_PREMAP_MEMORY_BYTES=16MiB @/tools/towrun/towrun -n %u --timeout 120 -- "
 		 "@/tests/mpi_program %s",
 		 before, ranks, words);
 	twt_command(line, &ran);

@@ -299,7 +299,7 @@ static int stranger(const char *where)
 	int status;
 
 	snprintf(address, sizeof(address), "ofi://%s", twt_ofi.provider);
-	options.premap_memory_bytes = TWT_OFI_POOL;
+	options.premap_memory_bytes = twt_ofi.pool_bytes;
 	options.stats = 0;
 	TWT_OK(tow_runtime_open(&options, &runtime));
 	TWT_OK(tow_endpoint_open(runtime, address, &endpoint));

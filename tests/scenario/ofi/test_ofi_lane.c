@@ -296,5 +296,8 @@ static const struct twt_ofi_scenario table[] = {
 
 int main(void)
 {
+#ifdef TWI_HAVE_OFI
+	twt_ofi.pool_bytes = 32 << 20; /* for `crowd`, and the largest */
+#endif
 	return twt_ofi_main(table, sizeof(table) / sizeof(table[0]));
 }

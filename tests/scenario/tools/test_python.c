@@ -19,6 +19,7 @@ static void run_part(const char *before, const char *part)
 
 	snprintf(line, sizeof(line),
 		 "PYTHONDONTWRITEBYTECODE=1 TOWLINE_LIBRARY=@/libtowline.so TOW_STATS=0 "
+		 "TOW_PREMAP_MEMORY_BYTES=32MiB "
 		 "PYTHONPATH=%s/plugins/torch %s %s %s/tests/scenario/python_program.py %s",
 		 getenv("TOW_TEST_SOURCE"), before, python, getenv("TOW_TEST_SOURCE"), part);
 	twt_command(line, &ran);

@@ -19,7 +19,7 @@
 #define MANY  100u
 #else
 #define CASES 250u
-#define MANY  512u
+#define MANY  256u
 #endif
 
 static struct twt_coll_sim sim;

@@ -121,7 +121,7 @@ struct twi_engine {
 	uint64_t probe_at_ns;           /* when to find out whether that is so */
 	uint32_t turns;                 /* of spinning waiters */
 	uint32_t notices;               /* zero-copy sends whose notification is to come */
-	uint32_t read_directly;         /* connections that a spinning waiter reads by itself */
+	uint32_t read_directly;         /* connections that whoever polls reads by itself */
 	struct twi_op_table *ops;       /* op/op.h */
 
 	/* What seldom changes. */

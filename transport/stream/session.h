@@ -160,6 +160,13 @@ struct twi_stream_peer {
 	struct twi_session session;
 };
 
+/* How many large messages are on their way, in either direction. */
+static inline unsigned twi_session_flows(const struct twi_session *session)
+{
+	return session->grant_count + session->ready_grants + session->send_count +
+	       session->ready_sends;
+}
+
 /* Of a peer of such a lane. */
 static inline struct twi_session *twi_session_of(struct tow_peer *peer)
 {

@@ -34,7 +34,8 @@
  * Looks without epoll_wait between two with it, while the lane reads what is hot by itself, or as
  * long as requests bring completions without it.
  */
-#define LOOKS_BETWEEN 8u
+#define LOOKS_BETWEEN    8u
+#define LOOKS_BETWEEN_NS 5000u /* whoever polls now and then looks each time */
 
 enum operation { NOTHING, SEND, SENDMSG, RECVMSG, SEND_ZEROCOPY };
 
@@ -58,7 +59,8 @@ struct twi_epoll {
 	int sleep_fd;
 	_Atomic bool hushed; /* the watches have been taken out of sleep_fd */
 	uint32_t turns;
-	bool full; /* a watch was refused: said in the log */
+	uint64_t looked_ns; /* while the lane reads by itself: when the set was looked at last */
+	bool full;          /* a watch was refused: said in the log */
 	struct request requests[TWI_RING_ENTRIES];
 	struct done done[DONE_ENTRIES];
 	/* Moved by whoever holds the engine; the sleeper, who does not, looks if they differ. */
@@ -377,6 +379,21 @@ static unsigned wait_events(struct twi_epoll *ring)
 	return count;
 }
 
+/* The turns since the last look were short, and there were few of them. */
+static bool may_skip_look(struct twi_epoll *ring)
+{
+	bool few = ++ring->turns % LOOKS_BETWEEN != 0;
+	uint64_t now;
+
+	if (ring->base.engine->read_directly == 0)
+		return few;
+	now = twi_engine_batch_now(ring->base.engine);
+	if (few && now - ring->looked_ns < LOOKS_BETWEEN_NS)
+		return true;
+	ring->looked_ns = now;
+	return false;
+}
+
 static unsigned ring_look(struct twi_ring *base)
 {
 	struct twi_epoll *ring = epoll_of(base);
@@ -384,7 +401,7 @@ static unsigned ring_look(struct twi_ring *base)
 
 	twi_ring_submit(base);
 	count = ring_reap(base);
-	if ((count > 0 || base->engine->read_directly > 0) && ++ring->turns % LOOKS_BETWEEN != 0)
+	if ((count > 0 || base->engine->read_directly > 0) && may_skip_look(ring))
 		return count;
 	count += wait_events(ring);
 	count_calls(ring);

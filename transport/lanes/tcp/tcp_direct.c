@@ -1,5 +1,5 @@
 /*
- * tcp_direct.c - control streams that a spinning waiter reads itself. See tcp_direct.h.
+ * tcp_direct.c - control streams that whoever polls reads itself. See tcp_direct.h.
  */
 #include "transport/lanes/tcp/tcp_direct.h"
 
@@ -56,6 +56,22 @@ static bool disarm_stream(const struct twi_tcp_lane *lane, const struct twi_tcp_
 		twi_tcp_tag(ring, TWI_TCP_RECV, stream->generation, stream->slot));
 }
 
+/* Then the turns are long, or many that find nothing, and each would be a system call more. */
+static bool payload_flows(const struct twi_tcp_stream *stream)
+{
+	return twi_session_flows(&stream->peer->session) > 0;
+}
+
+/*
+ * Whoever waits or polls will look again in a moment; the library's own thread sleeps as soon as
+ * nothing happens.
+ */
+static bool driver_returns(const struct twi_engine *engine)
+{
+	return engine->ring->index != TWI_RING_BACKGROUND ||
+	       atomic_load_explicit(&engine->waiters, memory_order_relaxed) > 0;
+}
+
 void twi_tcp_direct_warm(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 {
 	struct twi_engine *engine = lane->base.engine;
@@ -64,15 +80,14 @@ void twi_tcp_direct_warm(struct twi_tcp_lane *lane, struct twi_tcp_stream *strea
 	/* What is armed brings more until its end: a stream stands in the list once. */
 	if (stream->direct)
 		return;
-	if (stream->warm_sleeps != direct->sleeps) {
+	if (stream->warm_sleeps != direct->sleeps || payload_flows(stream)) {
 		stream->warm_sleeps = direct->sleeps;
 		stream->warm = 0;
 	}
 	if (stream->warm < WARM_RECEIVES)
 		stream->warm++;
 	if (stream->warm < WARM_RECEIVES || direct->count == TWI_TCP_DIRECT_MAX ||
-	    engine->ring == NULL || engine->ring != engine->armed_ring ||
-	    atomic_load_explicit(&engine->waiters, memory_order_relaxed) == 0 ||
+	    engine->ring == NULL || engine->ring != engine->armed_ring || !driver_returns(engine) ||
 	    atomic_load_explicit(&engine->watchers, memory_order_relaxed) > 0)
 		return;
 	if (!disarm_stream(lane, stream))
@@ -81,6 +96,12 @@ void twi_tcp_direct_warm(struct twi_tcp_lane *lane, struct twi_tcp_stream *strea
 	stream->idle_turns = 0;
 	direct->streams[direct->count++] = stream;
 	engine->read_directly = direct->count;
+}
+
+static void arm_again(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
+{
+	forget_stream(lane, stream);
+	twi_tcp_arm(lane, stream);
 }
 
 /* Returns whether something has come; the stream may be gone then. */
@@ -92,12 +113,14 @@ static bool read_one(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 	/* What is armed in this ring is on its way out, and may still bring something before. */
 	if (engine->ring == NULL || (stream->recv_rings & 1u << engine->ring->index) != 0)
 		return false;
+	if (payload_flows(stream)) {
+		arm_again(lane, stream);
+		return false;
+	}
 	n = recv(stream->fd, lane->direct.buffer, TWI_RING_BUFFER_BYTES, MSG_DONTWAIT);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
-		if (++stream->idle_turns == IDLE_TURNS) {
-			forget_stream(lane, stream);
-			twi_tcp_arm(lane, stream);
-		}
+		if (++stream->idle_turns == IDLE_TURNS)
+			arm_again(lane, stream);
 		return false;
 	}
 	stream->idle_turns = 0;
@@ -156,7 +179,8 @@ bool twi_tcp_direct_send(struct twi_tcp_lane *lane, struct twi_tcp_stream *strea
 	ssize_t n;
 
 	/* A thread without a ring could not wait for room: whoever drives sends it. */
-	if (!stream->direct || engine->ring == NULL || engine->ring->unsubmitted > 0)
+	if (lane->direct.count == 0 || stream->seal != NULL || engine->ring == NULL ||
+	    engine->ring->unsubmitted > 0)
 		return false;
 	n = send(stream->fd, out.iov_base, out.iov_len, MSG_DONTWAIT | MSG_NOSIGNAL);
 	if (n < 0)

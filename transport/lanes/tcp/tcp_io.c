@@ -289,8 +289,7 @@ static void flush_or_gather(struct twi_tcp_peer *peer)
 	struct twi_engine *engine = peer->base.engine;
 	const struct twi_session *session = &peer->session;
 	uint64_t patience_ns = engine->knobs.gather_ns, now_ns;
-	unsigned flows = session->grant_count + session->ready_grants + session->send_count +
-			 session->ready_sends;
+	unsigned flows = twi_session_flows(session);
 
 	if (session->urgent || flows == 0 ||
 	    session->tx_tail - session->tx_head >= ANSWERS_MAX * TWI_FRAME_BYTES) {

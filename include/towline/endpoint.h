@@ -73,9 +73,12 @@ typedef void (*tow_op_callback)(struct tow_op *op, const struct tow_result *resu
  *
  * TOW_OP_AT_ONCE: the start may find the operation complete: a send of a small message
  * (eager_max_bytes) that goes now, or a receive whose small message is here, if options->result is
- * set. Then *op_out is NULL and the start returns the operation's status, which is not negative;
- * *options->result, if set, is the operation's result, with a latency of 0; there is nothing to
- * wait for or to release, no callback runs, and the memory is the caller's again. That is faster
+ * set. Over tcp a send of up to four times eager_max_bytes, and 64 KiB, may be complete as well,
+ * while no other large message is on its way to the peer: it is copied then as a small one is, and
+ * its sender is not told if the receiver's buffer is too small. Then *op_out is NULL and the start
+ * returns the operation's status, which is not negative; *options->result, if set, is the
+ * operation's result, with a latency of 0; there is nothing to wait for or to release, no callback
+ * runs, and the memory is the caller's again. That is faster
  * than an operation, and a leave, not an order: the library may give an operation all the same,
  * which is as any other, and leaves *options->result as it is. Without the flag a start that
  * succeeds always gives one. Sends and receives of a peer and of its channels make use of it;
@@ -204,9 +207,10 @@ int tow_accept_start(struct tow_endpoint *endpoint, const struct tow_op_options 
 int tow_peer_close(struct tow_peer *peer);
 
 /*
- * Starts to send `bytes` (0 is legal) from `data` with `tag`. Up to eager_max_bytes the message is
- * copied into the connection's buffer and the operation is complete at once; larger ones are read
- * in place when the receiver has posted for them, and `data` must stay unchanged until completion.
+ * Starts to send `bytes` (0 is legal) from `data` with `tag`. Up to eager_max_bytes (with
+ * TOW_OP_AT_ONCE sometimes more) the message is copied into the connection's buffer and the
+ * operation is complete at once; larger ones are read in place when the receiver has posted for
+ * them, and `data` must stay unchanged until completion.
  * Of a larger one whose memory cannot be read (or, at the receiver, written: unmapped, protected,
  * beyond the end of its file) the send and the receive that has met it end with TOW_EFAULT; the
  * message names address and range at the side whose memory it is. A small one is copied by the

@@ -18,7 +18,7 @@
 
 static bool is_large(const struct twt_program_op *send)
 {
-	return send->what.bytes > send->program->eager_max;
+	return send->what.bytes > send->program->eager_max && !send->instant;
 }
 
 static bool is_send_to(const struct twt_program_op *op, int rank)

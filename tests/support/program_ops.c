@@ -7,6 +7,8 @@
  */
 #include "program.h"
 
+#include "transport/stream/session.h"
+
 struct twt_program_counts twt_program_counts;
 
 #define POISON 0x5a5a5a5a
@@ -400,6 +402,13 @@ static void choose_options(struct twt_program_op *op, struct tow_op_options *opt
 	}
 }
 
+/* Such a message may be complete at once: small, or alone on a lane of streams. */
+static bool may_be_copied(const struct twt_program_op *op)
+{
+	return !is_above(op) ||
+	       op->what.bytes <= twi_session_lone((uint32_t)op->program->eager_max);
+}
+
 /* It was complete in the call, which gave no handle. */
 static void end_at_once(struct twt_program_op *op, const struct tow_op_options *options, int status)
 {
@@ -408,7 +417,7 @@ static void end_at_once(struct twt_program_op *op, const struct tow_op_options *
 
 	twt_program_check(program,
 			  (options->flags & TOW_OP_AT_ONCE) && op->what.peer >= 0 &&
-				  (op->what.send ? !is_above(op) : options->result != NULL),
+				  (op->what.send ? may_be_copied(op) : options->result != NULL),
 			  "op %d was complete in its start, which did not allow that", op->id);
 	op->instant = true;
 	twt_program_counts.instant++;

@@ -27,6 +27,7 @@ static void choose_network(struct twt_program *program, struct twi_loop_config *
 	config->channels = 1 + (unsigned)twt_program_below(program, TWI_BULK_MAX);
 	config->stripe_bytes = 1 + twt_program_below(program, 20000);
 	config->announce = twt_program_chance(program, 500);
+	config->lone = twt_program_chance(program, 700);
 	if (twt_program_chance(program, 400)) {
 		config->break_bytes = 1ull << (8 + twt_program_below(program, 12));
 		config->reopen_ns = 1 + twt_program_below(program, MS);

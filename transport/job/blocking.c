@@ -83,6 +83,7 @@ TOW_PUBLIC int tow_send(struct tow_group *group, uint32_t rank, const void *data
 			uint64_t tag, uint64_t timeout_ns)
 {
 	const struct twi_message message = { .kind = TWI_OP_SEND,
+					     .waits = true,
 					     .data = (void *)(uintptr_t)data,
 					     .bytes = bytes,
 					     .tag = tag,

@@ -292,7 +292,9 @@ bool twi_outbox_at_once(struct twi_outbox *outbox, struct twi_outbound *out)
 		credit = &channel->out;
 		queued = &channel->queued;
 	}
-	if (outbox->failed != 0 || !twi_list_empty(queued) || out->bytes > outbox->eager_bytes)
+	if (outbox->failed != 0 || !twi_list_empty(queued) ||
+	    (twi_unlikely(out->bytes > outbox->eager_bytes) &&
+	     (outbox->ops->alone == NULL || !outbox->ops->alone(outbox, out))))
 		return false;
 	cost = twi_frame_cost((uint32_t)out->bytes);
 	out->seq = outbox->seq_sent + 1;
@@ -426,6 +428,15 @@ bool twi_outbox_abort(struct twi_outbox *outbox, struct tow_op *op, int status, 
 }
 
 /* --- what the other side says --- */
+
+bool twi_outbox_has_large(const struct twi_outbox *outbox)
+{
+	for (unsigned i = 0; i < TWI_OUTBOX_BUCKETS; i++) {
+		if (!twi_list_empty(&outbox->by_seq[i]))
+			return true;
+	}
+	return false;
+}
 
 struct tow_op *twi_outbox_find(const struct twi_outbox *outbox, uint64_t seq)
 {

@@ -42,6 +42,9 @@ struct twi_outbox_ops {
 	bool (*small)(struct twi_outbox *outbox, const struct twi_outbound *out);
 	bool (*offer)(struct twi_outbox *outbox, struct tow_op *op);
 
+	/* Does one that is longer than small ones go as they do now? NULL: never. */
+	bool (*alone)(struct twi_outbox *outbox, const struct twi_outbound *out);
+
 	/*
 	 * A send is queued, or (op NULL) a control message of channels: the lane is to drain when
 	 * there is room. NULL: it does without being told.
@@ -143,7 +146,8 @@ bool twi_outbox_control(struct twi_outbox *outbox, uint64_t tag);
 /* lane.h, abort: of a send. */
 bool twi_outbox_abort(struct twi_outbox *outbox, struct tow_op *op, int status, bool force);
 
-/* One that is offered or on its way, or NULL. */
+/* Is any offered, or on its way? One of them by its number, or NULL. */
+bool twi_outbox_has_large(const struct twi_outbox *outbox);
 struct tow_op *twi_outbox_find(const struct twi_outbox *outbox, uint64_t seq);
 
 /*

@@ -323,6 +323,8 @@ ONE_CALL bool is_done_at_once(struct tow_peer *peer, const struct twi_message *m
 	    (options->flags & TOW_OP_AT_ONCE) == 0 || (parts != NULL && message->data == NULL))
 		return false;
 	if (message->kind == TWI_OP_SEND) {
+		if (message->waits && message->bytes > peer->eager_bytes)
+			return false;
 		struct twi_outbound out = { .data = message->data,
 					    .bytes = message->bytes,
 					    .tag = message->tag,

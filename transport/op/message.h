@@ -30,10 +30,11 @@ struct twi_message {
 	enum twi_op_kind kind; /* TWI_OP_SEND or TWI_OP_RECV */
 	bool view;             /* TWI_OP_RECV; bytes is the longest message that is taken */
 	bool lent;             /* TWI_OP_SEND; as TOW_OP_LEND */
-	bool impatient;        /* of a view: it is to end where the pool has no room for it */
-	uint8_t space;         /* enum twi_space */
-	uint16_t channel;      /* by its number, of a receive; 0: the options may name one */
-	struct tow_op *op;     /* NULL: one of the table; else this one, embedded (op.h) */
+	bool waits;        /* TWI_OP_SEND; its start is over when the receiver has a large one */
+	bool impatient;    /* of a view: it is to end where the pool has no room for it */
+	uint8_t space;     /* enum twi_space */
+	uint16_t channel;  /* by its number, of a receive; 0: the options may name one */
+	struct tow_op *op; /* NULL: one of the table; else this one, embedded (op.h) */
 	void *data;
 	uint64_t bytes;
 	uint64_t tag;

@@ -33,6 +33,7 @@ int twi_session_init(struct twi_session *session, struct twi_engine *engine, str
 	session->engine = engine;
 	session->peer = peer;
 	session->config = *config;
+	session->config.lone_bytes = twi_max(config->lone_bytes, config->eager_max_bytes);
 	if (session->config.bulk_count == 0)
 		session->config.bulk_count = 1;
 	twi_assert(session->config.bulk_count <= TWI_BULK_MAX);

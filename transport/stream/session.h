@@ -73,6 +73,8 @@ struct twi_tx_chunk;
 #define TWI_RECEIVED_URGENT    (64u << 10) /* said without one */
 #define TWI_CHUNK_BYTES        (8u << 20)  /* what a message taken back may cost in padding */
 #define TWI_STRIPE_BYTES       (1u << 20)  /* no stripe of several is shorter by much */
+#define TWI_LONE_BYTES         (64u << 10)
+#define TWI_LONE_TIMES         4u /* as long as a small message, at most */
 
 struct twi_announced {
 	uint64_t tag, room;
@@ -88,17 +90,19 @@ struct twi_session_config {
 	bool checksum_all;            /* every message carries a checksum, not one of many */
 	bool announce;                /* large receives are announced when they are posted */
 	uint64_t stripe_bytes;        /* 0: TWI_STRIPE_BYTES; both sides must have the same */
+	uint32_t lone_bytes;          /* session_lone.c; 0: eager_max_bytes; the same on both */
 };
 
 struct twi_session {
 	struct twi_engine *engine;
 	struct tow_peer *peer;
 	struct twi_session_config config;
-	int failed;   /* status that operations get now, or 0 */
-	uint8_t bye;  /* its value */
-	uint8_t rule; /* that the peer has broken (rule.h); 0: none */
-	bool doubted; /* it was found out where there was nobody to tell: control_in does */
-	bool urgent;  /* the control buffer holds something that must not wait */
+	int failed;    /* status that operations get now, or 0 */
+	uint8_t bye;   /* its value */
+	uint8_t rule;  /* that the peer has broken (rule.h); 0: none */
+	bool doubted;  /* it was found out where there was nobody to tell: control_in does */
+	bool ack_soon; /* what has come is to be acknowledged at the lane's next turn */
+	bool urgent;   /* the control buffer holds something that must not wait */
 
 	/* control, sending: session_retain.c. Positions count the stream's bytes. */
 	uint64_t tx_acked;  /* the peer has said to have this much */
@@ -137,6 +141,7 @@ struct twi_session {
 	/* receives announced by the peer: session_announce.c */
 	struct twi_announced announced[TWI_ANNOUNCED_MAX];
 	unsigned announced_count;
+	uint64_t lone_seqs[2];              /* the last two that went alone: session_lone.c */
 	bool offers;                        /* tags are looked at: a large message was sent */
 	uint64_t last_seq[TWI_TAG_BUCKETS]; /* of the last message sent, by a hash of its tag */
 	uint64_t large_tags; /* bit h: the last message with such a tag that came was large */
@@ -165,6 +170,14 @@ static inline unsigned twi_session_flows(const struct twi_session *session)
 {
 	return session->grant_count + session->ready_grants + session->send_count +
 	       session->ready_sends;
+}
+
+/* How long a message may be that goes alone, where both sides have that feature. */
+static inline uint32_t twi_session_lone(uint32_t eager_max_bytes)
+{
+	uint32_t most = twi_min(eager_max_bytes, TWI_LONE_BYTES / TWI_LONE_TIMES) * TWI_LONE_TIMES;
+
+	return twi_max(most, eager_max_bytes);
 }
 
 /* Of a peer of such a lane. */

@@ -44,6 +44,7 @@ static int on_eager(struct twi_session *session, const struct twi_frame *frame,
 	if ((size_t)(end - *data) < in.bytes)
 		return twi_inbox_begin(&session->inbox, &in);
 	*data += in.bytes;
+	twi_session_lone_came(session, in.bytes);
 	return twi_inbox_small(&session->inbox, &in);
 }
 
@@ -92,7 +93,7 @@ static int get_frame(const struct twi_session *session, const uint8_t *head,
 		     struct twi_frame *frame_out, enum twi_frame_fault *fault_out)
 {
 	const struct twi_frame_limits limits = {
-		.eager_max_bytes = session->config.eager_max_bytes,
+		.eager_max_bytes = session->config.lone_bytes,
 		.control = true,
 		.hello_done = true,
 	};
@@ -172,6 +173,8 @@ int twi_session_control_in(struct twi_session *session, const uint8_t *data, siz
 
 		if (session->inbox.filling.left > 0) {
 			data += twi_inbox_fill(&session->inbox, data, (size_t)(end - data));
+			if (session->inbox.filling.left == 0)
+				twi_session_lone_came(session, session->inbox.filling.bytes);
 			continue;
 		}
 		head = next_head(session, &data, end);

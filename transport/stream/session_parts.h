@@ -87,6 +87,10 @@ int twi_session_retain_init(struct twi_session *session);
 void twi_session_retain_fini(struct twi_session *session);
 uint8_t *twi_session_room(struct twi_session *session, uint32_t bytes, bool control);
 bool twi_session_put(struct twi_session *session, const struct twi_frame *frame);
+/* session_lone.c: may it go with its header now? One has gone so, or has come. */
+bool twi_session_goes_alone(const struct twi_session *session, const struct twi_outbound *out);
+void twi_session_lone_went(struct twi_session *session, uint64_t seq);
+void twi_session_lone_came(struct twi_session *session, uint64_t bytes);
 void twi_session_owe(struct twi_session *session, uint8_t type, uint64_t seq, uint64_t value);
 void twi_session_say_pong(struct twi_session *session);
 int twi_session_heard(struct twi_session *session, uint64_t received);

@@ -65,11 +65,11 @@ static void chunk_spare(struct twi_session *session, struct twi_tx_chunk *chunk)
 
 int twi_session_retain_init(struct twi_session *session)
 {
-	uint32_t bytes = TWI_RETAIN_CHUNK_BYTES;
+	uint32_t most = twi_max(session->outbox.eager_bytes,
+				twi_min(session->config.lone_bytes, TWI_LONE_BYTES));
 
-	while (bytes < session->outbox.eager_bytes + TWI_FRAME_BYTES)
-		bytes *= 2;
-	session->tx_chunk_bytes = bytes;
+	/* The longest message that goes with its header is in one piece. */
+	session->tx_chunk_bytes = twi_max(TWI_RETAIN_CHUNK_BYTES, most + TWI_FRAME_BYTES);
 	session->tx_first = chunk_make(session);
 	session->tx_send = session->tx_last = session->tx_first;
 	if (session->tx_first == NULL)

@@ -43,6 +43,8 @@ static bool frame_eager(struct twi_outbox *outbox, const struct twi_outbound *ou
 	}
 	twi_frame_put(at, &frame);
 	twi_path_copy_small(session->engine, out->space, at + TWI_FRAME_BYTES, out->data, bytes);
+	if (twi_unlikely(bytes > outbox->eager_bytes))
+		twi_session_lone_went(session, out->seq);
 	return true;
 }
 
@@ -104,8 +106,14 @@ static bool take_back(struct twi_outbox *outbox, struct tow_op *op, int status, 
 	return true;
 }
 
+static bool goes_alone(struct twi_outbox *outbox, const struct twi_outbound *out)
+{
+	return twi_session_goes_alone(session_of(outbox), out);
+}
+
 const struct twi_outbox_ops twi_session_outbox = {
 	.small = frame_eager,
+	.alone = goes_alone,
 	.offer = frame_offer,
 	.take_back = take_back,
 };

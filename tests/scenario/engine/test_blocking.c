@@ -56,6 +56,7 @@ static void play_deadlines(struct twt_job *job, const void *plan)
 	twt_must(tow_recv(job->group, other, in, 8, 5, 20 * MS, &got) == TOW_EDEADLINE);
 	twt_must(got == 0);
 	twt_must(tow_send(job->group, other, out, LARGE, 6, 20 * MS) == TOW_EDEADLINE);
+	twt_must(tow_send(job->group, other, out, 40000, 6, 20 * MS) == TOW_EDEADLINE);
 	twt_must(tow_group_barrier(job->group, TWT_JOB_WAIT_NS) == TOW_OK);
 	twt_fill(out, 8, 40 + (unsigned)job->rank);
 	twt_must(tow_send(job->group, other, out, 8, 5, TWT_JOB_WAIT_NS) >= TOW_OK);

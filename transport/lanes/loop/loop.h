@@ -65,6 +65,7 @@ struct twi_loop_config {
 	unsigned channels;     /* bulk streams; 0: one */
 	uint64_t stripe_bytes; /* 0: as on the wire */
 	bool announce;
+	bool lone; /* a message may go alone with its header: session_lone.c */
 };
 
 /* What it means for the payload of a large message to go through a NIC. */

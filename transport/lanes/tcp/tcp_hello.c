@@ -139,6 +139,8 @@ static int agree_features(struct twi_tcp_peer *peer, const struct twi_hello *hel
 
 static int start_session(struct twi_tcp_peer *peer, const struct twi_hello *hello)
 {
+	/* The acceptor's session is there before it says its own word, and so agrees. */
+	const bool lone = (hello->features & features_of(peer) & TWI_FEATURE_BIT(tcp_lone)) != 0;
 	const struct twi_knobs *knobs = &peer->base.engine->knobs;
 	struct twi_session_config config = {
 		.lane = TWI_LANE_TCP,
@@ -148,8 +150,10 @@ static int start_session(struct twi_tcp_peer *peer, const struct twi_hello *hell
 		.bulk_count = peer->line_count - 1,
 		.checksum_all = knobs->checksum_all,
 	};
-	int status = twi_session_init(&peer->session, peer->base.engine, &peer->base, &config);
+	int status;
 
+	config.lone_bytes = lone ? twi_session_lone(config.eager_max_bytes) : 0;
+	status = twi_session_init(&peer->session, peer->base.engine, &peer->base, &config);
 	peer->session_up = status == TOW_OK;
 	return status;
 }

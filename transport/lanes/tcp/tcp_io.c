@@ -307,6 +307,19 @@ static void flush_or_gather(struct twi_tcp_peer *peer)
 	twi_tcp_flush_peer(peer);
 }
 
+/* An acknowledgement that is awaited goes with an answer of the program's, or behind it. */
+static void acknowledge_soon(struct twi_tcp_peer *peer)
+{
+	struct twi_session *session = &peer->session;
+
+	session->ack_soon = false;
+	if (session->acks_owed == 0)
+		return;
+	session->urgent = true;
+	peer->base.engine->armed_since_enter = true;
+	twi_tcp_mark_dirty(peer);
+}
+
 /* Everything that a peer may have to send after its session has moved. */
 void twi_tcp_pump(struct twi_tcp_peer *peer)
 {
@@ -321,6 +334,8 @@ void twi_tcp_pump(struct twi_tcp_peer *peer)
 		flush_or_gather(peer);
 	if (peer->parting)
 		return;
+	if (twi_unlikely(peer->session.ack_soon))
+		acknowledge_soon(peer);
 	for (unsigned line = 1; line < peer->line_count; line++) {
 		struct twi_tcp_stream *stream = peer->lines[line].stream;
 

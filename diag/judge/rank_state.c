@@ -206,13 +206,16 @@ static void walk_flow(struct walk *w, struct twi_state_flow *flow)
 	walk_u64(w, &flow->wire_ns);
 }
 
-/* Names of groups, in their order, and the messages of foreign ones. */
+/* Names of groups and of a call of each, in their order, and the messages of foreign ones. */
 static void walk_foreign(struct walk *w, struct twi_rank_state *state)
 {
 	for (uint32_t i = 0; !w->bad && i < state->group_count; i++) {
 		struct twi_state_group *group = &state->groups[i];
 
 		walk_text(w, group->name, sizeof(group->name));
+		walk_text(w, group->label, sizeof(group->label));
+		walk_u64(w, &group->call_seq);
+		walk_text(w, group->call, sizeof(group->call));
 		walk_count(w, &group->local_count, TWI_STATE_LOCALS);
 		for (uint32_t k = 0; !w->bad && k < group->local_count; k++)
 			walk_u32(w, &group->locals[k]);

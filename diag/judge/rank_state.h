@@ -12,6 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <towline/group.h>
+
 #define TWI_STATE_GROUPS  6u
 #define TWI_STATE_PAST    16u /* collectives of a group */
 #define TWI_STATE_WAITS   4u
@@ -20,11 +22,13 @@
 #define TWI_STATE_HOST    64u
 #define TWI_STATE_FABRIC  64u
 #define TWI_STATE_WHY     200u
-#define TWI_STATE_FLOWS   16u   /* of groups of other libraries */
-#define TWI_STATE_NAME    48u   /* of such a group, with the NUL */
-#define TWI_STATE_LOCALS  16u   /* ranks of such a group in one process that are told */
-#define TWI_STATE_BYTES   9600u /* the longest there is, encoded */
-#define TWI_STATE_BARE    8192u /* the same without what is foreign */
+#define TWI_STATE_FLOWS   16u /* of groups of other libraries */
+#define TWI_STATE_NAME    48u /* of such a group, with the NUL */
+#define TWI_STATE_LOCALS  16u /* ranks of such a group in one process that are told */
+#define TWI_STATE_LABEL   TOW_GROUP_LABEL_MAX
+#define TWI_STATE_CALL    32u
+#define TWI_STATE_BYTES   10240u /* the longest there is, encoded */
+#define TWI_STATE_BARE    8192u  /* the same without what is foreign */
 #define TWI_STATE_NO_RANK UINT32_MAX
 
 /*
@@ -51,6 +55,10 @@ struct twi_state_group {
 	uint64_t last_seq;   /* begun here */
 	uint64_t broken_seq; /* at which it broke; 0: it is whole */
 	char why[TWI_STATE_WHY];
+	char label[TWI_STATE_LABEL]; /* the group's; "": none */
+	/* The user's name of a call: of the oldest under way, or of that at which it broke. */
+	uint64_t call_seq; /* 0: none */
+	char call[TWI_STATE_CALL];
 	uint32_t past_count;
 	struct twi_state_past past[TWI_STATE_PAST]; /* newest first */
 	char name[TWI_STATE_NAME];                  /* of a foreign one; else "" */

@@ -139,12 +139,32 @@ const struct twi_verdict_rank *twi_judge_rank(const struct twi_judge *judge, uin
 	return NULL;
 }
 
-const char *twi_judge_kind(const struct twi_judge *judge, unsigned kind, char room[24])
+const char *twi_judge_kind(const struct twi_judge *judge, const struct twi_verdict_rank *rank,
+			   uint32_t ctx, const struct twi_state_past *past,
+			   char room[TWI_JUDGE_KIND])
 {
+	const struct twi_state_group *group = twi_group_at(rank, ctx);
+	bool named = group != NULL && group->call_seq == past->seq && group->call[0] != '\0';
+	char kind[32];
+
 	if (judge->what->kind_name != NULL)
-		return judge->what->kind_name(kind);
-	snprintf(room, 24, "collective of kind %u", kind);
+		snprintf(kind, sizeof(kind), "%s", judge->what->kind_name(past->kind));
+	else
+		snprintf(kind, sizeof(kind), "collective of kind %u", past->kind);
+	snprintf(room, TWI_JUDGE_KIND, named ? "%s \"%s\"" : "%s", kind, named ? group->call : "");
 	return room;
+}
+
+/* What ranks call a group is the same at all, or it is what the first of them says. */
+static const char *label_of(const struct twi_judge *judge, uint32_t ctx)
+{
+	for (uint32_t i = 0; i < judge->what->rank_count; i++) {
+		const struct twi_state_group *group = twi_group_at(&judge->what->ranks[i], ctx);
+
+		if (group != NULL && group->label[0] != '\0')
+			return group->label;
+	}
+	return NULL;
 }
 
 const char *twi_judge_group(const struct twi_judge *judge, uint32_t ctx, char room[TWI_JUDGE_GROUP])
@@ -157,7 +177,11 @@ const char *twi_judge_group(const struct twi_judge *judge, uint32_t ctx, char ro
 		snprintf(room, TWI_JUDGE_GROUP, "communicator %s", group->name);
 		return room;
 	}
-	snprintf(room, TWI_JUDGE_GROUP, "group %u", twi_ctx_group(ctx));
+	if (label_of(judge, ctx) != NULL)
+		snprintf(room, TWI_JUDGE_GROUP, "group %u \"%s\"", twi_ctx_group(ctx),
+			 label_of(judge, ctx));
+	else
+		snprintf(room, TWI_JUDGE_GROUP, "group %u", twi_ctx_group(ctx));
 	return room;
 }
 
@@ -332,6 +356,7 @@ static void emit_rank(const struct twi_verdict_case *what, const struct twi_verd
 
 		twi_emit_object_begin(emit, NULL);
 		twi_emit_u64(emit, "group", twi_ctx_group(group->ctx));
+		twi_emit_str(emit, "label", group->label[0] != '\0' ? group->label : NULL);
 		if (group->name[0] != '\0')
 			twi_emit_str(emit, "name", group->name);
 		twi_emit_str(emit, "of",
@@ -340,6 +365,10 @@ static void emit_rank(const struct twi_verdict_case *what, const struct twi_verd
 		twi_emit_u64(emit, "in_flight", group->in_flight);
 		if (last != NULL && what->kind_name != NULL)
 			twi_emit_str(emit, "last_kind", what->kind_name(last->kind));
+		if (group->call_seq > 0) {
+			twi_emit_u64(emit, "named", group->call_seq);
+			twi_emit_str(emit, "call", group->call);
+		}
 		twi_emit_object_end(emit);
 	}
 	twi_emit_array_end(emit);

@@ -91,7 +91,7 @@ struct twi_verdict_case {
 #define TWI_FINDING_RANKS    16u
 #define TWI_FINDING_LINKS    16u
 #define TWI_FINDING_EVIDENCE 6u
-#define TWI_FINDING_TEXT     304u
+#define TWI_FINDING_TEXT     400u
 
 struct twi_verdict_finding {
 	enum twi_cause cause;

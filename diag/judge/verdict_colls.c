@@ -160,7 +160,7 @@ static uint32_t vote_on(const struct twi_judge *judge, uint32_t ctx, uint64_t se
 static void blame_minority(struct twi_judge *judge, uint32_t ctx, uint64_t seq,
 			   const struct vote *most, bool tie)
 {
-	char room[24], others[24], call[TWI_JUDGE_CALL];
+	char room[TWI_JUDGE_KIND], others[TWI_JUDGE_KIND], call[TWI_JUDGE_CALL];
 
 	twi_judge_call(judge, ctx, seq, call);
 	for (uint32_t i = 0; i < judge->what->rank_count; i++) {
@@ -175,10 +175,10 @@ static void blame_minority(struct twi_judge *judge, uint32_t ctx, uint64_t seq,
 			judge, TWI_CAUSE_OTHER_OPERATION, rank->rank, tie ? 0.6 : 0.98,
 			"%s is %s of %llu bytes at rank %u, and at %u other%s (rank %u) %s of %llu "
 			"bytes",
-			call, twi_judge_kind(judge, past->kind, room),
+			call, twi_judge_kind(judge, rank, ctx, past, room),
 			(unsigned long long)past->bytes, rank->rank, most->count,
 			most->count == 1 ? "" : "s", most->first->rank,
-			twi_judge_kind(judge, most->past->kind, others),
+			twi_judge_kind(judge, most->first, ctx, most->past, others),
 			(unsigned long long)most->past->bytes);
 	}
 }
@@ -353,7 +353,7 @@ static void blame_missing(struct twi_judge *judge, const struct twi_verdict_rank
 	const struct twi_state_group *group = twi_group_at(rank, absence->ctx);
 	const struct twi_state_past *done = group->past_count > 0 ? &group->past[0] : NULL;
 	uint64_t waited = twi_since(absence->waiting->last->now_ns, absence->past->start_ns);
-	char time[24], kind[24], last[24], call[TWI_JUDGE_CALL];
+	char time[24], kind[TWI_JUDGE_KIND], last[24], call[TWI_JUDGE_CALL];
 	uint32_t of = absence->arrival_count, late = 0;
 	double share;
 
@@ -362,13 +362,14 @@ static void blame_missing(struct twi_judge *judge, const struct twi_verdict_rank
 			absence->arrivals[i].delay_ns >= HELD_NS;
 
 	twi_judge_call(judge, absence->ctx, absence->seq, call);
+	twi_judge_kind(judge, absence->waiting, absence->ctx, absence->past, kind);
 	twi_judge_time(waited, time);
 	twi_judge_time(done != NULL ? twi_since(rank->last->now_ns, done->done_ns) : 0, last);
 	if (is_starved(judge, rank, done, &share))
 		twi_judge_blame(judge, TWI_CAUSE_CPU, rank->rank, 0.9,
 				"rank %u wanted a CPU and had none for %.0f %% of the time; it has "
-				"not entered %s, in which rank %u has waited for %s",
-				rank->rank, share * 100, call, absence->waiting->rank, time);
+				"not entered %s (%s), in which rank %u has waited for %s",
+				rank->rank, share * 100, call, kind, absence->waiting->rank, time);
 	else if (of >= 3 && late * 2 >= of)
 		twi_judge_blame(judge, TWI_CAUSE_LATE, rank->rank, 0.9,
 				"rank %u came last by 300 ms and more to %u of the last %u %ss, "
@@ -380,9 +381,8 @@ static void blame_missing(struct twi_judge *judge, const struct twi_verdict_rank
 			judge, TWI_CAUSE_NEVER_ENTERED, rank->rank, 0.97,
 			"rank %u has not entered %s (%s), in which rank %u has waited for %s; its "
 			"last was %llu, over since %s, and it %s",
-			rank->rank, call, twi_judge_kind(judge, absence->past->kind, kind),
-			absence->waiting->rank, time, (unsigned long long)group->last_seq,
-			done != NULL ? last : "ever",
+			rank->rank, call, kind, absence->waiting->rank, time,
+			(unsigned long long)group->last_seq, done != NULL ? last : "ever",
 			rank->last->waiters > 0 ? "waits elsewhere"
 						: "waits in no call of the library");
 }

@@ -106,7 +106,7 @@ struct lateness {
 	bool once;               /* all of that time, and no other, */
 	double lost;             /* or again and again: the share of it */
 	double confidence;
-	char how[224];
+	char how[TWI_FINDING_TEXT - 90];
 };
 
 /* The share of the time that it waited for room in its pool, between the looks. */

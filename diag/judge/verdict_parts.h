@@ -34,9 +34,13 @@ void twi_judge_blame_link(struct twi_judge *judge, enum twi_cause cause, uint32_
 void twi_judge_add(struct twi_judge *judge, enum twi_cause cause, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 const struct twi_verdict_rank *twi_judge_rank(const struct twi_judge *judge, uint32_t rank);
-const char *twi_judge_kind(const struct twi_judge *judge, unsigned kind, char room[24]);
-/* "group 2"; of another library: "communicator dp". */
-#define TWI_JUDGE_GROUP (TWI_STATE_NAME + 16u)
+/* What a rank calls there, of which the kind is known: all-reduce "MPI_Allreduce". */
+#define TWI_JUDGE_KIND (TWI_STATE_CALL + 40u)
+const char *twi_judge_kind(const struct twi_judge *judge, const struct twi_verdict_rank *rank,
+			   uint32_t ctx, const struct twi_state_past *past,
+			   char room[TWI_JUDGE_KIND]);
+/* group 2, with its label group 2 "dp"; of another library: communicator dp. */
+#define TWI_JUDGE_GROUP (TWI_STATE_NAME + 24u)
 const char *twi_judge_group(const struct twi_judge *judge, uint32_t ctx,
 			    char room[TWI_JUDGE_GROUP]);
 /* "collective 7 of group 2", "barrier 3 of group 0". */

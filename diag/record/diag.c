@@ -144,6 +144,7 @@ int twi_diag_create(struct twi_diag **out)
 	atomic_init(&diag->log_level, 2);
 	diag->latencies = twi_latencies_create();
 	diag->log = twi_log_create();
+	twi_labels_init(&diag->labels);
 	diag->spans = twi_span_table_create();
 	atomic_init(&diag->span_mask, TWI_SPAN_SAMPLE - 1);
 	if (diag->log == NULL || diag->spans == NULL || diag->latencies == NULL ||
@@ -151,6 +152,7 @@ int twi_diag_create(struct twi_diag **out)
 		twi_log_destroy(diag->log);
 		twi_span_table_destroy(diag->spans);
 		twi_latencies_destroy(diag->latencies);
+		twi_labels_fini(&diag->labels);
 		free(diag);
 		return twi_error(TOW_ENOMEM, "no memory for diagnostics");
 	}
@@ -199,6 +201,7 @@ void twi_diag_destroy(struct twi_diag *diag)
 	twi_registry_destroy(diag->registry);
 	twi_log_destroy(diag->log);
 	twi_span_table_destroy(diag->spans);
+	twi_labels_fini(&diag->labels);
 	free(diag);
 }
 

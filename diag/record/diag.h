@@ -28,6 +28,7 @@
 #include "diag/base/clock.h"
 #include "diag/record/counter.h"
 #include "diag/record/hist.h"
+#include "diag/record/label.h"
 #include "diag/record/lane_id.h"
 #include "diag/record/site.h"
 
@@ -89,7 +90,8 @@ struct twi_diag {
 	_Atomic uint32_t span_mask; /* of small messages those have a span of whom it is no bit */
 	struct twi_span_table *spans;
 	struct twi_log *log;
-	struct twi_diag *next; /* on the list of all */
+	struct twi_labels labels; /* of groups */
+	struct twi_diag *next;    /* on the list of all */
 };
 
 /* The blocks that this thread used last. */

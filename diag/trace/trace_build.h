@@ -20,4 +20,8 @@ int twi_trace_add_spans(struct twi_diag *diag, struct twi_trace_rank *rank,
 			const struct twi_span_ring *ring, struct twi_span *spans,
 			const uint64_t *numbers, size_t count, uint64_t lost);
 
+/* Its collectives are told by name and group (trace_names.c). TOW_ENOMEM without a message. */
+int twi_trace_name_spans(struct twi_diag *diag, struct twi_trace_rank *rank,
+			 struct twi_trace_thread *thread);
+
 #endif

@@ -43,8 +43,9 @@ static int by_start(const void *a, const void *b)
 	return (x->end_ns < y->end_ns) - (x->end_ns > y->end_ns);
 }
 
-static int add_thread(struct twi_trace_rank *rank, const struct twi_span_owner *owner,
-		      struct twi_span *spans, size_t count, uint64_t lost)
+static int add_thread(struct twi_diag *diag, struct twi_trace_rank *rank,
+		      const struct twi_span_owner *owner, struct twi_span *spans, size_t count,
+		      uint64_t lost)
 {
 	struct twi_trace_thread *threads =
 		realloc(rank->threads, (rank->thread_count + 1) * sizeof(*threads));
@@ -63,7 +64,7 @@ static int add_thread(struct twi_trace_rank *rank, const struct twi_span_owner *
 		thread->spans[i] = spans[i];
 	qsort(thread->spans, count, sizeof(*spans), by_start);
 	rank->thread_count++;
-	return TOW_OK;
+	return twi_trace_name_spans(diag, rank, thread);
 }
 
 /* The ring's owners, oldest first, of those that are known. */
@@ -98,7 +99,7 @@ int twi_trace_add_spans(struct twi_diag *diag, struct twi_trace_rank *rank,
 		while (at < count &&
 		       (owner + 1 == owner_count || numbers[at] < owners[owner + 1].first))
 			at++;
-		status = add_thread(rank, &owners[owner], &spans[first], at - first, lost);
+		status = add_thread(diag, rank, &owners[owner], &spans[first], at - first, lost);
 		if (status < 0)
 			return status;
 		lost = 0;

@@ -32,7 +32,8 @@ extern "C" {
 
 struct tow_group;
 
-#define TOW_GROUP_NONE (-1) /* the colour of who is in none of the new groups */
+#define TOW_GROUP_NONE      (-1) /* the colour of who is in none of the new groups */
+#define TOW_GROUP_LABEL_MAX 48   /* bytes of a group's label, with the NUL */
 
 /*
  * The caller's own exchange, by which ranks find rank 0: a store that the program has already, as
@@ -300,6 +301,32 @@ int tow_group_split(struct tow_group *group, int64_t color, int64_t key, uint64_
  */
 int tow_group_create(struct tow_group *parent, const uint32_t *ranks, uint32_t count,
 		     const char *name, uint64_t timeout_ns, struct tow_group **group_out);
+
+/*
+ * Says what people call the group ("default_pg"): its label. It stands beside the group's number
+ * wherever that is shown: in messages, the log, /v1/coll, verdicts, the flight recorder and traces.
+ * Each rank says it for itself, and may say another one later. A group has none at first, but for
+ * one that tow_group_create has given a name, whose label it is, and for one of tow_group_shrink,
+ * whose label is that of the old group.
+ * label: 1 to 47 bytes of printable ASCII; NULL: none.
+ * Ownership: label only until this returns.
+ * Copies: label.
+ * Blocks: never for long; it takes a lock.
+ * Threads: any.
+ * Returns: TOW_OK; TOW_EINVAL naming what is wrong with the label; TOW_ENOMEM; TOW_ECLOSED;
+ * TOW_EFORKED. After a failure the label is as before.
+ */
+int tow_group_set_label(struct tow_group *group, const char *label);
+
+/*
+ * The label that this rank has given the group; "" where it has none.
+ * Ownership: label_out is the caller's.
+ * Copies: the label.
+ * Blocks: never for long; it takes a lock.
+ * Threads: any.
+ * Returns: TOW_OK; TOW_EINVAL for a NULL argument; TOW_ECLOSED; TOW_EFORKED.
+ */
+int tow_group_label(const struct tow_group *group, char label_out[TOW_GROUP_LABEL_MAX]);
 
 /*
  * Puts a value where every rank of the job can get it. For little things: names, not data.

@@ -52,10 +52,13 @@ static const char *bytes_of(unsigned long long bytes, char out[WORDS_BYTES])
 
 static void print_group(json_t *group)
 {
-	char state[TEXT_BYTES], why[TEXT_BYTES];
+	char state[TEXT_BYTES], why[TEXT_BYTES], label[TEXT_BYTES + 4];
 
-	printf("group %llu: rank %llu of %llu, %s, %llu started, %llu in flight, %llu held back\n",
-	       number_of(group, "group"), number_of(group, "rank"), number_of(group, "size"),
+	snprintf(label, sizeof(label), json_is_string(member_of(group, "label")) ? " \"%s\"" : "%s",
+		 clean_name(group, "label", "", why));
+	printf("group %llu%s: rank %llu of %llu, %s, %llu started, %llu in flight, %llu held "
+	       "back\n",
+	       number_of(group, "group"), label, number_of(group, "rank"), number_of(group, "size"),
 	       clean_name(group, "state", "?", state), number_of(group, "started"),
 	       number_of(group, "in_flight"), number_of(group, "held_back"));
 	if (json_is_string(member_of(group, "broken_why")))

@@ -1,5 +1,6 @@
 /*
- * towstat_why.c - what a runtime did that it need not have done, in sentences, the dearest first.
+ * towstat_why.c - what a runtime waits for, and what it did that it need not have done, in
+ * sentences, the dearest first.
  *
  * The runtime writes the sentences (/v1/copies, /v1/registrations) and says where in a module each
  * place is. What only the file on disk knows, file and line, is put into them here.
@@ -14,6 +15,7 @@
 #include "tools/towstat/lines.h"
 #include "tools/towstat/towstat.h"
 #include "tools/towstat/why_merge.h"
+#include "tools/towstat/why_waits.h"
 
 #define MISSING_MAX    8
 #define ALL_TIMEOUT_MS 2000
@@ -21,6 +23,7 @@
 
 struct why {
 	json_t *info, *copies, *registrations, *pool;
+	json_t *waits; /* NULL: nothing holds it up */
 	struct lines *lines;
 	size_t missing_count; /* why there is no file:line, each said once */
 	char missing[MISSING_MAX][512];
@@ -116,6 +119,8 @@ static void locate_all(struct why *why, json_t *document, const char *one, const
 
 static int read_documents(struct why *why, const char *socket_path)
 {
+	json_t *flight;
+
 	why->info = fetch_json(socket_path, "/v1/info");
 	why->copies = why->info != NULL ? fetch_json(socket_path, "/v1/copies") : NULL;
 	why->registrations =
@@ -123,6 +128,9 @@ static int read_documents(struct why *why, const char *socket_path)
 	why->pool = why->registrations != NULL ? fetch_json(socket_path, "/v1/pool") : NULL;
 	if (why->pool == NULL)
 		return -1;
+	flight = fetch_json(socket_path, "/v1/flight");
+	why->waits = find_waits(socket_path, flight);
+	json_decref(flight);
 	why->lines = lines_open((long)number_of(why->info, "pid"));
 	return why->lines != NULL ? 0 : -1;
 }
@@ -133,6 +141,7 @@ static void why_fini(struct why *why)
 	json_decref(why->copies);
 	json_decref(why->registrations);
 	json_decref(why->pool);
+	json_decref(why->waits);
 	lines_close(why->lines);
 }
 
@@ -202,7 +211,8 @@ static void print_why(const struct why *why, size_t most)
 	print_clean(text_of(why->info, "job"));
 	printf(".%lld, process %lld\n", (long long)number_of(why->info, "rank"),
 	       (long long)number_of(why->info, "pid"));
-	found = print_sites(why->copies, "Copies that need not have been:", most);
+	found = print_waits(why->waits);
+	found += print_sites(why->copies, "Copies that need not have been:", most);
 	found += print_sites(why->registrations, "Late registrations:", most);
 	found += print_pool(why->pool);
 	if (found == 0)
@@ -228,9 +238,9 @@ static json_t *object_of(const struct why *why)
 
 	for (size_t i = 0; i < why->missing_count; i++)
 		json_array_append_new(missing, json_string(why->missing[i]));
-	return json_pack("{s:O, s:O, s:O, s:O, s:o}", "info", why->info, "copies", why->copies,
-			 "registrations", why->registrations, "pool", why->pool, "no_line",
-			 missing);
+	return json_pack("{s:O, s:O, s:O, s:O, s:O?, s:o}", "info", why->info, "copies",
+			 why->copies, "registrations", why->registrations, "pool", why->pool,
+			 "waits", why->waits, "no_line", missing);
 }
 
 static int print_json(const json_t *root)

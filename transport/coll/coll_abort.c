@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "diag/base/error.h"
+#include "diag/record/diag.h"
 #include "transport/coll/coll.h"
 #include "transport/engine/engine.h"
 #include "transport/job/group.h"
@@ -38,8 +39,10 @@ void twi_coll_group_abort(struct twi_coll_group *coll)
 TOW_PUBLIC int tow_group_abort(struct tow_group *group, const char *reason)
 {
 	int status = twi_group_check(group, "tow_group_abort");
+	char label[TOW_GROUP_LABEL_MAX];
 	struct twi_coll_group *coll;
 	struct twi_error_kept kept;
+	bool quote;
 
 	if (status < 0)
 		return status;
@@ -47,8 +50,11 @@ TOW_PUBLIC int tow_group_abort(struct tow_group *group, const char *reason)
 	twi_group_enter(group->ranks->engine);
 	status = twi_coll_of(group, &coll);
 	if (status == TOW_OK) {
-		twi_error(TOW_EABORTED, "rank %u has aborted the group%s%.*s", group->rank,
-			  reason == NULL ? "" : ": ", REASON_BYTES, reason == NULL ? "" : reason);
+		twi_label_read(coll->engine->diag, group->id, label);
+		quote = label[0] != '\0';
+		twi_error(TOW_EABORTED, "rank %u has aborted the group%s%s%s%s%.*s", group->rank,
+			  quote ? " \"" : "", label, quote ? "\"" : "", reason == NULL ? "" : ": ",
+			  REASON_BYTES, reason == NULL ? "" : reason);
 		twi_coll_group_abort(coll);
 	}
 	twi_engine_leave(group->ranks->engine);

@@ -48,10 +48,10 @@ void twi_coll_call_text(const struct twi_coll_run *run, char *out, size_t bytes)
 	if (call->kind == TWI_COLL_ALL_REDUCE || call->kind == TWI_COLL_REDUCE ||
 	    call->kind == TWI_COLL_REDUCE_SCATTER)
 		snprintf(reduce, sizeof(reduce), " %s", tow_reduce_name(call->reduce));
-	snprintf(out, bytes, "%s%s of %llu %s%s, plan %s, at %.90s%s%.31s",
+	snprintf(out, bytes, "%s%s of %llu %s%s%s%.31s, plan %s, at %.90s",
 		 twi_coll_kind_name(call->kind), reduce, (unsigned long long)call->count,
-		 tow_type_name(call->type), root, run->entry->plan->name, site,
-		 run->name[0] != '\0' ? ", named " : "", run->name);
+		 tow_type_name(call->type), root, run->name[0] != '\0' ? ", named " : "", run->name,
+		 run->entry->plan->name, site);
 }
 
 /* --- breaking --- */
@@ -69,6 +69,21 @@ void twi_coll_tell_broken(struct twi_coll_group *coll, uint64_t seq, int status)
 	twi_coll_say_all(coll, &word);
 }
 
+/* The thread's message, and which group it is about, unless another rank has said so already. */
+static void keep_why(struct twi_coll_group *coll)
+{
+	char label[TOW_GROUP_LABEL_MAX], quoted[TOW_GROUP_LABEL_MAX + 2];
+	int room = (int)sizeof(coll->why) - 1;
+
+	twi_label_read(coll->engine->diag, coll->ctx, label);
+	snprintf(quoted, sizeof(quoted), "\"%s\"", label);
+	if (label[0] == '\0' || strstr(tow_error_message(), quoted) != NULL)
+		snprintf(coll->why, sizeof(coll->why), "%.*s", room, tow_error_message());
+	else
+		snprintf(coll->why, sizeof(coll->why), "%.*s (group %u %s)",
+			 room - (int)TWI_LABEL_WORDS, tow_error_message(), coll->ctx, quoted);
+}
+
 void twi_coll_break(struct twi_coll_group *coll, uint64_t seq, int status, bool tell)
 {
 	struct twi_list *pos, *next;
@@ -80,8 +95,7 @@ void twi_coll_break(struct twi_coll_group *coll, uint64_t seq, int status, bool 
 	coll->series.broken = status;
 	coll->series.broken_seq = seq;
 	coll->engine->hooks.inquiry->failed(coll->engine);
-	snprintf(coll->why, sizeof(coll->why), "%.*s", (int)sizeof(coll->why) - 1,
-		 tow_error_message());
+	keep_why(coll);
 	twi_log(coll->engine->diag, 1, "group %u is broken at collective %llu: %s: %s", coll->ctx,
 		(unsigned long long)seq, status_of(status), coll->why);
 	twi_count(coll->engine->diag, TWI_C_coll_groups_broken, 1);

@@ -247,10 +247,13 @@ static void emit_hosts(struct twi_emit *emit, const struct twi_coll_group *coll)
 
 static void emit_group(struct twi_emit *emit, const struct twi_coll_group *coll)
 {
+	char label[TOW_GROUP_LABEL_MAX];
 	struct twi_list *pos, *next;
 
+	twi_label_read(coll->engine->diag, coll->ctx, label);
 	twi_emit_object_begin(emit, NULL);
 	twi_emit_u64(emit, "group", coll->ctx);
+	twi_emit_str(emit, "label", label[0] != '\0' ? label : NULL);
 	twi_emit_u64(emit, "rank", coll->rank);
 	twi_emit_u64(emit, "size", coll->size);
 	twi_emit_str(emit, "state", state_name(coll->state));

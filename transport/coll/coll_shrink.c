@@ -486,6 +486,7 @@ static int check_number(struct twi_ranks *ranks, uint32_t number)
 
 static int build_group(struct tow_group *old, struct shrink *shrink, struct tow_group **group_out)
 {
+	char label[TOW_GROUP_LABEL_MAX];
 	struct tow_group *group;
 	uint32_t count = 0;
 	int status;
@@ -511,6 +512,7 @@ static int build_group(struct tow_group *old, struct shrink *shrink, struct tow_
 	group->id = shrink->number;
 	group->shrunk = true;
 	twi_group_begin(group);
+	twi_group_label_like(group, twi_label_read(old->ranks->engine->diag, old->id, label));
 	*group_out = group;
 	return TOW_OK;
 }

@@ -18,15 +18,18 @@
 #include "diag/base/place.h"
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
+#include "diag/record/tag.h"
 #include "diag/trace/trace.h"
 #include "transport/coll/coll_report.h"
 #include "transport/engine/engine.h"
 #include "transport/job/group.h"
+#include "transport/op/channel.h"
 #include "transport/op/endpoint.h"
 
 #define VERSION     "2.10" /* of the fields, as PyTorch counts */
 #define MESSAGES    256u   /* under way, and ended, that are told of */
 #define OPS_SCANNED 65536u
+#define TEXT        (TOW_GROUP_LABEL_MAX + 24)
 
 /* What added to a time of the engine's clock makes UNIX time. */
 static uint64_t unix_offset(const struct twi_engine *engine)
@@ -120,6 +123,8 @@ struct entry {
 	const char *kind, *type, *status, *user_name;
 	const void *caller;
 	uint64_t timeout_ns;
+	int64_t peer;   /* of a message: its rank in the job, plus 1; 0: not known */
+	bool groupless; /* a message of a peer, and of no group */
 };
 
 static void emit_frames(const struct entry *entry, struct twi_emit *emit)
@@ -141,20 +146,27 @@ static void emit_frames(const struct entry *entry, struct twi_emit *emit)
 }
 
 /* Barriers of a group are counted by themselves: to tools they are a group of their own. */
-static void name_group(uint32_t ctx, char name[24], char text[64])
+static void name_group(struct twi_diag *diag, uint32_t ctx, char name[24], char text[TEXT])
 {
 	bool barriers = (ctx & TWI_STATE_BARRIERS) != 0;
+	char label[TOW_GROUP_LABEL_MAX];
 
 	ctx &= ~TWI_STATE_BARRIERS;
 	snprintf(name, 24, "%u%s", ctx, barriers ? ".barriers" : "");
-	snprintf(text, 64, "%sgroup %u", barriers ? "barriers of " : "", ctx);
+	if (twi_label_read(diag, ctx, label)[0] != '\0')
+		snprintf(text, TEXT, "%s%s", barriers ? "barriers of " : "", label);
+	else
+		snprintf(text, TEXT, "%sgroup %u", barriers ? "barriers of " : "", ctx);
 }
 
-static void emit_entry(const struct entry *entry, uint64_t offset, struct twi_emit *emit)
+static void emit_entry(struct twi_diag *diag, const struct entry *entry, uint64_t offset,
+		       struct twi_emit *emit)
 {
-	char text[64], name[24];
+	char text[TEXT], name[24];
 
-	name_group(entry->ctx, name, text);
+	name_group(diag, entry->ctx, name, text);
+	if (entry->groupless)
+		snprintf(text, sizeof(text), "no group");
 	twi_emit_object_begin(emit, NULL);
 	twi_emit_u64(emit, "record_id", entry->record_id);
 	twi_emit_u64(emit, "pg_id", entry->ctx);
@@ -190,6 +202,8 @@ static void emit_entry(const struct entry *entry, uint64_t offset, struct twi_em
 	twi_emit_bool(emit, "retired", entry->ended);
 	twi_emit_u64(emit, "timeout_ms", entry->timeout_ns / 1000000);
 	twi_emit_bool(emit, "is_p2p", entry->p2p);
+	if (entry->peer > 0)
+		twi_emit_i64(emit, "peer_rank", entry->peer - 1);
 	emit_frames(entry, emit);
 	twi_emit_object_end(emit);
 }
@@ -246,11 +260,12 @@ static void emit_record(const struct twi_engine *engine, const struct twi_coll_r
 		bytes = twi_max(run->entry->in_bytes, run->entry->out_bytes);
 	}
 	entry.count = width > 0 ? bytes / width : bytes;
-	emit_entry(&entry, offset, emit);
+	emit_entry(engine->diag, &entry, offset, emit);
 }
 
 /* The last barriers of a group. */
-static void emit_barriers(const struct twi_series *series, uint64_t offset, struct twi_emit *emit)
+static void emit_barriers(struct twi_diag *diag, const struct twi_series *series, uint64_t offset,
+			  struct twi_emit *emit)
 {
 	const struct twi_barrier_log *log =
 		twi_container_of(series, const struct twi_barrier_log, series);
@@ -260,7 +275,8 @@ static void emit_barriers(const struct twi_series *series, uint64_t offset, stru
 		const struct twi_state_past *past = &series->past[seq % TWI_STATE_PAST];
 		bool ended = past->done_ns > 0;
 
-		emit_entry(&(struct entry){ .record_id = seq,
+		emit_entry(diag,
+			   &(struct entry){ .record_id = seq,
 					    .seq = seq,
 					    .op_id = seq,
 					    .created_ns = past->start_ns,
@@ -286,8 +302,33 @@ static void emit_all_barriers(const struct twi_engine *engine, uint64_t offset,
 		const struct twi_series *series = twi_container_of(pos, struct twi_series, link);
 
 		if (twi_series_is_barriers(series))
-			emit_barriers(series, offset, emit);
+			emit_barriers(engine->diag, series, offset, emit);
 	}
+}
+
+static void emit_message(struct twi_diag *diag, const struct tow_op *op, uint32_t row,
+			 uint64_t offset, struct twi_emit *emit)
+{
+	struct entry entry = { .record_id = row,
+			       .seq = op->seq,
+			       .op_id = op->tag,
+			       .count = op->bytes,
+			       .created_ns = op->start_ns,
+			       .started_ns = op->moved > 0 ? op->start_ns : 0,
+			       .p2p = true,
+			       .kind = op->kind == TWI_OP_SEND ? "send" : "recv",
+			       .type = "Byte",
+			       .user_name = twi_tag_text(op->site.tag),
+			       .caller = op->site.caller };
+
+	entry.groupless = op->channel < TWI_CHANNEL_GROUPS;
+	if (!entry.groupless)
+		entry.ctx = op->channel - TWI_CHANNEL_GROUPS;
+	if (op->stage == TWI_STAGE_HELD)
+		entry.peer = ((const struct twi_slot *)op->owner)->rank + 1;
+	else if (op->peer != NULL && op->peer->job_rank >= 0)
+		entry.peer = op->peer->job_rank + 1;
+	emit_entry(diag, &entry, offset, emit);
 }
 
 /* Messages of the user's that are under way. */
@@ -298,23 +339,13 @@ static void emit_messages(const struct twi_engine *engine, uint64_t offset, stru
 	for (uint32_t i = 0; i < twi_min(engine->ops->made, OPS_SCANNED) && told < MESSAGES; i++) {
 		const struct tow_op *op = &engine->ops->rows[i];
 		uint32_t state = atomic_load_explicit(&op->wait.state, memory_order_relaxed);
-		bool send = op->kind == TWI_OP_SEND;
 
 		if ((state & (TWI_OP_USED | TWI_OP_DONE)) != TWI_OP_USED ||
-		    (!send && op->kind != TWI_OP_RECV) || op->space != TWI_SPACE_USER)
+		    (op->kind != TWI_OP_SEND && op->kind != TWI_OP_RECV) ||
+		    op->space != TWI_SPACE_USER)
 			continue;
 		told++;
-		emit_entry(&(struct entry){ .record_id = i,
-					    .seq = op->seq,
-					    .op_id = op->tag,
-					    .count = op->bytes,
-					    .created_ns = op->start_ns,
-					    .started_ns = op->moved > 0 ? op->start_ns : 0,
-					    .p2p = true,
-					    .kind = send ? "send" : "recv",
-					    .type = "Byte",
-					    .caller = op->site.caller },
-			   offset, emit);
+		emit_message(engine->diag, op, i, offset, emit);
 	}
 }
 
@@ -357,12 +388,14 @@ static void choose_ended(const struct twi_trace_rank *rank, struct ended *ended)
 	}
 }
 
-static void emit_ended(const struct ended *ended, uint64_t offset, struct twi_emit *emit)
+static void emit_ended(struct twi_diag *diag, const struct ended *ended, uint64_t offset,
+		       struct twi_emit *emit)
 {
 	for (uint32_t i = 0; i < ended->count; i++) {
 		const struct twi_span *span = ended->spans[i];
 
-		emit_entry(&(struct entry){ .record_id = i,
+		emit_entry(diag,
+			   &(struct entry){ .record_id = i,
 					    .seq = span->id,
 					    .op_id = span->id,
 					    .count = span->bytes,
@@ -379,15 +412,16 @@ static void emit_ended(const struct ended *ended, uint64_t offset, struct twi_em
 	}
 }
 
-static void emit_config(const struct twi_series *series, struct twi_emit *emit)
+static void emit_config(struct twi_diag *diag, const struct twi_series *series,
+			struct twi_emit *emit)
 {
 	struct twi_emit ranks = { 0 };
-	char name[24], text[64];
+	char name[24], text[TEXT];
 
-	name_group(series->ctx, name, text);
+	name_group(diag, series->ctx, name, text);
 	twi_emit_object_begin(emit, name);
 	twi_emit_str(emit, "name", name);
-	twi_emit_str(emit, "desc", twi_series_is_barriers(series) ? "barriers" : "group");
+	twi_emit_str(emit, "desc", text);
 	for (uint32_t i = 0; i < series->size; i++)
 		twi_emit_raw(&ranks, "%s%u", i > 0 ? ", " : "[", series->members[i]);
 	twi_emit_raw(&ranks, "]");
@@ -396,11 +430,12 @@ static void emit_config(const struct twi_series *series, struct twi_emit *emit)
 	twi_emit_object_end(emit);
 }
 
-static void emit_status(const struct twi_series *series, struct twi_emit *emit)
+static void emit_status(struct twi_diag *diag, const struct twi_series *series,
+			struct twi_emit *emit)
 {
-	char name[24], text[64];
+	char name[24], text[TEXT];
 
-	name_group(series->ctx, name, text);
+	name_group(diag, series->ctx, name, text);
 	twi_emit_object_begin(emit, name);
 	twi_emit_u64(emit, "last_enqueued_collective", series->next_seq - 1);
 	twi_emit_u64(emit, "last_started_collective", series->next_seq - 1);
@@ -420,9 +455,9 @@ static void emit_groups(const struct twi_engine *engine, bool status, struct twi
 		if (twi_series_is_barriers(series) && series->next_seq == 1)
 			continue;
 		if (status)
-			emit_status(series, emit);
+			emit_status(engine->diag, series, emit);
 		else
-			emit_config(series, emit);
+			emit_config(engine->diag, series, emit);
 	}
 	twi_emit_object_end(emit);
 }
@@ -453,7 +488,7 @@ void twi_flight_emit(struct twi_engine *engine, struct twi_emit *emit)
 			emit_record(engine, record, offset, emit);
 	}
 	emit_all_barriers(engine, offset, emit);
-	emit_ended(&ended, offset, emit);
+	emit_ended(engine->diag, &ended, offset, emit);
 	emit_messages(engine, offset, emit);
 	twi_emit_array_end(emit);
 	twi_engine_leave(engine);

@@ -11,6 +11,7 @@
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
 #include "memreg/pool/pool.h"
+#include "transport/coll/coll_report.h"
 #include "transport/coll/coll_run.h"
 #include "transport/engine/engine.h"
 #include "transport/engine/engine_drive.h"
@@ -85,7 +86,56 @@ static void add_past(const struct twi_series *series, struct twi_state_group *ou
 	}
 }
 
-static void add_one(const struct twi_series *series, uint32_t room, struct twi_rank_state *out)
+/* The name of a collective that has ended; NULL: none that is known. */
+static const char *ended_name(const struct twi_engine *engine, uint32_t ctx, uint64_t seq)
+{
+	const struct twi_coll_log *log = engine->coll_log;
+
+	for (uint32_t i = 0; log != NULL && i < TWI_COLL_RECORDS; i++) {
+		const struct twi_coll_record *record = &log->rows[i];
+
+		if (record->named && record->ctx == ctx && record->seq == seq)
+			return record->name;
+	}
+	return NULL;
+}
+
+/* What the user calls collective `seq`; NULL: nothing. */
+static const char *name_of(const struct twi_engine *engine, uint32_t ctx, uint64_t seq)
+{
+	struct twi_list *pos, *next;
+
+	twi_list_for_each_safe (pos, next, &engine->coll_groups) {
+		struct twi_coll_group *coll = twi_container_of(pos, struct twi_coll_group, all);
+		const struct twi_coll_run *run =
+			coll->ctx == ctx ? twi_coll_run_of(coll, seq) : NULL;
+
+		if (run != NULL)
+			return run->name[0] != '\0' ? run->name : NULL;
+	}
+	return ended_name(engine, ctx, seq);
+}
+
+/* What people call the group, and the call that somebody may wait in. */
+static void add_names(const struct twi_engine *engine, const struct twi_series *series,
+		      struct twi_state_group *out)
+{
+	uint64_t seq = series->broken_seq;
+	const char *name = NULL;
+
+	twi_label_read(engine->diag, series->ctx & ~TWI_STATE_BARRIERS, out->label);
+	if (seq == 0 && series->in_flight > 0)
+		seq = series->finished + 1;
+	if (seq > 0 && !twi_series_is_barriers(series))
+		name = name_of(engine, series->ctx, seq);
+	if (name == NULL)
+		return;
+	out->call_seq = seq;
+	snprintf(out->call, sizeof(out->call), "%s", name);
+}
+
+static void add_one(const struct twi_engine *engine, const struct twi_series *series, uint32_t room,
+		    struct twi_rank_state *out)
 {
 	struct twi_state_group *group;
 
@@ -103,6 +153,7 @@ static void add_one(const struct twi_series *series, uint32_t room, struct twi_r
 					   .broken_seq = series->broken_seq };
 	snprintf(group->why, sizeof(group->why), "%.*s", (int)sizeof(group->why) - 1, series->why);
 	add_past(series, group);
+	add_names(engine, series, group);
 }
 
 /* Under way, known, not known yet. */
@@ -123,7 +174,7 @@ static void add_series(const struct twi_engine *engine, bool barriers, uint32_t 
 				twi_container_of(pos, struct twi_series, link);
 
 			if (twi_series_is_barriers(series) == barriers && turn_of(series) == turn)
-				add_one(series, room, out);
+				add_one(engine, series, room, out);
 		}
 	}
 }

@@ -10,6 +10,7 @@
 
 #include "diag/base/error.h"
 #include "diag/base/sized.h"
+#include "diag/record/diag.h"
 #include "transport/engine/engine.h"
 #include "transport/engine/engine_drive.h"
 #include "transport/engine/runtime.h"
@@ -105,6 +106,8 @@ struct tow_group *twi_group_make(struct tow_runtime *runtime, struct twi_ranks *
 
 void twi_group_begin(struct tow_group *group)
 {
+	/* One that was closed may have had this number. */
+	(void)twi_label_set(group->ranks->engine->diag, group->id, NULL);
 	twi_group_enter(group->ranks->engine);
 	group->ranks->engine->hooks.coll->group_begin(group);
 	twi_group_messages_begin(group);
@@ -156,6 +159,7 @@ static void close_group(struct tow_group *group)
 	bool last;
 
 	twi_handle_close(&group->handle);
+	twi_label_close(ranks->engine->diag, group->id);
 	twi_group_enter(ranks->engine);
 	twi_group_messages_close(group);
 	twi_engine_leave(ranks->engine);

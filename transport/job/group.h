@@ -174,6 +174,8 @@ struct tow_group *twi_group_make(struct tow_runtime *runtime, struct twi_ranks *
  * asked to.
  */
 void twi_group_begin(struct tow_group *group);
+/* group_label.c: the label of a group that has begun, as far as `name` can be one; "" is none. */
+void twi_group_label_like(struct tow_group *group, const char *name);
 /* TOW_OK; TOW_EINVAL for NULL, TOW_ECLOSED, TOW_EFORKED; `call` is named in the message. */
 int twi_group_check(const struct tow_group *group, const char *call);
 /* The options that were given, or the defaults. TOW_EINVAL: their size is not set. */

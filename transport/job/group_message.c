@@ -105,12 +105,14 @@ static int open_channel(struct twi_group_messages *messages, struct tow_peer *pe
 static void open_theirs(struct twi_group_messages *messages, struct tow_peer *peer)
 {
 	struct tow_channel **place = place_of(messages, peer);
+	char group[TWI_LABEL_WORDS];
 
 	if (place == NULL || *place != NULL ||
 	    twi_channel_make(peer, messages->number, "a message of a group", place) == TOW_OK)
 		return;
-	twi_log(peer->engine->diag, 1, "group %u: rank %lld sends, and is not heard: %.160s",
-		messages->group->id, (long long)peer->job_rank, tow_error_message());
+	twi_log(peer->engine->diag, 1, "%s: rank %lld sends, and is not heard: %.160s",
+		twi_label_words(peer->engine->diag, messages->group->id, group),
+		(long long)peer->job_rank, tow_error_message());
 }
 
 /* Of a group that is over here: the other side is told so. */
@@ -151,11 +153,14 @@ static bool say_why(const struct tow_op *op, char *out, size_t room)
 	const struct twi_ranks *ranks = home != NULL ? home->ranks : NULL;
 	const struct twi_group_messages *messages =
 		ranks != NULL ? find_messages(ranks, op->channel) : NULL;
+	char group[TWI_LABEL_WORDS];
 
 	if (op->status == TOW_EABORTED && messages != NULL && messages->group->aborted)
 		snprintf(out, room, "%s", messages->group->abort_why);
 	else if (op->status == TOW_ECLOSED && messages == NULL)
-		snprintf(out, room, "group %u was closed", op->channel - TWI_CHANNEL_GROUPS);
+		snprintf(
+			out, room, "%s was closed",
+			twi_label_words(op->engine->diag, op->channel - TWI_CHANNEL_GROUPS, group));
 	else
 		return false;
 	return true;
@@ -232,6 +237,7 @@ void twi_group_messages_close(struct tow_group *group)
 {
 	struct twi_group_messages *messages = group->messages;
 	struct twi_ranks *ranks = group->ranks;
+	char words[TWI_LABEL_WORDS];
 
 	twi_assert_held(ranks->engine);
 	if (messages == NULL)
@@ -245,7 +251,8 @@ void twi_group_messages_close(struct tow_group *group)
 	}
 	if (messages->back != NULL)
 		close_channel(messages->back);
-	twi_error(TOW_ECLOSED, "group %u was closed", group->id);
+	twi_error(TOW_ECLOSED, "%s was closed",
+		  twi_label_words(ranks->engine->diag, group->id, words));
 	end_ops(ranks->engine, messages->number, TOW_ECLOSED, true);
 	free(messages);
 }

@@ -303,6 +303,8 @@ static int create_group(struct tow_group *parent, const char *name, struct twi_m
 		made->members[i] = meeting->ranks[i];
 	made->rank = meeting->index;
 	begin_group(parent, made, id);
+	if (name != NULL)
+		twi_group_label_like(made, name);
 	*group_out = made;
 	return TOW_OK;
 }

@@ -315,17 +315,24 @@ static void end_ops(struct tow_peer *peer, uint16_t number, int status, enum end
 
 static int ended_error(const struct tow_peer *peer, uint16_t number)
 {
+	char group[TWI_LABEL_WORDS];
+
 	if (number >= TWI_CHANNEL_GROUPS)
-		return twi_error(TOW_EPEER, "rank %lld of the job, %s, has closed group %u",
-				 (long long)peer->job_rank, peer->address,
-				 number - TWI_CHANNEL_GROUPS);
+		return twi_error(
+			TOW_EPEER, "rank %lld of the job, %s, has closed %s",
+			(long long)peer->job_rank, peer->address,
+			twi_label_words(peer->engine->diag, number - TWI_CHANNEL_GROUPS, group));
 	return twi_error(TOW_EPEER, "peer %s has closed channel %u", peer->address, number);
 }
 
 static int closed_error(const struct tow_peer *peer, uint16_t number)
 {
+	char group[TWI_LABEL_WORDS];
+
 	if (number >= TWI_CHANNEL_GROUPS)
-		return twi_error(TOW_ECLOSED, "group %u was closed", number - TWI_CHANNEL_GROUPS);
+		return twi_error(
+			TOW_ECLOSED, "%s was closed",
+			twi_label_words(peer->engine->diag, number - TWI_CHANNEL_GROUPS, group));
 	return twi_error(TOW_ECLOSED, "channel %u of peer %s was closed", number, peer->address);
 }
 

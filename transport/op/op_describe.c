@@ -6,15 +6,18 @@
 #include <stdio.h>
 
 #include "diag/base/error.h"
+#include "diag/record/diag.h"
+#include "transport/engine/engine.h"
 #include "transport/op/channel.h"
 
 void twi_op_describe(const struct tow_op *op, char *out, size_t room)
 {
-	char channel[sizeof(" on channel 65535")] = "";
+	char channel[TWI_LABEL_WORDS + sizeof(" in ")] = "", group[TWI_LABEL_WORDS];
 
 	if (op->channel >= TWI_CHANNEL_GROUPS)
-		snprintf(channel, sizeof(channel), " in group %u",
-			 op->channel - TWI_CHANNEL_GROUPS);
+		snprintf(
+			channel, sizeof(channel), " in %s",
+			twi_label_words(op->engine->diag, op->channel - TWI_CHANNEL_GROUPS, group));
 	else if (op->channel != 0)
 		snprintf(channel, sizeof(channel), " on channel %u", op->channel);
 	if (op->kind == TWI_OP_RECV && op->match.wild) /* its tag is that of what it meets */

@@ -10,7 +10,7 @@
 
 #include "transport/op/op.h"
 
-#define TWI_OP_WORDS_MAX 80 /* room that is enough for any */
+#define TWI_OP_WORDS_MAX 152 /* room that is enough for any */
 
 /* Writes "the receive of tag 0x7 on channel 3" or the like. */
 void twi_op_describe(const struct tow_op *op, char *out, size_t room);

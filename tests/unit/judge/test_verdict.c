@@ -498,6 +498,9 @@ static void test_bytes(void **state)
 		job.last[3].groups[i].locals[TWI_STATE_LOCALS - 1] = i;
 		job.last[3].groups[i].past_count = TWI_STATE_PAST;
 		memset(job.last[3].groups[i].why, 'w', TWI_STATE_WHY - 1);
+		memset(job.last[3].groups[i].label, 'l', TWI_STATE_LABEL - 1);
+		memset(job.last[3].groups[i].call, 'c', TWI_STATE_CALL - 1);
+		job.last[3].groups[i].call_seq = UINT64_MAX;
 	}
 	memset(job.last[3].host, 'h', TWI_STATE_HOST - 1);
 	memset(job.last[3].fabric, 'f', TWI_STATE_FABRIC - 1);
@@ -519,6 +522,8 @@ static void test_bytes(void **state)
 	assert_true(twi_rank_state_decode(bytes, n, &back));
 	assert_int_equal(back.flow_count, 0);
 	assert_string_equal(back.groups[0].name, "");
+	assert_string_equal(back.groups[0].label, "");
+	assert_int_equal(back.groups[0].call_seq, 0);
 	assert_int_equal(back.link_count, TWI_STATE_LINKS);
 }
 

@@ -44,10 +44,9 @@ static bool is_root(const struct twmpi_request *call, int root)
 static int start_barrier(struct twmpi_request *call)
 {
 	struct tow_coll_options options;
-	char name[32];
 	int status;
 
-	twmpi_options(call, &options, name);
+	twmpi_options(call, &options);
 	pthread_mutex_lock(&call->comm->lock);
 	status = tow_coll_barrier_start(call->comm->group, &options, &call->op);
 	pthread_mutex_unlock(&call->comm->lock);

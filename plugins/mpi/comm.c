@@ -143,6 +143,22 @@ TWMPI_PUBLIC int MPIABI_Comm_get_name(MPIABI_Comm comm, char *comm_name, int *re
 	return twmpi_end(c, "MPI_Comm_get_name", code);
 }
 
+/* A label has no bytes but those that can be printed; a name may have none of these. */
+void twmpi_comm_show(struct twmpi_comm *comm, const char *as)
+{
+	char label[TOW_GROUP_LABEL_MAX];
+	size_t used = 0;
+
+	for (; *as != '\0' && used < sizeof(label) - 1; as++)
+		label[used++] = *as >= 0x20 && *as <= 0x7e ? *as : '?';
+	label[used] = '\0';
+	pthread_mutex_lock(&comm->lock);
+	snprintf(comm->shown, sizeof(comm->shown), "%s", used > 0 ? label : "no name");
+	pthread_mutex_unlock(&comm->lock);
+	/* Without memory the library knows it by its number. */
+	(void)tow_group_set_label(comm->group, used > 0 ? label : NULL);
+}
+
 TWMPI_PUBLIC int MPIABI_Comm_set_name(MPIABI_Comm comm, const char *comm_name)
 {
 	struct twmpi_comm *c;
@@ -153,8 +169,8 @@ TWMPI_PUBLIC int MPIABI_Comm_set_name(MPIABI_Comm comm, const char *comm_name)
 	if (code == MPI_SUCCESS) {
 		pthread_mutex_lock(&c->lock);
 		snprintf(c->name, sizeof(c->name), "%s", comm_name);
-		snprintf(c->shown, sizeof(c->shown), "%.15s", comm_name);
 		pthread_mutex_unlock(&c->lock);
+		twmpi_comm_show(c, comm_name);
 	}
 	return twmpi_end(c, "MPI_Comm_set_name", code);
 }

@@ -99,11 +99,11 @@ static int make_comm_world(struct tow_group *group, struct twmpi_comm **world_ou
 	return twmpi_comm_new(group, members, 1, NULL, world_out);
 }
 
-static int name_comm(struct twmpi_comm *comm, MPIABI_Comm handle, const char *shown)
+static int name_comm(struct twmpi_comm *comm, MPIABI_Comm handle, const char *name)
 {
 	comm->handle = handle;
-	snprintf(comm->name, sizeof(comm->name), "MPI_COMM_%s", shown);
-	snprintf(comm->shown, sizeof(comm->shown), "%s", shown);
+	snprintf(comm->name, sizeof(comm->name), "%s", name);
+	twmpi_comm_show(comm, name);
 	if (twmpi_handle_set(TWMPI_Comm, handle, comm))
 		return MPI_SUCCESS;
 	return twmpi_fail(MPI_ERR_NO_MEM, "there is no memory for a communicator");
@@ -128,9 +128,9 @@ static int open_job(struct twmpi_job *job)
 	if (code == MPI_SUCCESS)
 		code = make_comm_self(job->world, &job->self);
 	if (code == MPI_SUCCESS)
-		code = name_comm(job->world, MPI_COMM_WORLD, "WORLD");
+		code = name_comm(job->world, MPI_COMM_WORLD, "MPI_COMM_WORLD");
 	if (code == MPI_SUCCESS)
-		code = name_comm(job->self, MPI_COMM_SELF, "SELF");
+		code = name_comm(job->self, MPI_COMM_SELF, "MPI_COMM_SELF");
 	if (code == MPI_SUCCESS)
 		job->self->members->self = 0;
 	return code;

@@ -54,9 +54,27 @@ static void end_making(struct twmpi_comm *parent)
 	pthread_mutex_unlock(&parent->lock);
 }
 
+/* A communicator that is to be made: what all of its members say of it alike. */
+struct making {
+	uint64_t label;
+	char shown[TOW_GROUP_LABEL_MAX];
+};
+
+/* "split 3 of MPI_COMM_WORLD, color 1": a communicator has no name before it is given one. */
+static void show_making(struct making *making, struct twmpi_comm *parent, const char *what,
+			uint32_t number, const char *tail)
+{
+	char text[128];
+
+	pthread_mutex_lock(&parent->lock);
+	snprintf(text, sizeof(text), "%s %u of %.16s%s", what, number, parent->shown, tail);
+	pthread_mutex_unlock(&parent->lock);
+	snprintf(making->shown, sizeof(making->shown), "%.*s", TOW_GROUP_LABEL_MAX - 1, text);
+}
+
 /* ranks: of the parent. The caller is one of them. */
 static int make_comm(struct twmpi_comm *parent, const uint32_t *ranks, uint32_t count,
-		     uint64_t label, MPIABI_Comm *comm_out)
+		     const struct making *making, MPIABI_Comm *comm_out)
 {
 	struct twmpi_comm *comm;
 	struct twmpi_members *members;
@@ -71,16 +89,16 @@ static int make_comm(struct twmpi_comm *parent, const uint32_t *ranks, uint32_t 
 		world[i] = parent->members->ranks[ranks[i]];
 	members = twmpi_members_new(world, count);
 	free(world);
-	snprintf(name, sizeof(name), "mpi-%016llx", (unsigned long long)label);
+	snprintf(name, sizeof(name), "mpi-%016llx", (unsigned long long)making->label);
 	status = tow_group_create(parent->group, ranks, count, name, TWMPI_MAKE_NS, &group);
 	if (status < 0) {
 		twmpi_members_drop(members);
 		return twmpi_failed(status);
 	}
-	code = twmpi_comm_new(group, members, label, parent, &comm);
+	code = twmpi_comm_new(group, members, making->label, parent, &comm);
 	if (code != MPI_SUCCESS)
 		return code;
-	snprintf(comm->shown, sizeof(comm->shown), "%.8s.%u", parent->shown, parent->made);
+	twmpi_comm_show(comm, making->shown);
 	if (twmpi_handle_new(TWMPI_Comm, comm, comm_out)) {
 		comm->handle = *comm_out;
 		return MPI_SUCCESS;
@@ -127,6 +145,8 @@ static int make_of_rows(struct twmpi_comm *parent, const struct split_row *rows,
 	struct split_place *places = calloc(parent->size, sizeof(*places));
 	uint32_t *ranks = calloc(parent->size, sizeof(*ranks)), count = 0;
 	int color = rows[parent->rank].color;
+	struct making making;
+	char tail[24];
 	int code;
 
 	if (places == NULL || ranks == NULL) {
@@ -140,8 +160,10 @@ static int make_of_rows(struct twmpi_comm *parent, const struct split_row *rows,
 	qsort(places, count, sizeof(*places), compare_places);
 	for (uint32_t i = 0; i < count; i++)
 		ranks[i] = places[i].rank;
-	code = make_comm(parent, ranks, count, mix_label(label, (uint64_t)(uint32_t)color),
-			 comm_out);
+	snprintf(tail, sizeof(tail), ", color %d", color);
+	making.label = mix_label(label, (uint64_t)(uint32_t)color);
+	show_making(&making, parent, "split", parent->made, tail);
+	code = make_comm(parent, ranks, count, &making, comm_out);
 	free(places);
 	free(ranks);
 	return code;
@@ -218,7 +240,7 @@ TWMPI_PUBLIC int MPIABI_Comm_split_type(MPIABI_Comm comm, int split_type, int ke
 
 /* The places of the members in the parent, for who is one of them. */
 static int make_of_members(struct twmpi_comm *parent, const struct twmpi_members *members,
-			   uint64_t label, MPIABI_Comm *comm_out)
+			   const struct making *making, MPIABI_Comm *comm_out)
 {
 	uint32_t *ranks = calloc(members->size + 1u, sizeof(*ranks));
 	int code = MPI_SUCCESS;
@@ -232,23 +254,24 @@ static int make_of_members(struct twmpi_comm *parent, const struct twmpi_members
 					  "rank %u of the group is not in the communicator", i);
 	}
 	if (code == MPI_SUCCESS && members->self != TWMPI_NO_RANK)
-		code = make_comm(parent, ranks, members->size, label, comm_out);
+		code = make_comm(parent, ranks, members->size, making, comm_out);
 	free(ranks);
 	return code;
 }
 
 static int create_comm(struct twmpi_comm *parent, const struct twmpi_members *members,
-		       MPIABI_Comm *comm_out)
+		       const char *what, MPIABI_Comm *comm_out)
 {
-	uint64_t label = 0;
-	int code = begin_making(parent, &label);
+	struct making making = { 0 };
+	int code = begin_making(parent, &making.label);
 
 	*comm_out = MPI_COMM_NULL;
 	if (code != MPI_SUCCESS)
 		return code;
 	if (members->size > 0)
-		label = mix_label(label, members->ranks[0]);
-	code = make_of_members(parent, members, label, comm_out);
+		making.label = mix_label(making.label, members->ranks[0]);
+	show_making(&making, parent, what, parent->made, "");
+	code = make_of_members(parent, members, &making, comm_out);
 	end_making(parent);
 	return code;
 }
@@ -262,7 +285,7 @@ TWMPI_PUBLIC int MPIABI_Comm_create(MPIABI_Comm comm, MPIABI_Group group, MPIABI
 	if (code == MPI_SUCCESS)
 		code = twmpi_members_find(group, &members);
 	if (code == MPI_SUCCESS)
-		code = create_comm(c, members, newcomm);
+		code = create_comm(c, members, "create", newcomm);
 	return twmpi_end(c, "MPI_Comm_create", code);
 }
 
@@ -270,6 +293,7 @@ TWMPI_PUBLIC int MPIABI_Comm_create(MPIABI_Comm comm, MPIABI_Group group, MPIABI
 TWMPI_PUBLIC int MPIABI_Comm_create_group(MPIABI_Comm comm, MPIABI_Group group, int tag,
 					  MPIABI_Comm *newcomm)
 {
+	struct making making = { 0 };
 	struct twmpi_members *members;
 	struct twmpi_comm *c;
 	int code = twmpi_comm_find(comm, &c);
@@ -278,9 +302,9 @@ TWMPI_PUBLIC int MPIABI_Comm_create_group(MPIABI_Comm comm, MPIABI_Group group, 
 		code = twmpi_members_find(group, &members);
 	if (code == MPI_SUCCESS) {
 		*newcomm = MPI_COMM_NULL;
-		code = make_of_members(
-			c, members, mix_label(c->label, UINT32_MAX + (uint64_t)(uint32_t)tag + 1),
-			newcomm);
+		making.label = mix_label(c->label, UINT32_MAX + (uint64_t)(uint32_t)tag + 1);
+		show_making(&making, c, "create_group", (uint32_t)tag, "");
+		code = make_of_members(c, members, &making, newcomm);
 	}
 	return twmpi_end(c, "MPI_Comm_create_group", code);
 }
@@ -291,7 +315,7 @@ static int dup_comm(MPIABI_Comm comm, const char *name, MPIABI_Comm *newcomm)
 	int code = twmpi_comm_find(comm, &c);
 
 	if (code == MPI_SUCCESS)
-		code = create_comm(c, c->members, newcomm);
+		code = create_comm(c, c->members, "dup", newcomm);
 	if (code == MPI_SUCCESS)
 		code = twmpi_attributes_copy(c, twmpi_object(TWMPI_Comm, *newcomm));
 	return twmpi_end(c, name, code);

@@ -124,12 +124,10 @@ int twmpi_scratch(struct twmpi_request *call, uint64_t bytes)
 	return status < 0 ? twmpi_failed(status) : MPI_SUCCESS;
 }
 
-void twmpi_options(const struct twmpi_request *call, struct tow_coll_options *options_out,
-		   char name_out[32])
+void twmpi_options(const struct twmpi_request *call, struct tow_coll_options *options_out)
 {
 	*options_out = (struct tow_coll_options)TOW_COLL_OPTIONS_INIT;
-	snprintf(name_out, 32, "%s %s", call->name + strlen("MPI_"), call->comm->shown);
-	options_out->name = name_out;
+	options_out->name = call->name;
 }
 
 int twmpi_finish_fold(struct twmpi_request *request)

@@ -56,8 +56,8 @@ struct twmpi_comm {
 	MPIABI_Errhandler handler;            /* likewise */
 	struct twmpi_errhandler *own_handler; /* of a handler of the program's; likewise */
 	struct twmpi_attribute *attributes;   /* attribute.c */
-	char name[TWMPI_OBJECT_NAME];         /* likewise */
-	char shown[16];                       /* in diagnostics, after the name of the call */
+	char name[TWMPI_OBJECT_NAME];         /* MPI_Comm_set_name's; under the lock */
+	char shown[TOW_GROUP_LABEL_MAX];      /* likewise: the label of the group, or what it was */
 };
 
 /* What is left to compute where the library has gathered the parts: out = part 0 op part 1 ... */
@@ -138,6 +138,8 @@ int twmpi_members_find(MPIABI_Group group, struct twmpi_members **members_out);
 
 /* comm.c */
 int twmpi_comm_find(MPIABI_Comm handle, struct twmpi_comm **comm_out);
+/* What people see of it, here and in the library's diagnostics: a label of its group (group.h). */
+void twmpi_comm_show(struct twmpi_comm *comm, const char *as);
 /* Takes the group and the members, whatever comes of it. */
 int twmpi_comm_new(struct tow_group *group, struct twmpi_members *members, uint64_t label,
 		   const struct twmpi_comm *like, struct twmpi_comm **comm_out);
@@ -162,9 +164,8 @@ int twmpi_call_end(struct twmpi_request *call, int code);
 int twmpi_call_started(struct twmpi_request *call, int code, MPIABI_Request *request);
 /* Memory for parts, until the request ends. */
 int twmpi_scratch(struct twmpi_request *call, uint64_t bytes);
-/* Sets the options of a collective, whose name tells the call and the communicator. */
-void twmpi_options(const struct twmpi_request *call, struct tow_coll_options *options_out,
-		   char name_out[32]);
+/* Sets the options of a collective, whose name is the call's. */
+void twmpi_options(const struct twmpi_request *call, struct tow_coll_options *options_out);
 /* message.c: starts request->message. */
 int twmpi_message_start(struct twmpi_request *request);
 /* Describes it: checks the arguments, of which message.receives is set already. */
@@ -202,10 +203,9 @@ int twmpi_finish_move(struct twmpi_request *request);
 #define TWMPI_START(call, start, ...)                                                              \
 	__extension__({                                                                            \
 		struct tow_coll_options options_;                                                  \
-		char name_[32];                                                                    \
 		int status_;                                                                       \
                                                                                                    \
-		twmpi_options(call, &options_, name_);                                             \
+		twmpi_options(call, &options_);                                                    \
 		pthread_mutex_lock(&(call)->comm->lock);                                           \
 		status_ = start((call)->comm->group, __VA_ARGS__, &options_, &(call)->op);         \
 		pthread_mutex_unlock(&(call)->comm->lock);                                         \

@@ -381,7 +381,8 @@ static void part_mismatch(void)
 	int code = MPIABI_Bcast(data, world_rank == 0 ? 4 : 5, MPI_INT, 0, MPI_COMM_WORLD);
 
 	FAILS(code, MPI_ERR_NOT_SAME, "rank 0: broadcast of 16 u8");
-	FAILS(code, MPI_ERR_NOT_SAME, "named Bcast WORLD"); /* as diagnostics have it */
+	FAILS(code, MPI_ERR_NOT_SAME, "named MPI_Bcast");
+	FAILS(code, MPI_ERR_NOT_SAME, "(group 0 \"MPI_COMM_WORLD\")");
 }
 
 /* Many requests at once, ended in every way. */
@@ -549,7 +550,7 @@ static const struct {
 	{ "requests", part_requests, false }, { "threads", part_threads, false },
 	{ "killed", part_killed, true },      { "abort", part_abort, true },
 	{ "memory", part_memory, false },     { "messages", part_messages, false },
-	{ "placed", part_placed, false },
+	{ "placed", part_placed, false },     { "late", part_late, false },
 };
 
 int main(int argc, char **argv)

@@ -30,4 +30,7 @@ void play_collectives(uint64_t seed, unsigned cases);
 void play_messages(uint64_t seed, unsigned rounds);
 void part_messages(void);
 
+/* mpi_late.c */
+void part_late(void);
+
 #endif

@@ -4,6 +4,8 @@
  */
 #include "twt.h"
 
+#include <unistd.h>
+
 #include <towline/towline.h>
 
 #include "command.h"
@@ -162,10 +164,43 @@ static void killed(void **state)
 	twt_command("@/tools/towrun/towrun -n 3 --timeout 60 -- "
 		    "sh -c '@/tests/mpi_program killed; echo status $?'",
 		    &ran);
-	names_the_dead("[0] MPI_Allreduce, rank 0 of 3 of WORLD: TOW_EPEER");
-	names_the_dead("[1] MPI_Allreduce, rank 1 of 3 of WORLD: TOW_EPEER");
+	names_the_dead("[0] MPI_Allreduce, rank 0 of 3 of MPI_COMM_WORLD: TOW_EPEER");
+	names_the_dead("[1] MPI_Allreduce, rank 1 of 3 of MPI_COMM_WORLD: TOW_EPEER");
 	twt_command_expect(&ran, 0, "status 1\n", 2);
 	twt_command_expect(&ran, 0, "that was no error", 0);
+}
+
+/* Whoever waits, and for whom, in MPI's words, while the job hangs. */
+static void late(void **state)
+{
+	static const char *const lines[] = {
+		/* verdict and why, which the first rank asks of its job by no name */
+		"rank 2 has not entered collective 2 of group 5 \"data?parallel\" (all-reduce "
+		"\"MPI_Allreduce\"), in which rank 0 has waited for ",
+		/* why */
+		"  all_reduce \"MPI_Allreduce\" number 2 in data?parallel: for ",
+		"  recv of tag 0x11 with rank 2 in data?parallel: for ",
+		/* get coll */
+		"group 0 \"MPI_COMM_WORLD\": rank 0 of 3, ready",
+		"group 4 \"split 1 of MPI_COMM_WORLD, color 5\": rank 0 of 3, ready",
+		"group 5 \"data?parallel\": rank 2 of 3, ready",
+		"verdict: status 3\n",
+	};
+	char line[1024], folder[] = "/tmp/twt-mpi-XXXXXX";
+
+	(void)state;
+	assert_non_null(mkdtemp(folder));
+	snprintf(line, sizeof(line),
+		 "TWT_TOWSTAT=@/tools/towstat/towstat TWT_ASKED=%s/asked TOW_STATS_DIR=%s "
+		 "@/tools/towrun/towrun -n 3 --timeout 120 -- @/tests/mpi_program late",
+		 folder, folder);
+	twt_command(line, &ran);
+	for (size_t i = 0; i < sizeof(lines) / sizeof(*lines); i++)
+		if (ran.status != 0 || strstr(ran.text, lines[i]) == NULL)
+			fail_msg("status %d, no \"%s\": %s", ran.status, lines[i], ran.text);
+	snprintf(line, sizeof(line), "%s/asked", folder);
+	assert_int_equal(unlink(line), 0);
+	assert_int_equal(rmdir(folder), 0);
 }
 
 static void aborted(void **state)
@@ -174,7 +209,7 @@ static void aborted(void **state)
 	twt_command("@/tools/towrun/towrun -n 3 --timeout 60 -- "
 		    "sh -c '@/tests/mpi_program abort; echo status $?'",
 		    &ran);
-	twt_command_expect(&ran, 0, "rank 1 of 3 of WORLD ends the job with code 42", 3);
+	twt_command_expect(&ran, 0, "rank 1 of 3 of MPI_COMM_WORLD ends the job with code 42", 3);
 	twt_command_expect(&ran, 0, "status 42\n", 1);
 	twt_command_expect(&ran, 0, "status 1\n", 2);
 	twt_command_expect(&ran, 0, "that was no error", 0);
@@ -188,6 +223,7 @@ int main(void)
 		cmocka_unit_test(collectives), cmocka_unit_test(no_job),
 		cmocka_unit_test(messages),    cmocka_unit_test(placed),
 		cmocka_unit_test(killed),      cmocka_unit_test(aborted),
+		cmocka_unit_test(late),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,6 +7,7 @@
 #include <sys/utsname.h>
 
 #include "diag/base/emit.h"
+#include "diag/base/program.h"
 #include "diag/knob/knob.h"
 #include "diag/record/latency_report.h"
 #include "transport/engine/engine.h"
@@ -85,10 +86,13 @@ void twi_runtime_describe(void *arg, struct twi_emit *emit)
 {
 	struct twi_engine *engine = arg;
 	struct utsname host = { 0 };
+	char program[TWI_PROGRAM_BYTES];
 
 	uname(&host);
 	twi_emit_str(emit, "job", engine->knobs.job);
 	twi_emit_i64(emit, "rank", engine->knobs.rank);
+	twi_program_self(program);
+	twi_emit_str(emit, "program", program);
 	twi_emit_str(emit, "kernel", host.release);
 	describe_knobs(engine, emit);
 	twi_engine_enter(engine);

@@ -426,6 +426,46 @@ def messages(runtime, group, seed):
     sub.close()
 
 
+def waits(runtime, group, seed):
+    """A rank comes late, while the first one asks towstat who is waited for, and where."""
+    n, me = group.size, group.rank
+    assert group.label == ""
+    raises(towline.InvalidError, "0x0a", setattr, group, "label", "a\nb")
+    sub = group.create(range(n), "by its name")
+    assert sub.label == "by its name"
+    sub.label = "data parallel"
+    assert sub.label == "data parallel" and group.label == ""
+    sub.barrier().wait(30)
+    text = []
+
+    def ask():
+        for question in ("verdict", "why", "get coll", "list"):
+            text.append(subprocess.run([os.environ["TWT_TOWSTAT"], *question.split()], check=False,
+                                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                       universal_newlines=True, timeout=60).stdout)
+        group.set("asked", b"yes")
+
+    if me == n - 1:
+        group.get("asked", 60)
+    elif me == 0:
+        timer = threading.Timer(2, ask)
+        timer.start()
+    sub.all_reduce(numpy.ones(3), name="grads").wait(90)
+    if me != 0:
+        return
+    timer.join()
+    verdict, why, coll, listed = text
+    says = (f'rank {n - 1} has not entered collective 2 of group 1 "data parallel" '
+            r'\(all-reduce "grads"\), in which rank \d has waited for ')
+    assert re.search(says, verdict), verdict
+    waits_in = 'all_reduce "grads" number 2 in data parallel: for [^\n]*\n *'
+    assert re.search(waits_in + says, why), why
+    assert 'group 1 "data parallel": rank 0 of ' in coll, coll
+    assert listed.count(" python_program.py ") == n, listed
+    sub.label = ""
+    assert sub.label == ""
+
+
 class Folder:
     """A store of files, as an exchange of the caller's."""
 
@@ -503,7 +543,7 @@ def ranks(lane, seed, *parts):
     group = towline.Group.open(runtime, address=lane or None, timeout=30)
     for part in parts:
         {"collectives": collectives, "drives": drives, "failures": failures, "groups": groups,
-         "messages": messages, "threads": threads}[part](runtime, group, seed)
+         "messages": messages, "threads": threads, "waits": waits}[part](runtime, group, seed)
         group.group_barrier(30)
     group.close()
     runtime.close()

@@ -128,7 +128,7 @@ static void list_one(const struct runtime_entry *row)
 {
 	struct http_answer answer = { 0 };
 	json_t *info = NULL;
-	char error[512] = "", user[32], version[16];
+	char error[512] = "", user[32], version[16], program[21];
 	const char *text;
 
 	printf("%-24s ", row->name);
@@ -140,11 +140,11 @@ static void list_one(const struct runtime_entry *row)
 		info = json_loadb(answer.body, answer.bytes, 0, NULL);
 	http_answer_fini(&answer);
 	if (info == NULL) {
-		printf("%-7s %8s %-8s %9s  %s\n",
+		printf("%-7s %8s %-8s %9s  %-20s %s\n",
 		       row->live == 0  ? "stale"
 		       : row->live < 0 ? "denied"
 				       : "silent",
-		       "-", "-", "-", row->path);
+		       "-", "-", "-", "-", row->path);
 		return;
 	}
 	text = json_string_value(json_object_get(info, "version"));
@@ -152,7 +152,9 @@ static void list_one(const struct runtime_entry *row)
 	printf("%-7s %8lld %-8s ", "live",
 	       (long long)json_integer_value(json_object_get(info, "pid")), version);
 	print_age(json_integer_value(json_object_get(info, "uptime_ns")));
-	printf("  %s\n", row->path);
+	text = json_string_value(json_object_get(info, "program"));
+	words_clean(program, sizeof(program), text != NULL && *text != '\0' ? text : "-");
+	printf("  %-20s %s\n", program, row->path);
 	json_decref(info);
 }
 
@@ -168,7 +170,8 @@ static int run_list(const struct arguments *arguments)
 		printf("%-24s ", "NAME");
 		if (finds_all_users())
 			printf("%-12s ", "USER");
-		printf("%-7s %8s %-8s %9s  %s\n", "STATE", "PID", "VERSION", "AGE", "SOCKET");
+		printf("%-7s %8s %-8s %9s  %-20s %s\n", "STATE", "PID", "VERSION", "AGE", "PROGRAM",
+		       "SOCKET");
 	}
 	for (size_t i = 0; i < list.count; i++)
 		list_one(&list.rows[i]);

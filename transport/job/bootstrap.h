@@ -72,6 +72,7 @@ enum twi_exchange {
 
 #define TWI_WORLD_MAX       (1 << 16)
 #define TWI_JOB_BYTES       192
+#define TWI_JOB_NAME        49
 #define TWI_STORE_BYTES     512 /* several addresses of rank 0, with commas between them */
 #define TWI_BOOTSTRAP_ERROR 512
 #define TWI_VERDICT_BYTES   128
@@ -104,6 +105,7 @@ struct twi_bootstrap {
 	int64_t local_rank, local_size; /* on this host; -1: not known */
 	uint32_t restarts;              /* of the job */
 	char job[TWI_JOB_BYTES];        /* which job: that of the knob, and the launcher's */
+	uint16_t own_port;              /* of the launcher's or the program's own store; 0: none */
 	char store[TWI_STORE_BYTES];    /* HOST:PORT */
 	char pmi[24];                   /* PMI_FD, as it stands */
 	struct twi_exchange_caller caller;
@@ -123,6 +125,12 @@ int twi_bootstrap_detect(const struct twi_bootstrap_input *in, struct twi_bootst
  */
 int twi_bootstrap_self(const struct tow_options *options, const char *job,
 		       const struct twi_exchange_caller *caller, struct twi_bootstrap *out);
+
+/*
+ * job_name.c: what to call the job where the user has not said it, of letters, digits, - _ and
+ * dots. False: the launcher has no number for it. Pure.
+ */
+bool twi_job_name(const struct twi_bootstrap *found, char out[TWI_JOB_NAME]);
 
 /* Members of /v1/bootstrap. arg is a struct twi_bootstrap that does not change any more. */
 void twi_bootstrap_describe(void *arg, struct twi_emit *emit);

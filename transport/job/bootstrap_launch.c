@@ -32,7 +32,7 @@ int twi_torchrun_read(const struct twi_scan *scan)
 {
 	struct twi_bootstrap *out = scan->out;
 	const char *run = twi_scan_get(scan, "TORCHELASTIC_RUN_ID"), *host;
-	int64_t port, restarts = 0;
+	int64_t port = 0, restarts = 0;
 	int status = twi_scan_number(scan, "RANK", 0, TWI_WORLD_MAX - 1, &out->rank);
 
 	if (status == TOW_OK)
@@ -49,6 +49,8 @@ int twi_torchrun_read(const struct twi_scan *scan)
 		return status;
 	out->restarts = (uint32_t)restarts;
 	twi_scan_job(scan, run == NULL ? "" : run);
+	if (twi_scan_maybe(scan, "MASTER_PORT", 1, UINT16_MAX, &port) == TOW_OK)
+		out->own_port = (uint16_t)port;
 	if (out->world_size == 1 || scan->store != NULL)
 		return TOW_OK;
 	status = twi_scan_text(scan, "MASTER_ADDR", "the host of rank 0", &host);

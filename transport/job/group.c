@@ -26,6 +26,8 @@
 void twi_job_init(struct twi_job *job, const struct tow_options *options, struct twi_knobs *knobs)
 {
 	struct tow_options given = TOW_OPTIONS_INIT;
+	const char *env = getenv("TOW_JOB");
+	bool said = (options != NULL && options->job != NULL) || (env != NULL && *env != '\0');
 
 	if (options != NULL) {
 		given.rank = options->rank;
@@ -38,9 +40,13 @@ void twi_job_init(struct twi_job *job, const struct tow_options *options, struct
 	pthread_mutex_init(&job->lock, NULL);
 	twi_list_init(&job->groups);
 	twi_list_init(&job->opens);
-	if (twi_bootstrap_self(&given, knobs->job, NULL, &job->bootstrap) == TOW_OK &&
-	    given.rank < 0)
+	job->given_job = knobs->job;
+	if (twi_bootstrap_self(&given, knobs->job, NULL, &job->bootstrap) < 0)
+		return;
+	if (given.rank < 0)
 		knobs->rank = job->bootstrap.rank;
+	if (!said && twi_job_name(&job->bootstrap, job->name))
+		knobs->job = job->name;
 }
 
 void twi_job_fini(struct twi_job *job)

@@ -144,6 +144,8 @@ struct tow_group {
 struct twi_job {
 	struct twi_bootstrap bootstrap; /* as found when the runtime was opened; then constant */
 	int64_t given_rank, given_world_size; /* of the runtime's options; -1: not there */
+	const char *given_job;                /* the knob, of which the session is made */
+	char name[TWI_JOB_NAME];              /* the job's, where the knob is not set */
 	pthread_mutex_t lock;
 	struct twi_list groups; /* under the lock */
 	struct twi_list opens;  /* of group_open.c; under the lock */

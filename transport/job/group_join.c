@@ -40,7 +40,7 @@ static int find_out(struct tow_runtime *runtime, const struct tow_group_options 
 		given.world_size =
 			options->world_size > 0 ? options->world_size : job->given_world_size;
 		given.store = options->store != NULL ? options->store : engine->knobs.store;
-		return twi_bootstrap_self(&given, engine->knobs.job,
+		return twi_bootstrap_self(&given, job->given_job,
 					  caller.put != NULL ? &caller : NULL, out);
 	}
 	return out->status < 0 ? twi_error(out->status, "%s", out->why) : TOW_OK;

@@ -129,6 +129,19 @@ class Group(Collectives, Messages):
         """A number of the group, the same at all its ranks; 0 is the group of all."""
         return int(lib.tow_group_id(self.pointer))
 
+    @property
+    def label(self) -> str:
+        """What people call it, at this rank, in messages, verdicts and traces: at most 47 bytes of
+        printable ASCII. "": nothing. One that `create` has given a name is called by that."""
+        out = ffi.new("char[]", lib.TOW_GROUP_LABEL_MAX)
+        check(lib.tow_group_label(self.pointer, out))
+        return text(out)
+
+    @label.setter
+    def label(self, label: str | None) -> None:
+        word = ffi.NULL if not label else ffi.new("char[]", label.encode())
+        check(lib.tow_group_set_label(self.pointer, word))
+
     def address(self, rank: int) -> str:
         """Where a rank can be reached."""
         out = ffi.new("char[]", lib.TOW_ADDRESS_MAX)

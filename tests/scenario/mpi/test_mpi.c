@@ -198,6 +198,8 @@ static void late(void **state)
 	for (size_t i = 0; i < sizeof(lines) / sizeof(*lines); i++)
 		if (ran.status != 0 || strstr(ran.text, lines[i]) == NULL)
 			fail_msg("status %d, no \"%s\": %s", ran.status, lines[i], ran.text);
+	/* The first rank says so to verdict and why; the second knows it from the first. */
+	twt_command_expect(&ran, 0, "(all-reduce \"MPI_Allreduce\"), in which rank 0", 3);
 	snprintf(line, sizeof(line), "%s/asked", folder);
 	assert_int_equal(unlink(line), 0);
 	assert_int_equal(rmdir(folder), 0);

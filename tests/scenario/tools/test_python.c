@@ -82,6 +82,23 @@ static void many_threads(void **state)
 	run_part("@/tools/towrun/towrun -n 2", "ranks '' 7 threads");
 }
 
+/* Whoever has come late is named, and the group and the operation by the program's words. */
+static void asked_by_towstat(void **state)
+{
+	char folder[] = "/tmp/twt-python-XXXXXX", before[512];
+
+	(void)state;
+	assert_non_null(mkdtemp(folder));
+	for (unsigned i = 0; i < 2; i++) {
+		snprintf(before, sizeof(before),
+			 "TOW_STATS=1 TOW_STATS_DIR=%s TOW_LANES=%s "
+			 "TWT_TOWSTAT=@/tools/towstat/towstat @/tools/towrun/towrun -n 3",
+			 folder, i == 0 ? "shm" : "tcp");
+		run_part(before, "ranks '' 7 waits");
+	}
+	assert_int_equal(rmdir(folder), 0);
+}
+
 static void own_store(void **state)
 {
 	char folder[] = "/tmp/twt-python-XXXXXX", line[256];
@@ -97,9 +114,10 @@ static void own_store(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(declarations), cmocka_unit_test(alone),
-		cmocka_unit_test(on_each_lane), cmocka_unit_test(of_three_ranks),
-		cmocka_unit_test(many_threads), cmocka_unit_test(own_store),
+		cmocka_unit_test(declarations),     cmocka_unit_test(alone),
+		cmocka_unit_test(on_each_lane),     cmocka_unit_test(of_three_ranks),
+		cmocka_unit_test(many_threads),     cmocka_unit_test(own_store),
+		cmocka_unit_test(asked_by_towstat),
 	};
 	static const char *const pythons[] = { "python3", "/usr/bin/python3" };
 

@@ -176,6 +176,12 @@ static void in_traces(void **state)
 		assert_int_equal(twi_label_set(diag, group, label), TOW_OK);
 		record(TWI_SPAN_COLL, group, group, reduce);
 	}
+	for (uint32_t i = 0; i < 70; i++) { /* so do names of one group */
+		char name[32];
+
+		snprintf(name, sizeof(name), "n%u", i);
+		record(TWI_SPAN_COLL, 4, 1000 + i, twi_tag_name(name));
+	}
 	assert_int_equal(twi_trace_read(diag, 0, &trace), TOW_OK);
 	assert_int_equal(trace.ranks[0].thread_count, 1);
 	assert_string_equal(name_in(&trace.ranks[0], 1), "all_reduce of dp");
@@ -187,6 +193,8 @@ static void in_traces(void **state)
 	assert_string_equal(name_in(&trace.ranks[0], 7), "all_reduce of dp");
 	assert_string_equal(name_in(&trace.ranks[0], 100), "all_reduce of g100");
 	assert_string_equal(name_in(&trace.ranks[0], 299), "all_reduce of g299");
+	assert_string_equal(name_in(&trace.ranks[0], 1001), "n1 of tp");
+	assert_string_equal(name_in(&trace.ranks[0], 1065), "n65 of tp");
 	twi_trace_fini(&trace);
 }
 

@@ -22,7 +22,7 @@ __all__ = ["Backend", "empty", "register", "runtime"]
 
 def _create(opts: Any, _options: object = None) -> Backend:
     return Backend(opts.store, opts.group_rank, opts.group_size, opts.timeout, opts.group_id,
-                   list(opts.global_ranks_in_group))
+                   list(opts.global_ranks_in_group), getattr(opts, "process_group", None))
 
 
 def register() -> None:

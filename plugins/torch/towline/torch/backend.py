@@ -4,6 +4,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
@@ -32,9 +33,26 @@ _UNSET = timedelta(milliseconds=-1)
 _living: set[Backend] = set()
 
 
-def _short(name: str) -> str:
-    """A group's name for diagnostics: names of groups made by members alone are long hashes."""
-    return name if len(name) <= 12 else name[:8]
+# Names of calls as the library takes them: there are some twenty.
+_names: dict[str, Any] = {}
+
+
+def _name_of(call: str) -> Any:
+    if call not in _names:
+        _names[call] = ffi.new("char[]", call[:31].encode())
+    return _names[call]
+
+
+def _label_of(name: str, group: Any) -> str:
+    """What people call a group: its description, as of a mesh's dimension, else c10d's name.
+
+    c10d sets the description after the backend is made; names of groups made by members alone are
+    long hashes.
+    """
+    described = getattr(group, "group_desc", "") if group is not None else ""
+    if described in ("", "undefined"):
+        described = "pg:" + (name if len(name) <= 12 else name[:8])
+    return "".join(c for c in described if " " <= c <= "~")[:47]
 
 
 @dataclasses.dataclass
@@ -69,11 +87,12 @@ class Backend(_Base):
     """A process group's backend on one group of the library."""
 
     def __init__(self, store: Store, rank: int, size: int, timeout: timedelta,
-                 name: str = "", ranks: Sequence[int] = ()) -> None:
+                 name: str = "", ranks: Sequence[int] = (), group: Any = None) -> None:
         super().__init__(rank, size)
         self._timeout = timeout
         self._group_name = name
-        self._label = "pg:" + _short(name)
+        self._process_group = None if group is None else weakref.ref(group)
+        self._label = ""
         self._deferred = _Deferred()
         self._lock = threading.Lock()
         self._sequence = 0
@@ -82,7 +101,17 @@ class Backend(_Base):
             self._job, self._group = jobs.enter(store, rank, size, ranks, timeout)
         except Error as wrong:
             raise backend_error(wrong) from wrong.__cause__
+        self._group.label = _label_of(name, None)
+        self._described = f"process group {name}"
         _living.add(self)
+
+    def _describe(self) -> None:
+        """Takes the description of the process group, which c10d has set by its first call."""
+        group = self._process_group() if self._process_group is not None else None
+        self._label = _label_of(self._group_name, group)
+        self._described = f'process group {self._group_name} "{self._label}"'
+        if not self._closed:
+            self._group.label = self._label
 
     # What c10d asks of a backend.
 
@@ -148,13 +177,15 @@ class Backend(_Base):
         return Work(self._job, call.name, call.results)
 
     def _begin(self, calls: list[Call]) -> Work:
+        if not self._label:
+            self._describe()
         finishes = [call.finish for call in calls if call.finish is not None]
 
         def finish() -> None:
             for one in finishes:
                 one()
 
-        work = Work(self._job, f"{calls[0].name} of process group {self._group_name}",
+        work = Work(self._job, f"{calls[0].name} of {self._described}",
                     [tensor for call in calls for tensor in call.results],
                     [(call.results, call.keep) for call in calls], finish if finishes else None)
         work.direct = len(calls) == 1 and calls[0].direct
@@ -179,20 +210,20 @@ class Backend(_Base):
             check(lib.tow_coll_batch_begin(group))
         try:
             for call in calls:
-                options, _label = self._options(call)
+                options = self._options(call)
                 for start in call.starts:
                     self._issue_one(work, group, start, options, call.look)
         finally:
             if several:
                 check(lib.tow_coll_batch_end(group))
 
-    def _options(self, call: Call) -> tuple[Any, Any]:
+    @staticmethod
+    def _options(call: Call) -> Any:
         nanoseconds = int(call.timeout.total_seconds() * 1e9)
         if call.message:
-            return sized("struct tow_op_options", timeout_ns=nanoseconds), None
-        label = ffi.new("char[]", f"{self._label} {call.name}"[:31].encode())
-        return sized("struct tow_coll_options", name=label, scale=call.scale,
-                     timeout_ns=nanoseconds), label
+            return sized("struct tow_op_options", timeout_ns=nanoseconds)
+        return sized("struct tow_coll_options", name=_name_of(call.name), scale=call.scale,
+                     timeout_ns=nanoseconds)
 
     def _issue_one(self, work: Work, group: Any, start: Start, options: Any,
                    look: Look | None) -> None:

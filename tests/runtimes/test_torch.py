@@ -73,8 +73,15 @@ def main():
         play("placed by the preload", 2, ["placed"], {
             **by_entry, "LD_PRELOAD": ranks.built("plugins/malloc/libtowline-malloc.so"),
             "TOW_PREMAP_MEMORY_BYTES": "128MiB"})
-        for text in play("a rank is killed", 4, ["killed"], by_entry, spared=(1,)):
-            print("".join(re.findall(r"named after .*\n", text)), end="")
+        for lanes in ("shm", "tcp"):
+            for text in play(f"a rank is killed, {lanes}", 4, ["killed"],
+                             {**by_entry, "TOW_LANES": lanes}, spared=(1,)):
+                print("".join(re.findall(r"named after .*\n", text)), end="")
+        for size in (2, 4):
+            with tempfile.TemporaryDirectory() as stats:
+                print(play("asked by towstat", size, ["late"], {
+                    **by_entry, "TOW_STATS_DIR": stats, "TWT_ASKED": f"{stats}/asked",
+                    "TWT_TOWSTAT": ranks.built("tools/towstat/towstat")})[0], end="")
         play("by import alone", 2, ["works"], {"PYTHONPATH": PLUGIN}, command=(
             PYTHON, "-c", "import runpy, sys, towline.torch\n"
             f"sys.argv[0] = {PROGRAM!r}\nrunpy.run_path({PROGRAM!r})"))

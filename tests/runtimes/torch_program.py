@@ -8,6 +8,8 @@ import faulthandler
 import gc
 import os
 import random
+import re
+import subprocess
 import sys
 import threading
 import time
@@ -729,13 +731,63 @@ def mixed(ours, gloo):
     dist.barrier()
 
 
+def towstat(*words):
+    """What it says, by no name: there is one job in TOW_STATS_DIR."""
+    return subprocess.run([os.environ["TWT_TOWSTAT"], *words], check=False, text=True, timeout=60,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT).stdout
+
+
+def late(ours, gloo):
+    """The last rank comes late, while the first asks towstat which group and operation wait."""
+    group = dist.new_group(list(range(SIZE)), group_desc="mesh_dp")
+    x = torch.ones(100_000)  # of small ones a trace has some alone
+    dist.all_reduce(x, group=group)
+    asked, said = os.environ["TWT_ASKED"], {}
+
+    def ask():
+        said["trace"] = towstat("get", "/v1/slack", f"torchrun-{os.environ['MASTER_PORT']}.0")
+        for words in ("verdict", "why", "list", "get coll"):
+            said[words] = towstat(*words.split())
+        with open(asked, "w"):
+            pass
+
+    timer = threading.Timer(4, ask)
+    if RANK == 0:
+        timer.start()
+    while RANK == SIZE - 1 and not os.path.exists(asked):
+        time.sleep(0.1)
+    if RANK == SIZE - 1 and SIZE > 2:
+        dist.send(x, 1, group=group, tag=5)
+    elif RANK == 1 and SIZE > 2:
+        dist.recv(x, SIZE - 1, group=group, tag=5)
+    dist.all_reduce(x, group=group)
+    if RANK != 0:
+        return
+    timer.join()
+    holds = (rf'rank {SIZE - 1} has not entered collective 2 of group \d+ "mesh_dp" '
+             r'\(all-reduce "all_reduce"\), in which rank \d has waited for ')
+    for words, wanted in (
+            ("verdict", holds),
+            ("why", r'  all_reduce "all_reduce" number 2 in mesh_dp: for [^\n]*\n *' + holds),
+            ("why", rf"  recv of tag 0x5 with rank {SIZE - 1} in mesh_dp: " if SIZE > 2 else ""),
+            ("get coll", r'group 0 "default_pg": rank 0 of '),
+            ("get coll", r'group \d+ "mesh_dp": rank 0 of .* 1 in flight'),
+            ("trace", "all_reduce of mesh_dp"),
+            *(("list", rf"torchrun-{os.environ['MASTER_PORT']}\.{rank} +live .* torch_program.py ")
+              for rank in range(SIZE))):
+        assert re.search(wanted, said[words]), f"{words} does not say {wanted!r}: {said[words]}"
+    print(said["verdict"], flush=True)
+
+
 def killed(ours, gloo):
     """A rank is killed: the others name it. (test_torch.py looks at what they print.)"""
     dist.barrier(group=ours)
     if RANK == 1:
         os.kill(os.getpid(), 9)
     began = time.monotonic()
-    raises(dist.DistBackendError, "TOW_EPEER|rank 1", dist.all_reduce, torch.ones(1000), group=ours)
+    raises(dist.DistBackendError,
+           'TOW_EPEER|rank 1|all_reduce of process group 0 "default_pg"', dist.all_reduce,
+           torch.ones(1000), group=ours)
     print(f"named after {time.monotonic() - began:.2f} s", flush=True)
     os._exit(0)
 

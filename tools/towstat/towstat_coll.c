@@ -155,6 +155,7 @@ static void print_last(json_t *last)
 {
 	size_t count = json_array_size(last), first = count > LAST_SHOWN ? count - LAST_SHOWN : 0;
 	char text[TEXT_BYTES], a[WORDS_BYTES], b[WORDS_BYTES], c[WORDS_BYTES], d[WORDS_BYTES];
+	char seq[24];
 
 	if (count == 0)
 		return;
@@ -163,7 +164,9 @@ static void print_last(json_t *last)
 	for (size_t i = first; i < count; i++) {
 		json_t *row = json_array_get(last, i);
 
-		printf("  %5llu %8llu %-14s ", number_of(row, "group"), number_of(row, "seq"),
+		snprintf(seq, sizeof(seq), json_is_number(member_of(row, "seq")) ? "%llu" : "-",
+			 number_of(row, "seq"));
+		printf("  %5llu %8s %-14s ", number_of(row, "group"), seq,
 		       clean_name(row, "kind", "?", text));
 		printf("%10s %-13s %9s %9s %9s  ", bytes_of(number_of(row, "bytes"), a),
 		       clean_name(row, "plan", "-", text), span_of(row, "start_ns", "done_ns", b),

@@ -101,7 +101,8 @@ class Backend(_Base):
             self._job, self._group = jobs.enter(store, rank, size, ranks, timeout)
         except Error as wrong:
             raise backend_error(wrong) from wrong.__cause__
-        self._group.label = _label_of(name, None)
+        # c10d names no ranks for the group that it makes first, and calls it so.
+        self._group.label = _label_of(name, None) if ranks else "default_pg"
         self._described = f"process group {name}"
         _living.add(self)
 

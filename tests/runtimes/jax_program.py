@@ -5,12 +5,15 @@ one of the ranks of a job by test_jax.py, which compares what it leaves with glo
                            OUT-rank.npz
     scatter ROUNDS         psum_scatter in a loop, each result against what it must be (jax #40830)
     late SECONDS           one rank comes late to a psum (jax #40831)
+    asked                  one rank comes late, while another asks towstat
     dead                   the last rank dies within a loop of psums
     sub                    a mesh of some of the processes
     time ROUNDS            medians of psum, as lines "time MIB SECONDS"
 """
 import os
+import subprocess
 import sys
+import threading
 import time
 
 import jax
@@ -141,6 +144,28 @@ def late(mesh, seconds):
     print("came late, and was awaited")
 
 
+def asked(mesh):
+    """The last rank comes when the first has asked towstat who is waited for, and in what."""
+    run = on_each(mesh, lambda x: jax.lax.psum(x, "x"))
+    rows = spread(mesh, np.ones((SIZE, 1000), "float32"))
+    jax.block_until_ready(run(rows))
+    there = os.environ["TWT_ASKED"]
+
+    def ask():
+        for words in ("list", "verdict", "why", "get coll"):
+            print(subprocess.run([os.environ["TWT_TOWSTAT"], *words.split()], check=False,
+                                 text=True, timeout=60, stdout=subprocess.PIPE,
+                                 stderr=subprocess.STDOUT).stdout, flush=True)
+        with open(there, "w"):
+            pass
+
+    if RANK == 0:
+        threading.Timer(3, ask).start()
+    while RANK == SIZE - 1 and not os.path.exists(there):
+        time.sleep(0.1)
+    assert mine(run(rows))[0, 0] == SIZE
+
+
 def dead(mesh):
     run = on_each(mesh, lambda x: jax.lax.psum(x, "x"))
     rows = spread(mesh, np.ones((SIZE, 1000), "float32"))
@@ -176,8 +201,8 @@ def measure(mesh, rounds):
             print(f"time {mib} {np.median(took):.6f}")
 
 
-PARTS = {"collectives": collectives, "scatter": scatter, "late": late, "dead": dead, "sub": sub,
-         "time": measure}
+PARTS = {"collectives": collectives, "scatter": scatter, "late": late, "asked": asked,
+         "dead": dead, "sub": sub, "time": measure}
 
 if __name__ == "__main__":
     PARTS[sys.argv[1]](begin(sys.argv[2], sys.argv[3]), *sys.argv[4:])

@@ -5,6 +5,7 @@
                           side by side; not judged (docs/performance.md)
 """
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -67,15 +68,36 @@ def everything():
     done = run(2, "late", "mpi", 40)
     ranks.expect(done.text.count("was awaited") == 2, "a rank may come 40 s late", done.text)
     print("a psum to which a rank comes after 40 s goes well", flush=True)
+    asked()
     failures()
+
+
+def asked():
+    """What towstat says of a live job, by no name."""
+    with tempfile.TemporaryDirectory() as stats:
+        done = run(3, "asked", "mpi", environment={
+            "TOW_STATS_DIR": stats, "TWT_ASKED": f"{stats}/asked",
+            "TWT_TOWSTAT": ranks.built("tools/towstat/towstat")})
+    ranks.expect(done.returncode == 0, "the late rank is awaited", done.text)
+    holds = (r'rank 2 has not entered collective 2 of group \d+ "split 1 of MPI_COMM_WORLD, '
+             r'color \d+" \(all-reduce "MPI_I?[Aa]llreduce"\), in which rank \d has waited for ')
+    for wanted, times in ((holds, 3), (r" live .* jax_program.py ", 3),
+                          (r"all_reduce \"MPI_I?[Aa]llreduce\" number 2 in split 1 of MPI_COMM", 2),
+                          (r'group 0 "MPI_COMM_WORLD": rank \d of 3', 3)):
+        ranks.expect(len(re.findall(wanted, done.text)) >= times, f"{wanted} is said", done.text)
+    print(re.search(r"stuck: (.|\n)*?mend", done.text)[0], flush=True)
 
 
 def failures():
     # Behind a shell, so that towrun lets the others go on; each says who has gone.
-    done = run(3, "dead", "mpi", environment={"TOW_TEST_RUNTIME_PYTHON": PYTHON},
-               python=os.path.join(ranks.SOURCE, "tests/runtimes/after.sh"))
-    ranks.expect(done.text.count("rank 2 has gone") >= 2, "both others name the rank", done.text)
-    ranks.expect("nobody was missed" not in done.text, "nobody goes on", done.text)
+    for lanes in ("shm", "tcp"):
+        done = run(3, "dead", "mpi", python=os.path.join(ranks.SOURCE, "tests/runtimes/after.sh"),
+                   environment={"TOW_TEST_RUNTIME_PYTHON": PYTHON, "TOW_LANES": lanes})
+        for rank in (0, 1):
+            ranks.expect(re.search(rf"MPI_I?[Aa]llreduce, rank {rank} of 3 of split 1 of "
+                                   "MPI_COMM_WORLD.*rank 2 has gone", done.text),
+                         f"rank {rank} names the rank that has gone, and where", done.text)
+        ranks.expect("nobody was missed" not in done.text, "nobody goes on", done.text)
     done = run(3, "sub", "mpi", environment={"TOW_COLL_TIMEOUT_NS": "5s"})
     ranks.expect("MPI_Comm_split" in done.text, "the call is named", done.text)
     ranks.expect("a mesh of some of the processes" in done.text, "its cause is named", done.text)

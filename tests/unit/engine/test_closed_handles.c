@@ -104,6 +104,8 @@ static void handler(struct tow_call_in *call, void *user)
 	X(group, tow_group_barrier, h, TWT_SECOND)                                                 \
 	X(group, tow_group_split, h, 0, 0, TWT_SECOND, &group_out)                                 \
 	X(group, tow_group_create, h, one_rank, 1, NULL, TWT_SECOND, &group_out)                   \
+	X(group, tow_group_set_label, h, "label")                                                  \
+	X(group, tow_group_label, h, data)                                                         \
 	X(group, tow_group_set, h, "key", data, 8, TWT_SECOND)                                     \
 	X(group, tow_group_get, h, "key", data, 8, &bytes_out, TWT_SECOND)                         \
 	X(group, tow_group_abort, h, "reason")                                                     \

@@ -87,8 +87,10 @@ static int reduce(const struct twt_job *job, struct tow_group *group, const char
 	memset(data, 0, COUNT * 4);
 	status = tow_coll_all_reduce_start(group, data, data, COUNT, TOW_F32, TOW_SUM, &options,
 					   &op);
-	twt_must(status == TOW_OK);
-	status = twt_job_end(job, op, text);
+	if (status == TOW_OK)
+		status = twt_job_end(job, op, text);
+	else /* the other's abort was faster */
+		snprintf(text, 512, "%s", tow_error_message());
 	twt_must(tow_free(job->runtime, data) == TOW_OK);
 	return status;
 }

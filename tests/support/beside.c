@@ -78,5 +78,6 @@ void twt_beside(size_t count, size_t most, void (*run)(size_t which))
 		cases[i] = (struct twt_beside){ run, i };
 		tests[i] = (struct CMUnitTest){ "beside", twt_beside_case, NULL, NULL, &cases[i] };
 	}
+	cmocka_set_test_filter(NULL); /* it has chosen this test, whose cases have other names */
 	assert_int_equal(twt_beside_tests(tests, count, 1, most), 0);
 }

@@ -39,10 +39,15 @@ static void drop_set(struct twi_engine *engine)
 	processes->rings = 0;
 }
 
-static void drop_process(struct twi_watched *process)
+/*
+ * It leaves the set before its descriptor is closed: a poll of the set in another thread's ring
+ * may hold the file for a moment longer, and the set would still tell of it.
+ */
+static void drop_process(struct twi_engine *engine, struct twi_watched *process)
 {
 	twi_list_remove(&process->link);
-	close(process->fd); /* and so it leaves the set */
+	(void)epoll_ctl(engine->processes.set, EPOLL_CTL_DEL, process->fd, NULL);
+	close(process->fd);
 	free(process);
 }
 
@@ -132,7 +137,7 @@ enum twi_process twi_process_watch(struct twi_engine *engine, const struct twi_i
 		twi_list_push_back(&process->users, &user->link);
 		user->process = process;
 	} else if (twi_list_empty(&process->users)) {
-		drop_process(process);
+		drop_process(engine, process);
 		drop_set(engine);
 	}
 	return how;
@@ -148,7 +153,7 @@ void twi_process_unwatch(struct twi_engine *engine, struct twi_process_user *use
 	twi_list_remove(&user->link);
 	user->process = NULL;
 	if (!process->ended && twi_list_empty(&process->users)) {
-		drop_process(process);
+		drop_process(engine, process);
 		drop_set(engine);
 	}
 }
@@ -168,7 +173,7 @@ void twi_processes_arm(struct twi_engine *engine)
 }
 
 /* Its users are told; what each does may make others leave, of this process and of others. */
-static void end_process(struct twi_watched *process)
+static void end_process(struct twi_engine *engine, struct twi_watched *process)
 {
 	struct twi_list *entry;
 
@@ -182,7 +187,7 @@ static void end_process(struct twi_watched *process)
 		user->process = NULL;
 		user->ended(user);
 	}
-	drop_process(process);
+	drop_process(engine, process);
 }
 
 void twi_processes_completed(struct twi_engine *engine, uint64_t user_data)
@@ -192,7 +197,7 @@ void twi_processes_completed(struct twi_engine *engine, uint64_t user_data)
 
 	processes->rings &= ~(1u << twi_watch_ring(user_data));
 	while (processes->set >= 0 && epoll_wait(processes->set, &event, 1, 0) == 1)
-		end_process(event.data.ptr);
+		end_process(engine, event.data.ptr);
 	drop_set(engine);
 	twi_processes_arm(engine);
 }

@@ -68,7 +68,7 @@ struct twi_coll_call {
 	uint64_t count;
 	const void *in;
 	void *out;
-	bool in_place;
+	bool in_place, set_up; /* the latter: planned before the group knew its hosts */
 	const uint64_t *send_counts, *send_offsets, *recv_counts, *recv_offsets;
 	const struct tow_coll_pair *pairs;
 	uint32_t pair_count;

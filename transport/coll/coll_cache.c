@@ -135,7 +135,8 @@ static bool same_call(const struct twi_coll_call *a, const struct twi_coll_call 
 	return a->kind == b->kind && a->count == b->count && a->type == b->type &&
 	       a->reduce == b->reduce && a->root == b->root && a->in_place == b->in_place &&
 	       a->priority == b->priority && a->forced == b->forced && a->target == b->target &&
-	       a->source == b->source && a->parts == b->parts && a->pair_count == b->pair_count &&
+	       a->source == b->source && a->parts == b->parts && a->set_up == b->set_up &&
+	       a->pair_count == b->pair_count &&
 	       (a->pair_count == 0 ||
 		memcmp(a->pairs, b->pairs, a->pair_count * sizeof(a->pairs[0])) == 0) &&
 	       same_words(a->send_counts, b->send_counts, ranks) &&

@@ -342,6 +342,7 @@ static int gather_ranks(struct twi_coll_group *coll, struct twi_coll_setup *setu
 				      .in = &setup->records[coll->rank],
 				      .out = setup->records,
 				      .in_place = true,
+				      .set_up = true,
 				      .site = TWI_SITE_NONE,
 				      .name = "set-up" };
 

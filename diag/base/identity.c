@@ -3,7 +3,9 @@
  */
 #include "diag/base/identity.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +16,7 @@
 
 #define TEXT 1024u
 
-/* The beginning of a file of /proc. 0: it is not there. */
+/* The beginning of a file of /proc. 0: it cannot be read. */
 static size_t read_text(const char *path, char *out, size_t room)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -70,15 +72,23 @@ bool twi_identity_is_near(const struct twi_identity *self, const struct twi_iden
 	       self->pid_namespace == other->pid_namespace && other->pid != 0;
 }
 
+/* There is no process of that number, which is more than that /proc does not show one. */
+static bool is_nobody(uint64_t pid)
+{
+	return pid <= INT32_MAX && kill((pid_t)pid, 0) != 0 && errno == ESRCH;
+}
+
 enum twi_process twi_identity_look(const struct twi_identity *self,
 				   const struct twi_identity *other, char *state_out)
 {
 	uint64_t start;
 
 	*state_out = 0;
-	if (!twi_identity_is_near(self, other))
+	if (!twi_identity_is_near(self, other) || other->pid_start == 0)
 		return TWI_PROCESS_UNKNOWN;
-	if (!read_stat(other->pid, state_out, &start) || start != other->pid_start)
+	if (!read_stat(other->pid, state_out, &start))
+		return is_nobody(other->pid) ? TWI_PROCESS_GONE : TWI_PROCESS_UNKNOWN;
+	if (start != other->pid_start)
 		return TWI_PROCESS_GONE;
 	if (*state_out == 'T' || *state_out == 't')
 		return TWI_PROCESS_STOPPED;

@@ -23,7 +23,10 @@ void twi_identity_self(struct twi_identity *out);
 /* Are both of one host and PID namespace, so that each can see the other? */
 bool twi_identity_is_near(const struct twi_identity *self, const struct twi_identity *other);
 
-/* How the other one is, and its state as /proc says; UNKNOWN, and 0, unless it is near. */
+/*
+ * How the other one is, and its state as /proc says; UNKNOWN, and 0, unless it is near and can be
+ * seen. GONE with the state Z may be one whose other threads go on (pthread_exit(3) in the first).
+ */
 enum twi_process twi_identity_look(const struct twi_identity *self,
 				   const struct twi_identity *other, char *state_out);
 

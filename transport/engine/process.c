@@ -3,6 +3,7 @@
  */
 #include "transport/engine/process.h"
 
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/syscall.h>
@@ -112,12 +113,30 @@ static struct twi_watched *add_process(struct twi_engine *engine,
 	return process;
 }
 
+/*
+ * Is it still there, by its descriptor? What /proc says of the first thread alone is not enough;
+ * that there is another process of that number now is.
+ */
+static enum twi_process look_at(const struct twi_engine *engine,
+				const struct twi_identity *identity,
+				const struct twi_watched *process)
+{
+	char state;
+	enum twi_process how = twi_identity_look(&engine->self, identity, &state);
+	struct pollfd end = { .fd = process != NULL ? process->fd : -1, .events = POLLIN };
+
+	if (process == NULL) /* nothing tells of a later end */
+		return how == TWI_PROCESS_GONE && state == 0 ? how : TWI_PROCESS_UNKNOWN;
+	if (how == TWI_PROCESS_GONE && state != 'Z')
+		return how;
+	return poll(&end, 1, 0) == 1 ? TWI_PROCESS_GONE : TWI_PROCESS_RUNS;
+}
+
 enum twi_process twi_process_watch(struct twi_engine *engine, const struct twi_identity *identity,
 				   struct twi_process_user *user)
 {
 	struct twi_watched *process;
 	enum twi_process how;
-	char state;
 
 	twi_assert_held(engine);
 	twi_assert(user->process == NULL);
@@ -127,16 +146,11 @@ enum twi_process twi_process_watch(struct twi_engine *engine, const struct twi_i
 	process = find_process(&engine->processes, identity);
 	if (process == NULL)
 		process = add_process(engine, identity);
-	/* Looked at behind its descriptor, so that this is of the process that is meant. */
-	how = twi_identity_look(&engine->self, identity, &state);
-	if (how == TWI_PROCESS_STOPPED)
-		how = TWI_PROCESS_RUNS;
-	if (process == NULL)
-		return how == TWI_PROCESS_GONE ? how : TWI_PROCESS_UNKNOWN;
+	how = look_at(engine, identity, process);
 	if (how == TWI_PROCESS_RUNS) {
 		twi_list_push_back(&process->users, &user->link);
 		user->process = process;
-	} else if (twi_list_empty(&process->users)) {
+	} else if (process != NULL && twi_list_empty(&process->users)) {
 		drop_process(engine, process);
 		drop_set(engine);
 	}

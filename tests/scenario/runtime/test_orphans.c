@@ -6,6 +6,7 @@
  * long.
  */
 #include <poll.h>
+#include <pthread.h>
 
 #include "twt.h"
 
@@ -253,10 +254,95 @@ static void test_collective(void **state)
 	munmap(stage, sizeof(*stage));
 }
 
+/* --- a process whose first thread has ended --- */
+
+static void *go_on(void *arg)
+{
+	struct twt_side *side = arg;
+	struct tow_peer *second = twt_accept(side->endpoint);
+	struct tow_op *op;
+	uint64_t word;
+
+	TWT_OK(tow_recv_start(second, &word, sizeof(word), 1, NULL, &op));
+	TWT_OK(twt_finish(op, NULL));
+	word++;
+	TWT_OK(tow_send_start(second, &word, sizeof(word), 1, NULL, &op));
+	TWT_OK(twt_finish(op, NULL));
+	TWT_OK(tow_recv_start(second, &word, sizeof(word), 2, NULL, &op));
+	TWT_OK(twt_finish(op, NULL));
+	TWT_OK(tow_runtime_close(side->runtime));
+	_exit(0);
+}
+
+static int end_first_thread(struct twt_side *side, void *arg)
+{
+	static struct twt_side kept;
+	char where[TOW_ADDRESS_MAX] = "";
+	pthread_t thread;
+	struct tow_op *op;
+
+	(void)arg;
+	TWT_OK(tow_endpoint_address(side->endpoint, where, sizeof(where)));
+	TWT_OK(tow_send_start(side->peer, where, sizeof(where), 3, NULL, &op));
+	TWT_OK(twt_finish(op, NULL));
+	kept = *side;
+	if (pthread_create(&thread, NULL, go_on, &kept) != 0)
+		abort();
+	pthread_exit(NULL);
+}
+
+static bool is_zombie(pid_t pid)
+{
+	char path[64], state = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	file = fopen(path, "r");
+	if (file == NULL || fscanf(file, "%*d (%*[^)]) %c", &state) != 1)
+		abort();
+	fclose(file);
+	return state == 'Z';
+}
+
+/* /proc calls it a zombie, and it is none. */
+static void talk_to_zombie(size_t which)
+{
+	const struct twt_lane_row *lane = &twt_lane_rows[which];
+	uint64_t word = 41, answer = 0;
+	struct tow_peer *second;
+	struct twt_side side;
+	char where[TOW_ADDRESS_MAX];
+	struct tow_op *op;
+
+	if (!has_lane(lane))
+		return;
+	twt_pair(&side, lane->address[0], POOL, end_first_thread, NULL);
+	TWT_OK(tow_recv_start(side.peer, where, sizeof(where), 3, NULL, &op));
+	TWT_OK(twt_finish(op, NULL));
+	while (!is_zombie(side.child))
+		usleep(1000);
+	second = twt_connect(side.endpoint, where);
+	TWT_OK(tow_send_start(second, &word, sizeof(word), 1, NULL, &op));
+	TWT_OK(twt_finish(op, NULL));
+	TWT_OK(tow_recv_start(second, &answer, sizeof(answer), 1, NULL, &op));
+	TWT_OK(twt_finish(op, NULL));
+	assert_int_equal(answer, 42);
+	TWT_OK(tow_send_start(second, &word, sizeof(word), 2, NULL, &op));
+	TWT_OK(twt_finish(op, NULL));
+	assert_int_equal(twt_pair_end(&side), 0);
+}
+
+static void test_first_thread(void **state)
+{
+	(void)state;
+	twt_beside(TWT_LANE_ROWS, 3, talk_to_zombie);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_messages),
+		cmocka_unit_test(test_first_thread),
 		cmocka_unit_test(test_collective),
 	};
 

@@ -482,16 +482,20 @@ static void test_bytes(void **state)
 	job.last[3].link_count = TWI_STATE_LINKS;
 	job.last[3].cpu_count = TWI_STATE_CPUS;
 	job.last[3].flow_count = TWI_STATE_FLOWS;
-	for (uint32_t i = 0; i < TWI_STATE_FLOWS; i++)
-		job.last[3].flows[i] = (struct twi_state_flow){ .ctx = TWI_STATE_FOREIGN | i,
-								.peer = i,
-								.sends = i & 1,
-								.window_ns = UINT64_MAX,
-								.messages = i,
-								.bytes = 1ull << i,
-								.device_ns = 3,
-								.peer_ns = 4,
-								.wire_ns = 5 };
+	for (uint32_t i = 0; i < TWI_STATE_FLOWS; i++) {
+		struct twi_state_flow *flow = &job.last[3].flows[i];
+
+		/* By members: bytes between them are compared, too. */
+		flow->ctx = TWI_STATE_FOREIGN | i;
+		flow->peer = i;
+		flow->sends = i & 1;
+		flow->window_ns = UINT64_MAX;
+		flow->messages = i;
+		flow->bytes = 1ull << i;
+		flow->device_ns = 3;
+		flow->peer_ns = 4;
+		flow->wire_ns = 5;
+	}
 	for (uint32_t i = 0; i < TWI_STATE_GROUPS; i++) {
 		memset(job.last[3].groups[i].name, 'n', TWI_STATE_NAME - 1);
 		job.last[3].groups[i].local_count = TWI_STATE_LOCALS;

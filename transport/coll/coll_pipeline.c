@@ -16,10 +16,7 @@
 /* An all-reduce reads the input of every rank at every rank, which slices do not. */
 #define REDUCE_RANKS 4u
 
-/*
- * One place of the ring: 256 KiB, unless a knob says something else. Two of them, and as much of a
- * result, stay in a core's own cache.
- */
+/* One place of the ring: 256 KiB, unless a knob says something else. */
 static uint64_t piece_bytes(const struct twi_coll_group *coll)
 {
 	return coll->engine->knobs.coll_segment_bytes / 4;
@@ -120,7 +117,7 @@ static bool needs_ring(const struct twi_coll_run *run)
 				   (kind == TWI_COLL_ALL_REDUCE || kind == TWI_COLL_ALL_TO_ALL)));
 }
 
-static int say_step(struct twi_coll_run *run)
+static void say_step(struct twi_coll_run *run)
 {
 	run->step_said++;
 	run->synced = 0;
@@ -128,7 +125,6 @@ static int say_step(struct twi_coll_run *run)
 	atomic_store_explicit(&own_slot(run)->step, run->seq << 16 | run->step_said,
 			      memory_order_release);
 	twi_coll_wake_locals(run->coll);
-	return TOW_OK;
 }
 
 static int show_input(struct twi_coll_run *run, const struct cut *cut)
@@ -168,11 +164,7 @@ static void copy_ahead(struct twi_coll_run *run, const struct cut *cut, uint64_t
 
 		if (cut->parts > 1 && part == run->coll->rank)
 			continue; /* nobody else reads it */
-		if (run->staged_in)
-			twi_path_copy_fallback(run->coll->engine, TWI_R_unregistered_send, to, from,
-					       bytes, run->site);
-		else
-			twi_path_copy_large(run->coll->engine->diag, to, from, bytes, bytes, true);
+		twi_path_copy_piece(run->coll->engine, run->staged_in, to, from, bytes, run->site);
 		run->staged_bytes += bytes;
 		run->coll->engine->coll_work += bytes;
 	}
@@ -298,7 +290,8 @@ static int begin_pieces(struct twi_coll_run *run, const struct cut *cut)
 	if (run->staged != NULL)
 		copy_ahead(run, cut, 0);
 	run->copied = 1;
-	return say_step(run);
+	say_step(run);
+	return TOW_OK;
 }
 
 /* All have said step k + 1: piece k is there, and piece k - 1 has been read. */
@@ -313,7 +306,9 @@ static int next_piece(struct twi_coll_run *run, const struct cut *cut)
 		run->copied++;
 	}
 	status = work_on(run, cut, k);
-	return status == TOW_OK ? say_step(run) : status;
+	if (status == TOW_OK)
+		say_step(run);
+	return status;
 }
 
 int twi_coll_pipeline_turn(struct twi_coll_run *run)

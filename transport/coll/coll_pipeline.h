@@ -2,8 +2,8 @@
  * coll_pipeline.h - collectives of one host on memory outside the pool, a piece at a time.
  *
  * Other ranks cannot see such memory. Instead of all of it before the collective, and out of the
- * pool afterwards, each rank copies its input a piece ahead into a ring of two places in the pool,
- * which the caches hold; and each rank alone writes its own result, where it belongs.
+ * pool afterwards, each rank copies its input a piece ahead into a ring of two places in the pool;
+ * and each rank alone writes its own result, where it belongs.
  *
  *	step    0         1                    2                        k
  *	        copy 0    copy 1, work on 0    copy 2, work on 1  ...  work on k - 1

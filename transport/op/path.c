@@ -136,6 +136,23 @@ void twi_path_copy_fallback(struct twi_engine *engine, enum twi_reason reason, v
 	twi_copy_record(engine->diag, reason, bytes, twi_engine_clock(engine) - start_ns, site);
 }
 
+void twi_path_copy_piece(struct twi_engine *engine, bool outside, void *to, const void *from,
+			 size_t bytes, struct twi_site site)
+{
+	uint64_t start_ns = outside ? twi_engine_clock(engine) : 0;
+
+	if (around_min() != UINT64_MAX)
+		copy_around(to, from, bytes);
+	else
+		memcpy(to, from, bytes);
+	if (outside)
+		twi_copy_record(engine->diag, TWI_R_unregistered_send, bytes,
+				twi_engine_clock(engine) - start_ns, site);
+	else
+		twi_count_two(engine->diag, TWI_C_necessary_copies, true,
+			      TWI_C_necessary_copy_bytes, bytes);
+}
+
 static void gather_runs(uint8_t *to, struct twi_parts *parts, uint64_t at, uint64_t bytes)
 {
 	while (bytes > 0) {

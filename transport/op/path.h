@@ -72,6 +72,14 @@ void twi_path_copy_fallback(struct twi_engine *engine, enum twi_reason reason, v
 			    const void *from, size_t bytes, struct twi_site site);
 
 /*
+ * A piece of a collective's input, to where other cores read it next. The stores go around the
+ * caches, wherever those are: lines that one core has written may reach another more slowly than
+ * memory does. `outside`: of the pool, a fallback (unregistered_send); else it is needed.
+ */
+void twi_path_copy_piece(struct twi_engine *engine, bool outside, void *to, const void *from,
+			 size_t bytes, struct twi_site site);
+
+/*
  * Bytes `at` and on of a message of parts (parts.h), to and from one piece of memory: fallbacks
  * with their reason, counted as one copy each; or, of a small message of the user's, needed.
  */

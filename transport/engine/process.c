@@ -209,6 +209,8 @@ void twi_processes_completed(struct twi_engine *engine, uint64_t user_data)
 	struct twi_processes *processes = &engine->processes;
 	struct epoll_event event;
 
+	if (processes->set < 0)
+		return; /* a poll of a set that has gone: its ring is being taken down, perhaps */
 	processes->rings &= ~(1u << twi_watch_ring(user_data));
 	while (processes->set >= 0 && epoll_wait(processes->set, &event, 1, 0) == 1)
 		end_process(engine, event.data.ptr);

@@ -14,8 +14,16 @@
 #define twi_array_count(a)                  (sizeof(a) / sizeof((a)[0]))
 #define twi_likely(x)                       __builtin_expect(!!(x), 1)
 #define twi_unlikely(x)                     __builtin_expect(!!(x), 0)
-#define twi_min(a, b)                       ((a) < (b) ? (a) : (b))
-#define twi_max(a, b)                       ((a) > (b) ? (a) : (b))
+
+/* Of two numbers, each evaluated once; __COUNTER__ names what a nested one must not hide. */
+#define twi_min(a, b)         twi_pick(<, a, b, __COUNTER__)
+#define twi_max(a, b)         twi_pick(>, a, b, __COUNTER__)
+#define twi_pick(op, a, b, n) twi_pick_named(op, a, b, n)
+#define twi_pick_named(op, a, b, n)                                                                \
+	__extension__({                                                                            \
+		__typeof__(1 ? (a) : (b)) twi_a##n = (a), twi_b##n = (b);                          \
+		twi_a##n op twi_b##n ? twi_a##n : twi_b##n;                                        \
+	})
 
 /* Our own mistakes end the process at once, in release builds too: going on would corrupt data. */
 #define twi_assert(cond)                                                                           \

@@ -1,5 +1,6 @@
 /*
- * clock.c - finds out whether the time-stamp counter can be trusted, and its rate. See clock.h.
+ * clock.c - finds out whether the time-stamp counter can be trusted, its rate, and how far what is
+ * made of it is from the system's clock. See clock.h.
  */
 #include "diag/base/clock.h"
 
@@ -8,9 +9,13 @@
 #include <cpuid.h>
 #endif
 
-#define MEASURE_NS 2000000u
+#define MEASURE_NS  2000000u
+#define STEER_NS    1000000000u /* between two looks, later on: the first are earlier */
+#define ANCHOR_NS   10000000u   /* a rate is taken over so long a time, at least */
+#define SAME_NS     200u        /* two clocks cannot be read at one moment any better */
+#define SLOWER_MOST 500000000u  /* of 10^9: one that is far ahead goes half as fast */
 
-struct twi_tsc twi_tsc;
+struct twi_tsc twi_tsc = { .steer_ns = UINT64_MAX };
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 #if defined(__x86_64__)
@@ -40,10 +45,36 @@ static void sample_clocks(uint64_t *ticks_out, uint64_t *ns_out)
 	}
 }
 
+/* The rate, where two moments show it: ns for each tick, times 2^32. */
+static uint64_t rate_of(uint64_t ticks, uint64_t ns)
+{
+	__extension__ typedef unsigned __int128 wide;
+
+	return (uint64_t)(((wide)ns << 32) / ticks);
+}
+
+/* One thread at a time. Readers go on with the other fit meanwhile. */
+static void set_fit(uint64_t ticks, uint64_t ns, uint64_t scale)
+{
+	uint64_t version = atomic_load_explicit(&twi_tsc.version, memory_order_relaxed) + 1;
+	struct twi_tsc_fit *fit = &twi_tsc.fits[version & 1];
+
+	atomic_store_explicit(&fit->scale, scale, memory_order_relaxed);
+	atomic_store_explicit(&fit->base_ticks, ticks, memory_order_relaxed);
+	atomic_store_explicit(&fit->base_ns, ns, memory_order_relaxed);
+	/* release: pairs with the acquire of readers */
+	atomic_store_explicit(&twi_tsc.version, version, memory_order_release);
+}
+
+static struct {
+	atomic_flag taken;
+	uint64_t ticks, ns; /* when both clocks were compared last */
+	uint64_t scale;     /* the true one, as known */
+} steering = { .taken = ATOMIC_FLAG_INIT };
+
 static void measure_tick_rate(void)
 {
 	uint64_t ticks0, ns0, ticks1, ns1;
-	__extension__ typedef unsigned __int128 wide;
 
 	if (!tsc_is_invariant())
 		return;
@@ -53,13 +84,69 @@ static void measure_tick_rate(void)
 	while (ns1 - ns0 < MEASURE_NS);
 	if (ticks1 <= ticks0)
 		return;
-	twi_tsc.scale = (uint64_t)(((wide)(ns1 - ns0) << 32) / (ticks1 - ticks0));
-	twi_tsc.base_ticks = ticks0;
-	twi_tsc.base_ns = ns0;
-	atomic_store_explicit(&twi_tsc.usable, 1, memory_order_release);
+	steering.ticks = ticks1;
+	steering.ns = ns1;
+	steering.scale = rate_of(ticks1 - ticks0, ns1 - ns0);
+	set_fit(ticks1, ns1, steering.scale);
+	atomic_store_explicit(&twi_tsc.steer_ns, ns1 + ANCHOR_NS, memory_order_relaxed);
+}
+
+/* What is read when the counter says `ticks`. */
+static uint64_t reading_at(uint64_t ticks)
+{
+	uint64_t version = atomic_load_explicit(&twi_tsc.version, memory_order_relaxed);
+	const struct twi_tsc_fit *fit = &twi_tsc.fits[version & 1];
+
+	return twi_tsc_ns(ticks, atomic_load_explicit(&fit->base_ticks, memory_order_relaxed),
+			  atomic_load_explicit(&fit->base_ns, memory_order_relaxed),
+			  atomic_load_explicit(&fit->scale, memory_order_relaxed));
+}
+
+/* At `ticks` the system's clock said `ns`: so the reading goes on from there. */
+static void steer_to(uint64_t ticks, uint64_t ns)
+{
+	uint64_t ours = reading_at(ticks), scale = steering.scale, now;
+	uint64_t ahead = ours > ns ? ours - ns : 0;
+	__extension__ typedef unsigned __int128 wide;
+
+	if (ahead > SAME_NS)
+		scale -= (uint64_t)((wide)scale * twi_min(ahead, SLOWER_MOST) / STEER_NS);
+	else
+		scale -= scale / TWI_CLOCK_BELOW;
+	/* From this moment on, not from that: readers may have gone on with the old fit. */
+	now = __builtin_ia32_rdtsc();
+	set_fit(now, twi_max(reading_at(now), twi_tsc_ns(now, ticks, twi_max(ours, ns), scale)),
+		scale);
+}
+
+void twi_clock_steer(void)
+{
+	uint64_t ticks, ns, span;
+
+	if (atomic_load_explicit(&twi_tsc.version, memory_order_acquire) == 0 ||
+	    atomic_flag_test_and_set_explicit(&steering.taken, memory_order_acquire))
+		return;
+	sample_clocks(&ticks, &ns);
+	span = ns - twi_min(steering.ns, ns);
+	if (ticks > steering.ticks && span >= ANCHOR_NS) {
+		steering.scale = rate_of(ticks - steering.ticks, span);
+		steering.ticks = ticks;
+		steering.ns = ns;
+	}
+	steer_to(ticks, ns);
+	/* Each look may be four times as late as the one before was: the rate is known better. */
+	atomic_store_explicit(
+		&twi_tsc.steer_ns,
+		ns + twi_min(twi_max(4 * span, (uint64_t)ANCHOR_NS), (uint64_t)STEER_NS),
+		memory_order_relaxed);
+	atomic_flag_clear_explicit(&steering.taken, memory_order_release);
 }
 #else
 static void measure_tick_rate(void)
+{
+}
+
+void twi_clock_steer(void)
 {
 }
 #endif

@@ -53,6 +53,16 @@ static bool read_stat(uint64_t pid, char *state_out, uint64_t *start_out)
 	return at != NULL;
 }
 
+/* Kernels before 5.6 have no such namespaces: one clock for all. 0: /proc does not tell. */
+static uint64_t time_namespace_of_self(void)
+{
+	struct stat namespace;
+
+	if (stat("/proc/self/ns/time", &namespace) == 0)
+		return (uint64_t) namespace.st_ino;
+	return errno == ENOENT && stat("/proc/self/ns/pid", &namespace) == 0 ? 1 : 0;
+}
+
 void twi_identity_self(struct twi_identity *out)
 {
 	char text[TEXT], state;
@@ -63,7 +73,14 @@ void twi_identity_self(struct twi_identity *out)
 		out->boot = twi_hash_text(text);
 	if (stat("/proc/self/ns/pid", &namespace) == 0)
 		out->pid_namespace = (uint64_t) namespace.st_ino;
+	out->time_namespace = time_namespace_of_self();
 	read_stat(out->pid, &state, &out->pid_start);
+}
+
+bool twi_identity_shares_clock(const struct twi_identity *self, const struct twi_identity *other)
+{
+	return self->boot != 0 && self->boot == other->boot && self->time_namespace != 0 &&
+	       self->time_namespace == other->time_namespace;
 }
 
 bool twi_identity_is_near(const struct twi_identity *self, const struct twi_identity *other)

@@ -13,6 +13,7 @@ struct twi_identity {
 	uint64_t boot; /* a hash of the kernel's boot_id */
 	uint64_t pid_namespace, pid;
 	uint64_t pid_start; /* in clock ticks since the boot, as /proc says */
+	uint64_t time_namespace;
 };
 
 enum twi_process { TWI_PROCESS_UNKNOWN, TWI_PROCESS_RUNS, TWI_PROCESS_STOPPED, TWI_PROCESS_GONE };
@@ -22,6 +23,9 @@ void twi_identity_self(struct twi_identity *out);
 
 /* Are both of one host and PID namespace, so that each can see the other? */
 bool twi_identity_is_near(const struct twi_identity *self, const struct twi_identity *other);
+
+/* Do both read one CLOCK_MONOTONIC, which twi_now_ns follows? */
+bool twi_identity_shares_clock(const struct twi_identity *self, const struct twi_identity *other);
 
 /*
  * How the other one is, and its state as /proc says; UNKNOWN, and 0, unless it is near and can be

@@ -194,6 +194,7 @@ int twi_trace_describe(struct twi_diag *diag, struct twi_trace_rank *rank)
 
 	gethostname(host, sizeof(host) - 1);
 	rank->pid = getpid();
+	twi_clock_steer();
 	rank->unix_ns = unix_offset_ns();
 	rank->clock_error_ns = UINT64_MAX;
 	rank->host = strdup(host);

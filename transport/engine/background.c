@@ -195,6 +195,7 @@ static void sleep_armed(struct twi_background *bg)
 	struct twi_engine *engine = bg->engine;
 	uint64_t now = twi_now_ns();
 
+	twi_clock_keep(now);
 	bg->due_ns = twi_engine_next_deadline(engine, UINT64_MAX);
 	bg->drives = atomic_load_explicit(&engine->drives, memory_order_relaxed);
 	bg->notices = bg->ring->notices;

@@ -214,8 +214,10 @@ static inline uint64_t twi_engine_now(const struct twi_engine *engine)
 			 atomic_load_explicit(&mine->held, memory_order_relaxed) !=
 				 twi_thread_mark()))
 		return twi_engine_clock(engine);
-	if (engine->now_ns == 0)
+	if (engine->now_ns == 0) {
 		mine->seen_ns = mine->now_ns = twi_now_ns();
+		twi_clock_keep(mine->now_ns);
+	}
 	return engine->now_ns;
 }
 
@@ -224,8 +226,10 @@ static inline uint64_t twi_engine_batch_now(struct twi_engine *engine)
 {
 	if (twi_unlikely(engine->virtual_clock))
 		return engine->virtual_ns;
-	if (engine->now_ns == 0)
+	if (engine->now_ns == 0) {
 		engine->seen_ns = engine->now_ns = twi_now_ns();
+		twi_clock_keep(engine->now_ns);
+	}
 	return engine->now_ns;
 }
 
@@ -233,6 +237,14 @@ static inline uint64_t twi_engine_batch_now(struct twi_engine *engine)
 static inline uint64_t twi_engine_seen(const struct twi_engine *engine)
 {
 	return twi_unlikely(engine->virtual_clock) ? engine->virtual_ns : engine->seen_ns;
+}
+
+/* Is a thread in a wait? The engine is held. */
+static inline bool twi_engine_waited(const struct twi_engine *engine)
+{
+	/* relaxed: the holder alone writes it */
+	return atomic_load_explicit(&engine->driver, memory_order_relaxed) != NULL ||
+	       !twi_list_empty(&engine->waiting);
 }
 
 /* Do waiters linger (engine_wait.h)? Any thread may ask. */

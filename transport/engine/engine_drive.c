@@ -186,6 +186,7 @@ static bool sleep_once(struct twi_engine *engine, struct twi_wait *wait, uint64_
 		return false; /* they may have started what must be sent first */
 	next = twi_engine_next_deadline(engine, until_ns);
 	now = twi_engine_clock(engine);
+	twi_clock_keep(now);
 	twi_wait_watch(engine, wait, next);
 	twi_engine_leave(engine);
 	/* after sleepers++: a device that saw no sleeper has set its signal before this looks */

@@ -110,9 +110,10 @@ static void hear_words(struct twi_inquiry_line *line, uint64_t bytes)
 	case WORD_WHO:
 		if (bytes != TWI_INQUIRY_HEAD + 32)
 			break;
-		line->identity =
-			(struct twi_identity){ twi_get_le(body, 8), twi_get_le(body + 8, 8),
-					       twi_get_le(body + 16, 8), twi_get_le(body + 24, 8) };
+		line->identity = (struct twi_identity){ .boot = twi_get_le(body, 8),
+							.pid_namespace = twi_get_le(body + 8, 8),
+							.pid = twi_get_le(body + 16, 8),
+							.pid_start = twi_get_le(body + 24, 8) };
 		line->known = true;
 		break;
 	default: /* of a newer version: not for us */

@@ -7,7 +7,8 @@
  *	        +------+-------------+-----+-----+-----+--------------+--------+
  *	ASK: t1. ANSWER: t1, t2, t3. OPEN: inline_bytes, window.
  *
- *	WHO: boot, PID namespace, PID, start of the process (identity.h), 8 bytes each from 8 on.
+ *	WHO: boot, PID namespace, PID, start of the process, time namespace (identity.h), 8 bytes
+ *	each from 8 on. Older versions leave the last one 0.
  */
 #include "transport/rpc/rpc_link.h"
 
@@ -77,6 +78,7 @@ static void put_who(const struct twi_identity *self, uint8_t *out)
 	twi_put_le(out + 16, self->pid_namespace, 8);
 	twi_put_le(out + 24, self->pid, 8);
 	twi_put_le(out + 32, self->pid_start, 8);
+	twi_put_le(out + 40, self->time_namespace, 8);
 }
 
 /* Writes what is due next. False: nothing is. */
@@ -175,8 +177,11 @@ static void on_who(struct twi_link *link)
 {
 	const uint8_t *in = link->in_data;
 	const struct twi_identity who = { twi_get_le(in + 8, 8), twi_get_le(in + 16, 8),
-					  twi_get_le(in + 24, 8), twi_get_le(in + 32, 8) };
+					  twi_get_le(in + 24, 8), twi_get_le(in + 32, 8),
+					  twi_get_le(in + 40, 8) };
 
+	link->one_clock = !link->engine->virtual_clock &&
+			  twi_identity_shares_clock(&link->engine->self, &who);
 	if (link->process.ended != NULL || !twi_peer_has_process(link->peer))
 		return;
 	link->process.ended = on_process_ended;
@@ -289,9 +294,15 @@ const struct twi_link_hooks twi_link_hooks = { .up = link_up,
 
 bool twi_link_clock(const struct tow_peer *peer, struct twi_clock_estimate *out)
 {
+	bool known;
+
 	twi_assert_held(peer->engine);
-	return peer->link_state != NULL &&
-	       twi_clock_sync_read(&peer->link_state->clock, twi_engine_clock(peer->engine), out);
+	if (peer->link_state == NULL)
+		return false;
+	known = twi_clock_sync_read(&peer->link_state->clock, twi_engine_clock(peer->engine), out);
+	if (peer->link_state->one_clock)
+		*out = (struct twi_clock_estimate){ .delay_ns = known ? out->delay_ns : 0 };
+	return known || peer->link_state->one_clock;
 }
 
 void twi_link_describe(const struct tow_peer *peer, struct twi_emit *emit)
@@ -306,6 +317,7 @@ void twi_link_describe(const struct tow_peer *peer, struct twi_emit *emit)
 		twi_emit_u64(emit, "error_ns", estimate.error_ns);
 		twi_emit_u64(emit, "age_ns", estimate.age_ns);
 		twi_emit_u64(emit, "round_trip_ns", estimate.delay_ns);
+		twi_emit_bool(emit, "shared", peer->link_state->one_clock);
 	}
 	if (peer->link_state != NULL) {
 		twi_emit_u64(emit, "exchanges", peer->link_state->clock.exchanges);

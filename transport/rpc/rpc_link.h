@@ -44,6 +44,7 @@ struct twi_link {
 	struct tow_peer *peer; /* NULL: gone */
 	struct twi_rpc_peer *rpc;
 	struct twi_clock_sync clock;
+	bool one_clock;    /* with the peer: there is nothing to compare */
 	uint64_t asked_ns; /* t1 of the exchange under way; 0: none */
 	unsigned burst;    /* exchanges of the first traffic that are left */
 	struct twi_rpc_io in, out;

@@ -185,6 +185,7 @@ int twi_trace_capture_start(struct twi_diag *diag, struct twi_trace_capture **ou
 	if (capture == NULL)
 		return twi_error(TOW_ENOMEM, "no memory for a capture of a trace");
 	capture->diag = diag;
+	twi_clock_steer();
 	capture->begin_ns = twi_now_ns();
 	if (!skip_past(capture)) {
 		free_capture(capture);

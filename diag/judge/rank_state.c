@@ -8,9 +8,7 @@
 
 #include <internal/base.h>
 
-#define BARE    2u          /* versions: without what is foreign, */
-#define FOREIGN 3u          /* and with it */
-#define MAGIC   0x53524f54u /* "TORS" */
+#define MAGIC 0x53524f54u /* "TORS" */
 
 struct walk {
 	uint8_t *out;      /* NULL: reading */
@@ -225,13 +223,30 @@ static void walk_foreign(struct walk *w, struct twi_rank_state *state)
 		walk_flow(w, &state->flows[i]);
 }
 
-static void walk_state(struct walk *w, struct twi_rank_state *state, uint32_t version)
+/* In the order of the groups. */
+static void walk_heads(struct walk *w, struct twi_rank_state *state)
+{
+	walk_u64(w, &state->time_namespace);
+	for (uint32_t i = 0; !w->bad && i < state->group_count; i++) {
+		struct twi_state_group *group = &state->groups[i];
+
+		walk_count(w, &group->head_count, TWI_STATE_HEADS);
+		for (uint32_t k = 0; !w->bad && k < group->head_count; k++) {
+			walk_u64(w, &group->heads[k].seq);
+			walk_u64(w, &group->heads[k].start_ns);
+			walk_u64(w, &group->heads[k].idle_ns);
+			walk_u8(w, &group->heads[k].waited);
+		}
+	}
+}
+
+static void walk_state(struct walk *w, struct twi_rank_state *state, uint32_t form)
 {
 	uint32_t magic = MAGIC;
 
 	walk_u32(w, &magic);
-	walk_u32(w, &version);
-	if (magic != MAGIC || (version != BARE && version != FOREIGN))
+	walk_u32(w, &form);
+	if (magic != MAGIC || form < TWI_STATE_FORM_BARE || form > TWI_STATE_FORM_HEADS)
 		w->bad = true;
 	walk_self(w, state);
 	walk_count(w, &state->group_count, TWI_STATE_GROUPS);
@@ -243,23 +258,18 @@ static void walk_state(struct walk *w, struct twi_rank_state *state, uint32_t ve
 		walk_wait(w, &state->waits[i]);
 	for (uint32_t i = 0; !w->bad && i < state->link_count; i++)
 		walk_link(w, &state->links[i]);
-	if (version == FOREIGN)
+	if (form >= TWI_STATE_FORM_NAMED)
 		walk_foreign(w, state);
+	if (form >= TWI_STATE_FORM_HEADS)
+		walk_heads(w, state);
 }
 
-size_t twi_rank_state_encode(struct twi_rank_state *state, uint8_t *out, size_t room)
+size_t twi_rank_state_encode(struct twi_rank_state *state, enum twi_state_form form, uint8_t *out,
+			     size_t room)
 {
 	struct walk w = { .out = out, .bytes = room };
 
-	walk_state(&w, state, FOREIGN);
-	return w.bad ? 0 : w.at;
-}
-
-size_t twi_rank_state_encode_bare(struct twi_rank_state *state, uint8_t *out, size_t room)
-{
-	struct walk w = { .out = out, .bytes = room };
-
-	walk_state(&w, state, BARE);
+	walk_state(&w, state, form);
 	return w.bad ? 0 : w.at;
 }
 
@@ -308,6 +318,15 @@ const struct twi_state_past *twi_state_group_past(const struct twi_state_group *
 	for (uint32_t i = 0; group != NULL && i < group->past_count; i++) {
 		if (group->past[i].seq == seq)
 			return &group->past[i];
+	}
+	return NULL;
+}
+
+const struct twi_state_head *twi_state_group_head(const struct twi_state_group *group, uint64_t seq)
+{
+	for (uint32_t i = 0; group != NULL && i < group->head_count; i++) {
+		if (group->heads[i].seq == seq)
+			return &group->heads[i];
 	}
 	return NULL;
 }

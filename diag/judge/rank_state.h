@@ -16,6 +16,7 @@
 
 #define TWI_STATE_GROUPS  6u
 #define TWI_STATE_PAST    16u /* collectives of a group */
+#define TWI_STATE_HEADS   32u /* and of them, further back, the first of each burst */
 #define TWI_STATE_WAITS   4u
 #define TWI_STATE_LINKS   12u
 #define TWI_STATE_CPUS    8u /* points of a thread's time on CPUs */
@@ -27,8 +28,9 @@
 #define TWI_STATE_LOCALS  16u /* ranks of such a group in one process that are told */
 #define TWI_STATE_LABEL   TOW_GROUP_LABEL_MAX
 #define TWI_STATE_CALL    32u
-#define TWI_STATE_BYTES   10240u /* the longest there is, encoded */
-#define TWI_STATE_BARE    8192u  /* the same without what is foreign */
+#define TWI_STATE_BYTES   15360u /* the longest there is, encoded */
+#define TWI_STATE_NAMED   10240u /* the same without heads of bursts */
+#define TWI_STATE_BARE    8192u  /* and without names, and what is foreign */
 #define TWI_STATE_NO_RANK UINT32_MAX
 
 /*
@@ -48,6 +50,16 @@ struct twi_state_past {
 	int8_t status;
 };
 
+/*
+ * One that this rank began while none other of the group was under way there: what it did before is
+ * its own doing, whatever it began a moment later while the first one waited.
+ */
+struct twi_state_head {
+	uint64_t seq, start_ns;
+	uint64_t idle_ns; /* since when none was under way; 0: it was the first of all */
+	uint8_t waited;   /* a thread was in a wait until then: it did nothing else */
+};
+
 struct twi_state_group {
 	uint32_t ctx, rank, size;
 	int32_t broken;
@@ -61,7 +73,9 @@ struct twi_state_group {
 	char call[TWI_STATE_CALL];
 	uint32_t past_count;
 	struct twi_state_past past[TWI_STATE_PAST]; /* newest first */
-	char name[TWI_STATE_NAME];                  /* of a foreign one; else "" */
+	uint32_t head_count;
+	struct twi_state_head heads[TWI_STATE_HEADS]; /* newest first */
+	char name[TWI_STATE_NAME];                    /* of a foreign one; else "" */
 	/*
 	 * Of a foreign one: how many of its ranks this process is, and which, `rank` among them;
 	 * 0: that one alone. Then it has entered what all of them have.
@@ -132,6 +146,7 @@ struct twi_rank_state {
 	char host[TWI_STATE_HOST];
 	char fabric[TWI_STATE_FABRIC]; /* libfabric's provider and domain; "": it is not in use */
 	uint64_t boot, pid_namespace, pid, pid_start;
+	uint64_t time_namespace; /* 0: not known */
 	uint64_t now_ns;
 	uint64_t step; /* number of the training step; 0: not known */
 	/* On a CPU, and waiting for one: of the thread that waits for things, or, with thread 0,
@@ -154,10 +169,16 @@ struct twi_rank_state {
 	struct twi_state_flow flows[TWI_STATE_FLOWS];
 };
 
+/* What the reader knows: each form has all of the one before. */
+enum twi_state_form {
+	TWI_STATE_FORM_BARE = 2,
+	TWI_STATE_FORM_NAMED, /* names, groups of other libraries and their messages */
+	TWI_STATE_FORM_HEADS, /* heads of bursts, the time namespace */
+};
+
 /* Returns the bytes written, 0 when there is no room. Members are written back as they are. */
-size_t twi_rank_state_encode(struct twi_rank_state *state, uint8_t *out, size_t room);
-/* The same for a reader that knows nothing of foreign groups: without their names and messages. */
-size_t twi_rank_state_encode_bare(struct twi_rank_state *state, uint8_t *out, size_t room);
+size_t twi_rank_state_encode(struct twi_rank_state *state, enum twi_state_form form, uint8_t *out,
+			     size_t room);
 
 /* False: it is none, or of another version. */
 bool twi_rank_state_decode(const uint8_t *in, size_t bytes, struct twi_rank_state *out);
@@ -171,6 +192,9 @@ bool twi_state_group_has(const struct twi_state_group *group, uint32_t rank);
 const struct twi_state_group *twi_rank_state_group(const struct twi_rank_state *state,
 						   uint32_t ctx);
 const struct twi_state_past *twi_state_group_past(const struct twi_state_group *group,
+						  uint64_t seq);
+/* Its head `seq`, or NULL. */
+const struct twi_state_head *twi_state_group_head(const struct twi_state_group *group,
 						  uint64_t seq);
 
 #endif

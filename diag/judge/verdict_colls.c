@@ -269,7 +269,7 @@ struct absence {
 	const struct twi_verdict_rank *waiting;
 	const struct twi_state_past *past;
 	uint32_t arrival_count;
-	struct twi_arrival arrivals[TWI_STATE_PAST]; /* at the last ones that all came to */
+	struct twi_arrival arrivals[TWI_JUDGE_ARRIVALS]; /* at the last ones that all came to */
 };
 
 /* It waits for those who wait for it: who is of the smaller number has called something else. */

@@ -1,9 +1,9 @@
 /*
- * verdict_late.c - who comes late, and what makes it.
+ * verdict_late.c - who comes late again and again, or once by much, and what makes it: of the
+ * arrivals of verdict_arrivals.c, without those that came in a burst behind their first.
  *
- * What a rank does itself is the time from the end of one collective to its call of the next; that
- * it was held up in one by others is not its own doing. Calls are laid beside each other by seq, on
- * the asker's clock; what the clocks' error could explain counts for nothing.
+ * One that is late to most of the calls costs much (a fifth of the time), or little, but then it is
+ * late to nearly all of many (a twentieth).
  */
 #include "diag/judge/verdict_parts.h"
 
@@ -11,91 +11,12 @@
 
 #include <internal/base.h>
 
-#define MS_NS       1000000ull
-#define LATE_SEQS   6u
-#define LATE_MIN_NS (2 * MS_NS)
-#define GOES_ON_NS  (1000 * MS_NS)
-#define ONCE_NS     (400 * MS_NS) /* late so much, a single time is enough */
-#define RECENT_NS   (15000 * MS_NS)
-#define STARVED     0.1 /* of the time without a CPU, at least */
-
-/* --- who came when --- */
-
-static uint64_t to_our_time(const struct twi_verdict_rank *rank, uint64_t theirs_ns)
-{
-	return theirs_ns - (uint64_t)rank->offset_ns;
-}
-
-/* That it was held up itself until just before its call is not its own doing. */
-static uint64_t own_delay(const struct twi_arrival *arrival, uint32_t ctx)
-{
-	const struct twi_state_group *group = twi_group_at(arrival->last, ctx);
-	const struct twi_state_past *call = twi_state_group_past(group, arrival->seq);
-	const struct twi_state_past *before = twi_state_group_past(group, arrival->seq - 1);
-	uint64_t delay = twi_since(arrival->at_ns, arrival->second_ns);
-
-	if (before != NULL) {
-		/* One that was under way all the time says nothing of what it was held up by. */
-		bool apart = before->done_ns != 0 && before->done_ns <= call->start_ns;
-		uint64_t from = apart ? before->done_ns : before->start_ns;
-
-		delay = twi_min(delay, twi_since(call->start_ns, from));
-	}
-	return delay > 2 * arrival->error_ns ? delay - arrival->error_ns : 0;
-}
-
-static void find_arrival(const struct twi_judge *judge, uint32_t ctx, uint64_t seq,
-			 struct twi_arrival *out)
-{
-	uint32_t count = 0, covered = 0, size = 0;
-
-	*out = (struct twi_arrival){ .seq = seq };
-	for (uint32_t i = 0; i < judge->what->rank_count; i++) {
-		const struct twi_verdict_rank *rank = &judge->what->ranks[i];
-		const struct twi_state_group *group = twi_group_at(rank, ctx);
-		const struct twi_state_past *past = twi_state_group_past(group, seq);
-		uint64_t at;
-
-		if (past == NULL)
-			continue;
-		count++;
-		covered += twi_state_group_covers(group);
-		size = group->size;
-		out->error_ns = twi_max(out->error_ns, rank->error_ns);
-		at = to_our_time(rank, past->start_ns);
-		if (out->last != NULL && at <= out->at_ns) {
-			out->second_ns = twi_max(out->second_ns, at);
-			continue;
-		}
-		out->second_ns = out->last != NULL ? out->at_ns : 0;
-		out->at_ns = at;
-		out->last = rank;
-	}
-	if (count < 2 || covered != size)
-		out->last = NULL;
-	else
-		out->delay_ns = own_delay(out, ctx);
-}
-
-/* Those of the last few seconds, but for the first two of a group, which come with its set-up. */
-uint32_t twi_judge_arrivals(const struct twi_judge *judge, uint32_t ctx,
-			    struct twi_arrival out[TWI_STATE_PAST])
-{
-	const struct twi_state_group *group = NULL;
-	uint32_t count = 0;
-
-	for (uint32_t i = 0; i < judge->what->rank_count && group == NULL; i++)
-		group = twi_group_at(&judge->what->ranks[i], ctx);
-	for (uint32_t i = 0; group != NULL && i < group->past_count; i++) {
-		if (group->past[i].seq <= 2)
-			continue;
-		find_arrival(judge, ctx, group->past[i].seq, &out[count]);
-		if (out[count].last != NULL &&
-		    twi_since(judge->what->now_ns, out[count].at_ns) <= RECENT_NS)
-			count++;
-	}
-	return count;
-}
+#define MS_NS      1000000ull
+#define LATE_SEQS  6u
+#define GOES_ON_NS (1000 * MS_NS)
+#define ONCE_NS    (400 * MS_NS) /* late so much, a single time is enough */
+#define MANY       12u
+#define STARVED    0.1 /* of the time without a CPU, at least */
 
 /* --- what makes it late --- */
 
@@ -171,12 +92,21 @@ static uint32_t count_late(const struct twi_arrival *arrivals, uint32_t count,
 
 	*lost_out = 0;
 	for (uint32_t i = 0; i < count; i++) {
-		if (arrivals[i].last != rank || arrivals[i].delay_ns < LATE_MIN_NS)
+		if (arrivals[i].last != rank || arrivals[i].delay_ns < TWI_JUDGE_LATE_NS)
 			continue;
 		times++;
 		*lost_out += arrivals[i].delay_ns;
 	}
 	return times;
+}
+
+/* Has it come late often enough for what that took? */
+static bool is_late(uint32_t times, uint32_t count, uint64_t lost, uint64_t span)
+{
+	bool often = times * 4 >= count * 3 && (times == count || count >= 8);
+	bool always = count >= MANY && times * 10 >= count * 9;
+
+	return (often && lost * 5 >= span) || (always && lost * 20 >= span);
 }
 
 /*
@@ -194,8 +124,7 @@ static const struct twi_verdict_rank *late_one(const struct twi_arrival *arrival
 		const struct twi_verdict_rank *rank = arrivals[i].last;
 
 		*times_out = count_late(arrivals, count, rank, lost_out);
-		if (*times_out * 4 >= count * 3 && (*times_out == count || count >= 8) &&
-		    *lost_out * 5 >= span && *lost_out * 4 >= all * 3)
+		if (is_late(*times_out, count, *lost_out, span) && *lost_out * 4 >= all * 3)
 			return rank;
 	}
 	return NULL;
@@ -246,13 +175,26 @@ static bool judge_often(struct twi_judge *judge, uint32_t ctx, const struct twi_
 	return false;
 }
 
+/* Without those that say nothing of their rank, as its lateness is that of an earlier one. */
+static uint32_t keep_own(struct twi_arrival *arrivals, uint32_t count)
+{
+	uint32_t kept = 0;
+
+	for (uint32_t i = 0; i < count; i++) {
+		if (!arrivals[i].burst)
+			arrivals[kept++] = arrivals[i];
+	}
+	return kept;
+}
+
 static void judge_late(struct twi_judge *judge, uint32_t ctx)
 {
-	struct twi_arrival arrivals[TWI_STATE_PAST];
+	struct twi_arrival arrivals[TWI_JUDGE_ARRIVALS];
 	uint32_t count = twi_judge_arrivals(judge, ctx, arrivals), worst = 0;
 	char time[24], call[TWI_JUDGE_CALL];
 	struct lateness late;
 
+	count = keep_own(arrivals, count);
 	if (count < 2 ||
 	    (go_on(judge, arrivals, count) && judge_often(judge, ctx, arrivals, count)))
 		return;

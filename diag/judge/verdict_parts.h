@@ -4,6 +4,7 @@
  *	verdict.c        findings: made, ordered, put into words
  *	verdict_links.c  silent ranks, links, losses, buffers, credit
  *	verdict_colls.c  ranks that call something else, or are missing
+ *	verdict_arrivals.c  who came last to which call, and how much of that is its own doing
  *	verdict_late.c   ranks that come late, and what makes them
  *	verdict_cpu.c    how long they wanted a CPU and had none
  *	verdict_flows.c  messages of other libraries: slow links, slow devices
@@ -67,7 +68,10 @@ struct twi_arrival {
 	uint64_t seq, at_ns;                 /* by the asker's clock */
 	uint64_t second_ns, error_ns;
 	uint64_t delay_ns; /* later than all others, by its own doing */
+	bool burst;        /* late, and all of that is the lateness of the call before */
 };
+#define TWI_JUDGE_ARRIVALS (TWI_STATE_PAST + TWI_STATE_HEADS)
+#define TWI_JUDGE_LATE_NS  1000000u /* less than that is nothing */
 
 /*
  * verdict_cpu.c: how much of the time from `from` to `to`, by its clock, or of what is known of it,
@@ -87,7 +91,7 @@ void twi_judge_flows(struct twi_judge *judge);
 void twi_judge_late(struct twi_judge *judge);
 /* Of the last few seconds, newest first, but for the first two, which come with the set-up. */
 uint32_t twi_judge_arrivals(const struct twi_judge *judge, uint32_t ctx,
-			    struct twi_arrival out[TWI_STATE_PAST]);
+			    struct twi_arrival out[TWI_JUDGE_ARRIVALS]);
 /* Calls `found` once for each group that anybody knows. */
 void twi_judge_groups(struct twi_judge *judge, void (*found)(struct twi_judge *, uint32_t ctx));
 /* The median time from one call to the next, as far as it is known. */

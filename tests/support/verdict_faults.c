@@ -7,12 +7,12 @@ const char *const twt_vj_names[VJ_FAULTS] = { "healthy",          "never enters"
 					      "pool exhausted",   "wrong TCP buffers",
 					      "CPU hog",          "never enters a barrier",
 					      "receives nothing", "receives nothing (ofi)",
-					      "device stalls" };
+					      "device stalls",    "late in bursts" };
 
 const char *const twt_vj_causes[VJ_FAULTS] = {
-	"",      "never_entered", "late", "other_operation", "stopped", "link",
-	"pool",  "tcp_buffers",   "cpu",  "never_entered",   "credit",  "credit",
-	"device"
+	"",       "never_entered", "late", "other_operation", "stopped", "link",
+	"pool",   "tcp_buffers",   "cpu",  "never_entered",   "credit",  "credit",
+	"device", "late"
 };
 
 uint64_t twt_vj_now(void)
@@ -50,12 +50,37 @@ void twt_vj_wait_for_stop(const struct twt_vj_job *job)
 		usleep(1000);
 }
 
+/* What is under way beside a step's own collective, 2 ms apart. */
+static bool twt_vj_buckets_begin(struct twt_vj_rank *me, struct tow_op *ops[VJ_BUCKETS])
+{
+	for (int i = 0; me->job->fault == VJ_BURST && i < VJ_BUCKETS; i++) {
+		if (tow_coll_all_reduce_start(me->group, me->blocks[i], me->blocks[i], me->count,
+					      TOW_F32, TOW_SUM, NULL, &ops[i]) < 0)
+			return false;
+		usleep(2000);
+	}
+	return true;
+}
+
+static bool twt_vj_buckets_end(const struct twt_vj_rank *me, struct tow_op *ops[VJ_BUCKETS])
+{
+	bool well = true;
+
+	for (int i = 0; me->job->fault == VJ_BURST && i < VJ_BUCKETS; i++) {
+		well &= tow_op_wait(ops[i], TOW_FOREVER) == TOW_OK;
+		tow_op_release(ops[i]);
+	}
+	return well;
+}
+
 bool twt_vj_step(struct twt_vj_rank *me, int rank)
 {
 	const struct twt_vj_job *job = me->job;
-	struct tow_op *op;
+	struct tow_op *ops[VJ_BUCKETS], *op;
 	int status;
 
+	if (!twt_vj_buckets_begin(me, ops))
+		return false;
 	for (uint64_t i = 0; i < me->count; i++)
 		me->data[i] = 1;
 	me->data[0] = (float)atomic_load(&job->marks->stop);
@@ -65,7 +90,7 @@ bool twt_vj_step(struct twt_vj_rank *me, int rank)
 		return false;
 	status = tow_op_wait(op, TOW_FOREVER);
 	tow_op_release(op);
-	if (status < 0)
+	if (status < 0 || !twt_vj_buckets_end(me, ops))
 		return false;
 	VJ_MUST(me->count < 2 || me->data[1] == (float)job->size);
 	atomic_fetch_add(&job->marks->steps[rank], 1);
@@ -180,6 +205,10 @@ bool twt_vj_misbehave(struct twt_vj_rank *me, int rank, int n)
 	case VJ_LATE:
 		if (n >= VJ_STEPS && atomic_load(&me->job->marks->stop) == 0)
 			usleep(400000);
+		return true;
+	case VJ_BURST:
+		if (n >= VJ_STEPS && atomic_load(&me->job->marks->stop) == 0)
+			usleep(25000);
 		return true;
 	case VJ_OTHER:
 		if (n == VJ_STEPS)

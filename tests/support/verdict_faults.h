@@ -18,6 +18,7 @@
 #define VJ_HOGS     12
 #define VJ_STEPS    10 /* healthy ones, before the fault */
 #define VJ_LIMIT_S  60
+#define VJ_BUCKETS  2 /* of a burst, before its last */
 #define VJ_NS_PER_S 1000000000ull
 
 enum twt_vj_fault {
@@ -34,6 +35,7 @@ enum twt_vj_fault {
 	VJ_CREDIT,
 	VJ_CREDIT_OFI, /* the same over libfabric's tcp */
 	VJ_DEVICE,
+	VJ_BURST, /* late to the first of three collectives that are under way at once */
 	VJ_FAULTS
 };
 

@@ -45,6 +45,10 @@ static void twt_vj_open(struct twt_vj_rank *me, int rank)
 	me->count = job->fault == VJ_BUFFERS ? 64 << 10 : 1024;
 	VJ_MUST(tow_alloc(me->runtime, me->count * 4, 64, &memory) == TOW_OK);
 	me->data = memory;
+	for (int i = 0; job->fault == VJ_BURST && i < VJ_BUCKETS; i++) {
+		VJ_MUST(tow_alloc(me->runtime, me->count * 4, 64, &me->blocks[i]) == TOW_OK);
+		memset(me->blocks[i], 0, me->count * 4);
+	}
 }
 
 int twt_vj_rank_main(const struct twt_vj_job *job, int rank)

@@ -233,7 +233,7 @@ static int put_off(struct twi_coll_group *coll, const struct twi_coll_call *call
 					 .type = (uint8_t)call->type };
 	op->owner = pending;
 	pending->owner.abort = abort_pending;
-	coll->series.in_flight++;
+	twi_series_enter(&coll->series, pending->seq, op->start_ns);
 	twi_op_watch(op);
 	twi_list_push_back(&coll->pending, &pending->link);
 	return TOW_OK;
@@ -284,8 +284,8 @@ static void free_pending(struct pending *pending)
 
 static void seq_over(struct twi_coll_group *coll, uint64_t seq)
 {
-	twi_assert_hot(coll->series.in_flight > 0);
-	coll->series.in_flight--;
+	twi_series_leave(&coll->series, twi_engine_batch_now(coll->engine),
+			 twi_engine_waited(coll->engine));
 	coll->over |= 1ull << seq % TWI_COLL_SLOTS;
 	while ((coll->over >> (coll->series.finished + 1) % TWI_COLL_SLOTS & 1) != 0) {
 		coll->series.finished++;
@@ -401,7 +401,7 @@ int twi_coll_begin(struct twi_coll_group *coll, const struct twi_coll_call *call
 	twi_assert_held(coll->engine);
 	if (status < 0)
 		return status;
-	coll->series.in_flight++;
+	twi_series_enter(&coll->series, coll->series.next_seq, op->start_ns);
 	twi_op_watch(op);
 	begin_run(coll, run, op, coll->series.next_seq++, later);
 	if (!later && run->op == op && twi_coll_span_wanted(run))
@@ -447,7 +447,8 @@ void twi_coll_over(struct twi_coll_run *run)
 		if (twi_unlikely(held_up))
 			wake_queued(coll);
 	} else {
-		coll->series.in_flight--;
+		twi_series_leave(&coll->series, twi_engine_batch_now(coll->engine),
+				 twi_engine_waited(coll->engine));
 		twi_coll_setup_gathered(coll, run->status);
 	}
 }

@@ -235,6 +235,14 @@ void twi_inquiry_heard(struct twi_inquiry *inquiry, const struct twi_inquiry_lin
 
 /* --- judging --- */
 
+static bool shares_clock(const struct twi_engine *engine, const struct twi_rank_state *state)
+{
+	const struct twi_identity who = { .boot = state->boot,
+					  .time_namespace = state->time_namespace };
+
+	return !engine->virtual_clock && twi_identity_shares_clock(&engine->self, &who);
+}
+
 static void fill_rank(const struct twi_inquiry *inquiry, const struct twi_inquiry_entry *entry,
 		      struct twi_verdict_rank *out)
 {
@@ -252,6 +260,10 @@ static void fill_rank(const struct twi_inquiry *inquiry, const struct twi_inquir
 		.first = entry->states[1] != NULL ? entry->states[0] : NULL,
 		.last = entry->states[1] != NULL ? entry->states[1] : entry->states[0],
 	};
+	if (out->last != NULL && shares_clock(inquiry->engine, out->last)) {
+		out->offset_ns = 0;
+		out->error_ns = 0;
+	}
 	if (line == NULL || ranks == NULL || entry->rank >= ranks->size)
 		return;
 	peer = line->ear.ranks == ranks ? twi_inquiry_line_peer(line) : NULL;

@@ -55,6 +55,22 @@ bool twi_inquiry_ask(struct twi_inquiry_line *line, uint32_t round, uint32_t sam
 	return post != NULL && send_post(line, post, WORD_ASK, round, sample, 0);
 }
 
+/* In what form the other side reads it, and within what its receive has room for. */
+static uint32_t encode_for(uint32_t features, struct twi_rank_state *state, uint8_t *out)
+{
+	enum twi_state_form form = TWI_STATE_FORM_BARE;
+	size_t room = TWI_STATE_BARE;
+
+	if ((features & TWI_FEATURE_BIT(state_heads)) != 0) {
+		form = TWI_STATE_FORM_HEADS;
+		room = TWI_STATE_BYTES;
+	} else if ((features & TWI_FEATURE_BIT(foreign_groups)) != 0) {
+		form = TWI_STATE_FORM_NAMED;
+		room = TWI_STATE_NAMED;
+	}
+	return (uint32_t)twi_rank_state_encode(state, form, out, room);
+}
+
 static void answer_inquiry(struct twi_inquiry_line *line, uint32_t round, uint32_t sample)
 {
 	struct twi_inquiry *inquiry = line->ear.ranks->engine->inquiry;
@@ -64,12 +80,8 @@ static void answer_inquiry(struct twi_inquiry_line *line, uint32_t round, uint32
 
 	if (post == NULL)
 		return;
-	if (twi_inquiry_self(inquiry) == NULL)
-		bytes = 0;
-	else if ((line->ear.peer->features & TWI_FEATURE_BIT(foreign_groups)) != 0)
-		bytes = (uint32_t)twi_rank_state_encode(inquiry->own, out, TWI_STATE_BYTES);
-	else
-		bytes = (uint32_t)twi_rank_state_encode_bare(inquiry->own, out, TWI_STATE_BARE);
+	if (twi_inquiry_self(inquiry) != NULL)
+		bytes = encode_for(line->ear.peer->features, inquiry->own, out);
 	if (bytes == 0)
 		twi_rank_post_end(post);
 	else

@@ -84,6 +84,9 @@ static void add_past(const struct twi_series *series, struct twi_state_group *ou
 		if (past->seq == seq)
 			out->past[out->past_count++] = *past;
 	}
+	for (uint32_t i = 1; i <= TWI_STATE_HEADS && i <= series->head_count; i++)
+		out->heads[out->head_count++] =
+			series->heads[(series->head_count - i) % TWI_STATE_HEADS];
 }
 
 /* The name of a collective that has ended; NULL: none that is known. */
@@ -318,6 +321,7 @@ const struct twi_rank_state *twi_inquiry_self(struct twi_inquiry *inquiry)
 		out = inquiry->own = malloc(sizeof(*out));
 	if (out == NULL)
 		return NULL;
+	twi_clock_steer();
 	inquiry->own_ns = now;
 	*out = (struct twi_rank_state){
 		.rank = ranks != NULL ? ranks->rank : engine->knobs.rank,
@@ -326,6 +330,7 @@ const struct twi_rank_state *twi_inquiry_self(struct twi_inquiry *inquiry)
 		.pid_namespace = inquiry->engine->self.pid_namespace,
 		.pid = inquiry->engine->self.pid,
 		.pid_start = inquiry->engine->self.pid_start,
+		.time_namespace = inquiry->engine->self.time_namespace,
 		.now_ns = now,
 		.lost = atomic_load_explicit(&engine->diag->lost, memory_order_relaxed),
 		.step = twi_step_number(&inquiry->engine->step),

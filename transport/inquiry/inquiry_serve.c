@@ -90,13 +90,13 @@ static int finish_state(void *arg, void *session, char **bytes_out, size_t *coun
 	(void)session;
 	if (bytes_out == NULL)
 		return TOW_OK;
-	out = malloc(STATE_HEAD + TWI_STATE_BYTES);
+	out = malloc(STATE_HEAD + TWI_STATE_NAMED);
 	if (out == NULL)
 		return twi_error(TOW_ENOMEM, "no memory for a state");
 	twi_engine_enter(engine);
 	if (twi_inquiry_self(engine->inquiry) != NULL)
-		bytes = twi_rank_state_encode(engine->inquiry->own, out + STATE_HEAD,
-					      TWI_STATE_BYTES);
+		bytes = twi_rank_state_encode(engine->inquiry->own, TWI_STATE_FORM_NAMED,
+					      out + STATE_HEAD, TWI_STATE_NAMED);
 	twi_put_le(out, twi_engine_clock(engine), STATE_HEAD);
 	twi_engine_leave(engine);
 	*bytes_out = (char *)out;

@@ -40,8 +40,8 @@ static void note_end(struct barrier *barrier, int status)
 	struct twi_series *series = &barrier->log->series;
 	struct twi_state_past *past = twi_series_past(series, barrier->number);
 
-	twi_assert(series->in_flight > 0);
-	series->in_flight--;
+	twi_series_leave(series, twi_engine_clock(barrier->ranks->engine),
+			 twi_engine_waited(barrier->ranks->engine));
 	series->finished = twi_max(series->finished, barrier->number);
 	if (past->seq == barrier->number) {
 		past->done_ns = twi_engine_clock(barrier->ranks->engine);
@@ -259,8 +259,8 @@ static void note_start(struct barrier *barrier, const struct tow_op *op)
 	struct twi_series *series = &log->series;
 
 	log->users++;
-	series->in_flight++;
 	barrier->number = series->next_seq++;
+	twi_series_enter(series, barrier->number, op->start_ns);
 	*twi_series_past(series, barrier->number) = (struct twi_state_past){
 		.seq = barrier->number, .start_ns = op->start_ns, .kind = TWI_COLL_BARRIER
 	};

@@ -7,6 +7,7 @@
 #ifndef TWI_SERIES_H
 #define TWI_SERIES_H
 
+#include <internal/base.h>
 #include <internal/list.h>
 
 #include "diag/judge/rank_state.h"
@@ -23,11 +24,44 @@ struct twi_series {
 	uint64_t broken_seq; /* at which it broke */
 	const char *why;     /* in words; "": none */
 	struct twi_state_past past[TWI_STATE_PAST]; /* the last ones, by seq */
+	bool waited;         /* a thread was in a wait until none was under way */
+	uint64_t idle_ns;    /* since when none is under way */
+	uint64_t gap_ns;     /* the longest time without any, as it fades */
+	uint32_t head_count; /* in all; the last ones are kept */
+	struct twi_state_head heads[TWI_STATE_HEADS];
 };
 
 static inline struct twi_state_past *twi_series_past(struct twi_series *series, uint64_t seq)
 {
 	return &series->past[seq % TWI_STATE_PAST];
+}
+
+/*
+ * The next call begins; start_ns: when its caller came. It is kept as the first of a burst when
+ * none was under way for long, as compared with what is usual between bursts.
+ */
+static inline void twi_series_enter(struct twi_series *series, uint64_t seq, uint64_t start_ns)
+{
+	uint64_t gap = start_ns - twi_min(series->idle_ns, start_ns);
+
+	if (series->in_flight++ > 0)
+		return;
+	if (gap >= series->gap_ns / 4)
+		series->heads[series->head_count++ % TWI_STATE_HEADS] =
+			(struct twi_state_head){ seq, start_ns, series->idle_ns, series->waited };
+	series->gap_ns -= series->gap_ns / 16;
+	if (series->idle_ns != 0)
+		series->gap_ns = twi_max(series->gap_ns, gap);
+}
+
+/* One is over; waited: a thread is in a wait meanwhile. */
+static inline void twi_series_leave(struct twi_series *series, uint64_t now_ns, bool waited)
+{
+	twi_assert_hot(series->in_flight > 0);
+	if (--series->in_flight > 0)
+		return;
+	series->idle_ns = now_ns;
+	series->waited = waited;
 }
 
 static inline bool twi_series_is_barriers(const struct twi_series *series)

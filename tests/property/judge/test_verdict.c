@@ -139,6 +139,8 @@ static void scramble(struct twi_rank_state *at)
 	for (uint32_t i = 0; i < TWI_STATE_GROUPS; i++) {
 		if (at->groups[i].past_count > TWI_STATE_PAST)
 			at->groups[i].past_count = TWI_STATE_PAST;
+		if (at->groups[i].head_count > TWI_STATE_HEADS)
+			at->groups[i].head_count = TWI_STATE_HEADS;
 		at->groups[i].why[TWI_STATE_WHY - 1] = '\0';
 	}
 	at->host[TWI_STATE_HOST - 1] = '\0';
@@ -180,6 +182,17 @@ static void test_anything_is_borne(void **state)
 	}
 }
 
+static void add_heads(struct twi_state_group *group)
+{
+	group->head_count = (uint32_t)below(TWI_STATE_HEADS + 1);
+	for (uint32_t i = 0; i < group->head_count; i++) { /* bytes between members stay */
+		group->heads[i].seq = below(100);
+		group->heads[i].start_ns = below(VS_NOW);
+		group->heads[i].idle_ns = below(VS_NOW);
+		group->heads[i].waited = (uint8_t)below(2);
+	}
+}
+
 static void test_bytes(void **state)
 {
 	static uint8_t bytes[TWI_STATE_BYTES];
@@ -190,7 +203,9 @@ static void test_bytes(void **state)
 		size_t count;
 
 		make_healthy();
-		count = twi_rank_state_encode(&job.last[0], bytes, sizeof(bytes));
+		add_heads(&job.last[0].groups[0]);
+		count = twi_rank_state_encode(&job.last[0], TWI_STATE_FORM_HEADS, bytes,
+					      sizeof(bytes));
 		assert_true(count > 0);
 		assert_true(twi_rank_state_decode(bytes, count, &back));
 		assert_memory_equal(&back, &job.last[0], sizeof(back));

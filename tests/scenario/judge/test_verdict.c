@@ -54,8 +54,8 @@ static int run_one(enum twt_vj_fault fault, uint64_t number, uint64_t *worst_ns)
 		return left ? SKIPPED : 1;
 	}
 	twt_vj_plant(&job);
-	if (fault == VJ_LATE || fault == VJ_HOG)
-		twt_vj_reached(&job, VJ_STEPS + 10);
+	if (fault == VJ_LATE || fault == VJ_HOG || fault == VJ_BURST)
+		twt_vj_reached(&job, VJ_STEPS + (fault == VJ_BURST ? 20 : 10));
 	else
 		usleep((useconds_t)settle_us(fault));
 	twt_vj_ask(&job, who, "/v1/verdict", asked);

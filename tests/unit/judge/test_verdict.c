@@ -1,6 +1,6 @@
 /*
  * test_verdict.c - the judge, on states made by hand: each cause, its healthy twin, and what is
- * said of it; and states as bytes.
+ * said of it.
  */
 #include "verdict_states.h"
 
@@ -469,68 +469,6 @@ static void test_words(void **state)
 	}
 }
 
-static void test_bytes(void **state)
-{
-	static uint8_t bytes[TWI_STATE_BYTES];
-	static struct twi_rank_state back;
-	size_t n;
-
-	(void)state;
-	twt_vs_healthy(&job, 8);
-	job.last[3].group_count = TWI_STATE_GROUPS;
-	job.last[3].wait_count = TWI_STATE_WAITS;
-	job.last[3].link_count = TWI_STATE_LINKS;
-	job.last[3].cpu_count = TWI_STATE_CPUS;
-	job.last[3].flow_count = TWI_STATE_FLOWS;
-	for (uint32_t i = 0; i < TWI_STATE_FLOWS; i++) {
-		struct twi_state_flow *flow = &job.last[3].flows[i];
-
-		/* By members: bytes between them are compared, too. */
-		flow->ctx = TWI_STATE_FOREIGN | i;
-		flow->peer = i;
-		flow->sends = i & 1;
-		flow->window_ns = UINT64_MAX;
-		flow->messages = i;
-		flow->bytes = 1ull << i;
-		flow->device_ns = 3;
-		flow->peer_ns = 4;
-		flow->wire_ns = 5;
-	}
-	for (uint32_t i = 0; i < TWI_STATE_GROUPS; i++) {
-		memset(job.last[3].groups[i].name, 'n', TWI_STATE_NAME - 1);
-		job.last[3].groups[i].local_count = TWI_STATE_LOCALS;
-		job.last[3].groups[i].locals[TWI_STATE_LOCALS - 1] = i;
-		job.last[3].groups[i].past_count = TWI_STATE_PAST;
-		memset(job.last[3].groups[i].why, 'w', TWI_STATE_WHY - 1);
-		memset(job.last[3].groups[i].label, 'l', TWI_STATE_LABEL - 1);
-		memset(job.last[3].groups[i].call, 'c', TWI_STATE_CALL - 1);
-		job.last[3].groups[i].call_seq = UINT64_MAX;
-	}
-	memset(job.last[3].host, 'h', TWI_STATE_HOST - 1);
-	memset(job.last[3].fabric, 'f', TWI_STATE_FABRIC - 1);
-	n = twi_rank_state_encode(&job.last[3], bytes, sizeof(bytes));
-	assert_true(n > 0); /* the longest there is fits */
-	assert_true(twi_rank_state_decode(bytes, n, &back));
-	assert_memory_equal(&back, &job.last[3], sizeof(back));
-	assert_int_equal(twi_rank_state_encode(&job.last[3], bytes, n - 1), 0);
-	/* Cut, or with something behind it, or of another version: nobody's. */
-	twi_rank_state_encode(&job.last[3], bytes, sizeof(bytes));
-	for (size_t i = 0; i < n; i += 7)
-		assert_false(twi_rank_state_decode(bytes, i, &back));
-	assert_false(twi_rank_state_decode(bytes, n + 1, &back));
-	bytes[4]++;
-	assert_false(twi_rank_state_decode(bytes, n, &back));
-	/* For a reader that knows nothing foreign: within what it has room for. */
-	n = twi_rank_state_encode_bare(&job.last[3], bytes, TWI_STATE_BARE);
-	assert_true(n > 0);
-	assert_true(twi_rank_state_decode(bytes, n, &back));
-	assert_int_equal(back.flow_count, 0);
-	assert_string_equal(back.groups[0].name, "");
-	assert_string_equal(back.groups[0].label, "");
-	assert_int_equal(back.groups[0].call_seq, 0);
-	assert_int_equal(back.link_count, TWI_STATE_LINKS);
-}
-
 /* What other ranks say of themselves is shown on a terminal, and not obeyed by it. */
 static void test_clean_text(void **state)
 {
@@ -576,7 +514,6 @@ int main(void)
 		cmocka_unit_test(test_late_and_missing),
 		cmocka_unit_test(test_confidence),
 		cmocka_unit_test(test_words),
-		cmocka_unit_test(test_bytes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,175 @@
+/*
+ * verdict_arrivals.c - who came last to which call, and how much of that was its own doing.
+ *
+ * Calls are laid beside each other by seq, on the asker's clock; what the clocks' error could
+ * explain counts for nothing. What a rank does itself is the time from the end of one call to its
+ * next one: that it was held up in one by others is not its own doing.
+ *
+ *	early rank    |A........|  |B.......|  |C......|         A, B and C are one burst: all of
+ *	late rank                |A| |B| |C|                     A's lateness is seen in B and C,
+ *	                  ^own^                                  which say nothing of their own
+ *
+ * So where the others have not waited between two calls, only what has been added counts.
+ */
+#include "diag/judge/verdict_parts.h"
+
+#include <internal/base.h>
+
+#define MS_NS     1000000ull
+#define RECENT_NS (15000 * MS_NS)
+
+static uint64_t to_our_time(const struct twi_verdict_rank *rank, uint64_t theirs_ns)
+{
+	return theirs_ns - (uint64_t)rank->offset_ns;
+}
+
+/* When the rank came to `seq`, by its clock, as far as it still knows. */
+static bool came_at(const struct twi_state_group *group, uint64_t seq, uint64_t *start_ns_out)
+{
+	const struct twi_state_past *past = twi_state_group_past(group, seq);
+	const struct twi_state_head *head = twi_state_group_head(group, seq);
+
+	if (past == NULL && head == NULL)
+		return false;
+	*start_ns_out = past != NULL ? past->start_ns : head->start_ns;
+	return true;
+}
+
+/* Since when the rank had nothing to wait for when it came to `seq`. 0: something was under way. */
+static uint64_t idle_since(const struct twi_state_group *group, uint64_t seq, uint64_t start_ns)
+{
+	const struct twi_state_head *head = twi_state_group_head(group, seq);
+	const struct twi_state_past *before = twi_state_group_past(group, seq - 1);
+
+	if (head != NULL)
+		return head->idle_ns;
+	return before != NULL && before->done_ns != 0 && before->done_ns <= start_ns
+		       ? before->done_ns
+		       : 0;
+}
+
+/* Who came last to `seq`; last is NULL unless all ranks of the group are known to have come. */
+static void find_last(const struct twi_judge *judge, uint32_t ctx, uint64_t seq,
+		      struct twi_arrival *out)
+{
+	uint32_t count = 0, covered = 0, size = 0;
+
+	*out = (struct twi_arrival){ .seq = seq };
+	for (uint32_t i = 0; i < judge->what->rank_count; i++) {
+		const struct twi_verdict_rank *rank = &judge->what->ranks[i];
+		const struct twi_state_group *group = twi_group_at(rank, ctx);
+		uint64_t at;
+
+		if (!came_at(group, seq, &at))
+			continue;
+		count++;
+		covered += twi_state_group_covers(group);
+		size = group->size;
+		out->error_ns = twi_max(out->error_ns, rank->error_ns);
+		at = to_our_time(rank, at);
+		if (out->last != NULL && at <= out->at_ns) {
+			out->second_ns = twi_max(out->second_ns, at);
+			continue;
+		}
+		out->second_ns = out->last != NULL ? out->at_ns : 0;
+		out->at_ns = at;
+		out->last = rank;
+	}
+	if (count < 2 || covered != size)
+		out->last = NULL;
+}
+
+/*
+ * All others have waited for the end of the call before, so what they lost there they do not lose
+ * again. A program that tests instead of waiting does not show it: there they have, if they came to
+ * this call when its rank had come to that one.
+ */
+static bool have_waited(const struct twi_judge *judge, uint32_t ctx,
+			const struct twi_arrival *arrival, const struct twi_arrival *before)
+{
+	bool known = false, all = true;
+
+	for (uint32_t i = 0; i < judge->what->rank_count; i++) {
+		const struct twi_verdict_rank *rank = &judge->what->ranks[i];
+		const struct twi_state_group *group = twi_group_at(rank, ctx);
+		const struct twi_state_head *head = twi_state_group_head(group, arrival->seq);
+
+		for (uint32_t k = 0; group != NULL && k < group->head_count; k++)
+			known |= group->heads[k].waited != 0;
+		if (group != NULL && rank != arrival->last)
+			all &= head != NULL && head->waited != 0;
+	}
+	return known ? all : arrival->second_ns >= before->at_ns;
+}
+
+/* That it was held up itself until just before its call is not its own doing. */
+static void find_own_delay(const struct twi_judge *judge, uint32_t ctx, struct twi_arrival *arrival)
+{
+	const struct twi_state_group *group = twi_group_at(arrival->last, ctx);
+	const struct twi_state_past *past = twi_state_group_past(group, arrival->seq - 1);
+	struct twi_arrival before;
+	uint64_t late = twi_since(arrival->at_ns, arrival->second_ns), delay = late, start, idle;
+
+	if (!came_at(group, arrival->seq, &start))
+		return;
+	idle = idle_since(group, arrival->seq, start);
+	if (idle != 0)
+		delay = twi_min(delay, twi_since(start, idle));
+	else if (past != NULL)
+		delay = twi_min(delay, twi_since(start, past->start_ns));
+	find_last(judge, ctx, arrival->seq - 1, &before);
+	if (before.last == arrival->last && !have_waited(judge, ctx, arrival, &before))
+		delay = twi_min(delay, twi_since(late, twi_since(before.at_ns, before.second_ns)));
+	arrival->delay_ns = delay > 2 * arrival->error_ns ? delay - arrival->error_ns : 0;
+	arrival->burst = arrival->delay_ns < TWI_JUDGE_LATE_NS && late >= TWI_JUDGE_LATE_NS;
+}
+
+/* The rank that knows most of the past of the group: of the others the same calls are known. */
+static const struct twi_state_group *furthest_back(const struct twi_judge *judge, uint32_t ctx)
+{
+	const struct twi_state_group *best = NULL;
+
+	for (uint32_t i = 0; i < judge->what->rank_count; i++) {
+		const struct twi_state_group *group = twi_group_at(&judge->what->ranks[i], ctx);
+
+		if (group == NULL || (best != NULL && group->head_count == 0))
+			continue;
+		if (best == NULL || best->head_count == 0 ||
+		    group->heads[group->head_count - 1].seq < best->heads[best->head_count - 1].seq)
+			best = group;
+	}
+	return best;
+}
+
+/* Adds that of `seq`, but for the first two of a group, which come with its set-up. */
+static void add_arrival(const struct twi_judge *judge, uint32_t ctx, uint64_t seq,
+			struct twi_arrival out[TWI_JUDGE_ARRIVALS], uint32_t *count)
+{
+	struct twi_arrival *one = &out[*count];
+
+	if (seq <= 2 || *count == TWI_JUDGE_ARRIVALS)
+		return;
+	find_last(judge, ctx, seq, one);
+	if (one->last == NULL || twi_since(judge->what->now_ns, one->at_ns) > RECENT_NS)
+		return;
+	find_own_delay(judge, ctx, one);
+	++*count;
+}
+
+uint32_t twi_judge_arrivals(const struct twi_judge *judge, uint32_t ctx,
+			    struct twi_arrival out[TWI_JUDGE_ARRIVALS])
+{
+	const struct twi_state_group *group = furthest_back(judge, ctx);
+	uint64_t oldest = UINT64_MAX;
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; group != NULL && i < group->past_count; i++) {
+		oldest = group->past[i].seq;
+		add_arrival(judge, ctx, oldest, out, &count);
+	}
+	for (uint32_t i = 0; group != NULL && i < group->head_count; i++) {
+		if (group->heads[i].seq < oldest)
+			add_arrival(judge, ctx, group->heads[i].seq, out, &count);
+	}
+	return count;
+}

@@ -1,0 +1,191 @@
+/*
+ * test_verdict_bursts.c - ranks that come late to steps of one to many collectives at once, as data
+ * parallel training makes them: jobs of random shapes are played on paper, with the very records
+ * that a runtime keeps of them (series.h), and judged. One slow rank is named, before its bursts or
+ * within them, and a healthy job names nobody.
+ *
+ * TOW_TEST_SEED replays. TOW_VERDICT_CASES: how many of each (default 400).
+ */
+#include "verdict_states.h"
+
+#include "transport/job/series.h"
+
+#define BUCKETS 12u
+#define STEPS   60u
+
+struct shape {
+	uint32_t size, buckets;
+	uint64_t compute_ns, gap_ns, wire_ns, jitter_ns;
+	uint32_t slow; /* the rank; = size: none */
+	uint64_t extra_ns;
+	bool spread; /* between the buckets, not before them */
+};
+
+static uint64_t random_state;
+static struct twt_vs_job job;
+static struct twi_series series[VS_RANKS];
+static uint64_t step_ns; /* of the last one */
+
+static uint64_t below(uint64_t most)
+{
+	return twt_random_below(&random_state, most);
+}
+
+/* What rank `rank` does between bucket k - 1 and bucket k, or before the first. */
+static uint64_t work_of(const struct shape *shape, uint32_t rank, uint32_t k)
+{
+	uint64_t ns = k == 0 ? shape->compute_ns + below(shape->jitter_ns + 1) : shape->gap_ns;
+
+	if (rank != shape->slow)
+		return ns;
+	if (!shape->spread)
+		return k == 0 ? ns + shape->extra_ns : ns;
+	return ns + shape->extra_ns / shape->buckets;
+}
+
+/* Enters and leaves in the order of their times. */
+static void write_down(struct twi_series *one, const uint64_t *start, const uint64_t *done,
+		       uint32_t count)
+{
+	uint32_t left = 0;
+
+	for (uint32_t k = 0; k < count; k++) {
+		uint64_t seq = one->next_seq++;
+
+		for (; left < k && done[left] <= start[k]; left++)
+			twi_series_leave(one, done[left], done[left] >= start[count - 1]);
+		twi_series_enter(one, seq, start[k]);
+		*twi_series_past(one, seq) = (struct twi_state_past){
+			.seq = seq, .signature = 1, .start_ns = start[k], .done_ns = done[k]
+		};
+	}
+	for (; left < count; left++)
+		twi_series_leave(one, done[left], done[left] >= start[count - 1]);
+}
+
+/* One step that begins at `now` for all; when it is over. */
+static uint64_t play_step(const struct shape *shape, uint64_t now)
+{
+	uint64_t start[VS_RANKS][BUCKETS], done[BUCKETS], over = now;
+
+	for (uint32_t k = 0; k < shape->buckets; k++) {
+		for (uint32_t r = 0; r < shape->size; r++) {
+			start[r][k] = (k == 0 ? now : start[r][k - 1]) + work_of(shape, r, k);
+			over = twi_max(over, start[r][k]);
+		}
+		done[k] = over += shape->wire_ns;
+	}
+	for (uint32_t r = 0; r < shape->size; r++)
+		write_down(&series[r], start[r], done, shape->buckets);
+	return over;
+}
+
+/* What a rank says of itself. */
+static void tell(const struct twi_series *one, struct twi_state_group *group)
+{
+	group->last_seq = one->next_seq - 1;
+	group->past_count = group->head_count = 0;
+	for (uint64_t seq = group->last_seq; seq > 0 && group->past_count < TWI_STATE_PAST; seq--)
+		group->past[group->past_count++] = one->past[seq % TWI_STATE_PAST];
+	for (uint32_t i = 1; i <= TWI_STATE_HEADS && i <= one->head_count; i++)
+		group->heads[group->head_count++] =
+			one->heads[(one->head_count - i) % TWI_STATE_HEADS];
+}
+
+static void play(const struct shape *shape)
+{
+	uint64_t now = VS_NOW, before = now;
+
+	twt_vs_healthy(&job, shape->size);
+	for (uint32_t r = 0; r < shape->size; r++)
+		series[r] = (struct twi_series){ .next_seq = 1 };
+	for (uint32_t i = 0; i < STEPS; i++) {
+		before = now;
+		now = play_step(shape, now);
+	}
+	step_ns = now - before;
+	for (uint32_t r = 0; r < shape->size; r++) {
+		struct twi_rank_state *states[2] = { &job.first[r], &job.last[r] };
+
+		for (unsigned i = 0; i < 2; i++) {
+			states[i]->now_ns = now - (i == 0 ? VS_GAP : 0);
+			tell(&series[r], &states[i]->groups[0]);
+		}
+	}
+	job.what.now_ns = now;
+	twt_vs_judge(&job);
+}
+
+static struct shape random_shape(void)
+{
+	struct shape shape = { .size = 2 + (uint32_t)below(VS_RANKS - 1),
+			       .buckets = 1 + (uint32_t)below(BUCKETS),
+			       .compute_ns = (15 + below(60)) * VS_MS,
+			       .gap_ns = 20000 + below(3 * VS_MS),
+			       .wire_ns = 100000 + below(VS_MS) };
+
+	shape.jitter_ns = shape.compute_ns * below(4) / 100;
+	shape.slow = shape.size;
+	return shape;
+}
+
+static uint64_t cases(void)
+{
+	const char *text = getenv("TOW_VERDICT_CASES");
+
+	return text != NULL ? strtoull(text, NULL, 10) : 400;
+}
+
+static void test_healthy(void **state)
+{
+	(void)state;
+	for (uint64_t n = 0; n < cases(); n++) {
+		struct shape shape = random_shape();
+
+		play(&shape);
+		if (job.verdict.finding_count > 0)
+			printf("%u ranks, %u buckets: %s\n", shape.size, shape.buckets,
+			       job.verdict.findings[0].evidence[0]);
+		assert_int_equal(job.verdict.finding_count, 0);
+	}
+}
+
+/* From a tenth on of the time that a step takes, and more than what ranks differ by chance. */
+static void test_slow_rank(void **state)
+{
+	(void)state;
+	for (uint64_t n = 0; n < cases(); n++) {
+		struct shape shape = random_shape();
+
+		shape.slow = (uint32_t)below(shape.size);
+		shape.extra_ns = shape.compute_ns * (15 + below(286)) / 100;
+		shape.spread = below(2) == 0;
+		if (shape.spread) /* between two buckets it is worth a word from 1 ms on */
+			shape.extra_ns += 3 * VS_MS * shape.buckets;
+		shape.extra_ns += 2 * shape.jitter_ns;
+		play(&shape);
+		if (step_ns > 8 * shape.extra_ns)
+			continue;
+		if (job.verdict.finding_count != 1)
+			printf("%u ranks, %u buckets each %llu us, %s %llu of %llu us\n",
+			       shape.size, shape.buckets, (unsigned long long)shape.gap_ns / 1000,
+			       shape.spread ? "spread" : "before",
+			       (unsigned long long)shape.extra_ns / 1000,
+			       (unsigned long long)step_ns / 1000);
+		assert_int_equal(job.verdict.finding_count, 1);
+		assert_int_equal(job.verdict.findings[0].cause, TWI_CAUSE_LATE);
+		assert_int_equal(job.verdict.findings[0].rank_count, 1);
+		assert_int_equal(job.verdict.findings[0].ranks[0], shape.slow);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_healthy),
+		cmocka_unit_test(test_slow_rank),
+	};
+
+	random_state = twt_seed();
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

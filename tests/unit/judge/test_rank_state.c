@@ -1,0 +1,84 @@
+/*
+ * test_rank_state.c - states as bytes: the longest there is, one that is cut, one of another
+ * version, and what a reader of an older version is told.
+ */
+#include "verdict_states.h"
+
+static struct twt_vs_job job;
+
+/* By members: bytes between them are compared, too. */
+static void fill_flow(struct twi_state_flow *flow, uint32_t i)
+{
+	flow->ctx = TWI_STATE_FOREIGN | i;
+	flow->peer = i;
+	flow->sends = i & 1;
+	flow->window_ns = UINT64_MAX;
+	flow->messages = i;
+	flow->bytes = 1ull << i;
+	flow->device_ns = 3;
+	flow->peer_ns = 4;
+	flow->wire_ns = 5;
+}
+
+static void test_bytes(void **state)
+{
+	static uint8_t bytes[TWI_STATE_BYTES];
+	static struct twi_rank_state back;
+	struct twi_rank_state *last = &job.last[3];
+	size_t n;
+
+	(void)state;
+	twt_vs_healthy(&job, 8);
+	last->group_count = TWI_STATE_GROUPS;
+	last->wait_count = TWI_STATE_WAITS;
+	last->link_count = TWI_STATE_LINKS;
+	last->cpu_count = TWI_STATE_CPUS;
+	last->flow_count = TWI_STATE_FLOWS;
+	for (uint32_t i = 0; i < TWI_STATE_FLOWS; i++)
+		fill_flow(&last->flows[i], i);
+	for (uint32_t i = 0; i < TWI_STATE_GROUPS; i++) {
+		struct twi_state_group *group = &last->groups[i];
+
+		group->head_count = TWI_STATE_HEADS;
+		memset(group->name, 'n', TWI_STATE_NAME - 1);
+		group->local_count = TWI_STATE_LOCALS;
+		group->locals[TWI_STATE_LOCALS - 1] = i;
+		group->past_count = TWI_STATE_PAST;
+		memset(group->why, 'w', TWI_STATE_WHY - 1);
+		memset(group->label, 'l', TWI_STATE_LABEL - 1);
+		memset(group->call, 'c', TWI_STATE_CALL - 1);
+		group->call_seq = UINT64_MAX;
+	}
+	memset(last->host, 'h', TWI_STATE_HOST - 1);
+	memset(last->fabric, 'f', TWI_STATE_FABRIC - 1);
+	n = twi_rank_state_encode(last, TWI_STATE_FORM_HEADS, bytes, sizeof(bytes));
+	assert_true(n > 0); /* the longest there is fits */
+	assert_true(twi_rank_state_decode(bytes, n, &back));
+	assert_memory_equal(&back, last, sizeof(back));
+	assert_int_equal(twi_rank_state_encode(last, TWI_STATE_FORM_HEADS, bytes, n - 1), 0);
+	/* Cut, or with something behind it, or of another version: nobody's. */
+	twi_rank_state_encode(last, TWI_STATE_FORM_HEADS, bytes, sizeof(bytes));
+	for (size_t i = 0; i < n; i += 7)
+		assert_false(twi_rank_state_decode(bytes, i, &back));
+	assert_false(twi_rank_state_decode(bytes, n + 1, &back));
+	bytes[4]++;
+	assert_false(twi_rank_state_decode(bytes, n, &back));
+	/* For a reader that knows nothing foreign: within what it has room for. */
+	n = twi_rank_state_encode(last, TWI_STATE_FORM_BARE, bytes, TWI_STATE_BARE);
+	assert_true(n > 0);
+	assert_true(twi_rank_state_decode(bytes, n, &back));
+	assert_int_equal(back.flow_count, 0);
+	assert_string_equal(back.groups[0].name, "");
+	assert_string_equal(back.groups[0].label, "");
+	assert_int_equal(back.groups[0].call_seq, 0);
+	assert_int_equal(back.link_count, TWI_STATE_LINKS);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_bytes),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -3,6 +3,7 @@
  * is on its way and their sender allows it: which go so and which do not, and what their receivers
  * see. Both sides are driven by this thread alone.
  */
+#include "beside.h"
 #include "lane_pair.h"
 
 #include "diag/record/counter.h"
@@ -374,5 +375,5 @@ int main(void)
 	};
 
 	seed = twt_seed();
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return twt_beside_tests(tests, sizeof(tests) / sizeof(tests[0]), 1, 4);
 }

@@ -382,6 +382,28 @@ static void ask_all(struct twt_asker *peers[MANY], enum twt_command command)
 		twt_hear(peers[i]);
 }
 
+static struct twi_tcp_lane *open_many(const struct tow_options *options,
+				      struct twt_asker *peers[MANY], struct twt_side sides[MANY])
+{
+	peers[0] = twt_asker_open(options, serve_many);
+	for (unsigned i = 1; i < MANY; i++) {
+		sides[i] = *peers[0]->side;
+		sides[i].peer = twt_accept(sides[i].endpoint);
+		peers[i] = calloc(1, sizeof(*peers[i]));
+		peers[i]->side = &sides[i];
+		peers[i]->random = twt_asker_seed + i;
+	}
+	return (struct twi_tcp_lane *)(void *)peers[0]->side->peer->lane;
+}
+
+static void close_many(struct twt_asker *peers[MANY])
+{
+	ask_all(peers, TWT_SAY_STOP);
+	assert_int_equal(twt_duo_end(&peers[0]->duo), 0);
+	for (unsigned i = 0; i < MANY; i++)
+		free(peers[i]);
+}
+
 /* Some are direct, the others are not, and all are served. */
 static void test_many_peers(void **state)
 {
@@ -393,25 +415,61 @@ static void test_many_peers(void **state)
 	unsigned most = 0;
 
 	(void)state;
-	peers[0] = twt_asker_open(&options, serve_many);
-	direct = &((struct twi_tcp_lane *)(void *)peers[0]->side->peer->lane)->direct;
-	for (unsigned i = 1; i < MANY; i++) {
-		sides[i] = *peers[0]->side;
-		sides[i].peer = twt_accept(sides[i].endpoint);
-		peers[i] = calloc(1, sizeof(*peers[i]));
-		peers[i]->side = &sides[i];
-		peers[i]->random = twt_asker_seed + i;
-	}
+	direct = &open_many(&options, peers, sides)->direct;
 	for (unsigned rounds = 0; rounds < SOME || most < TWI_TCP_DIRECT_MAX; rounds++) {
 		ask_all(peers, TWT_SAY_ECHO);
 		assert_true(direct->count <= TWI_TCP_DIRECT_MAX);
 		most = twi_max(most, direct->count);
 		assert_true(twi_now_ns() < until);
 	}
-	ask_all(peers, TWT_SAY_STOP);
-	assert_int_equal(twt_duo_end(&peers[0]->duo), 0);
-	for (unsigned i = 0; i < MANY; i++)
-		free(peers[i]);
+	close_many(peers);
+}
+
+/* Starts a small message that nobody asks for. Is it on its way when the call returns? */
+static bool goes_at_once(struct twi_tcp_peer *peer, struct tow_op **op_out)
+{
+	static const char out[8];
+
+	TWT_OK(tow_send_start(&peer->base, out, sizeof(out), 77, NULL, op_out));
+	return twi_list_empty(&peer->dirty);
+}
+
+/* A question comes by one connection, and its answer goes by another: it is not held back. */
+static void test_answers_elsewhere(void **state)
+{
+	struct tow_options options = alone();
+	uint64_t until = twi_now_ns() + 3 * TWT_ASK_BOUND_NS, now;
+	unsigned answered = 0, held = 0;
+	struct twt_asker *peers[MANY];
+	struct twt_side sides[MANY];
+	struct twi_tcp_lane *lane;
+
+	(void)state;
+	options.gather_ns = 1000000; /* so that a small message is held back where nothing comes */
+	lane = open_many(&options, peers, sides);
+	while (answered < 20 || held < 20) {
+		struct tow_op *ops[2];
+
+		ask_all(peers, TWT_SAY_ECHO);
+		for (unsigned i = 0; i < MANY; i++) {
+			struct twi_tcp_peer *peer = (void *)peers[i]->side->peer;
+
+			if (lane->direct.count == 0 || peer->lines[0].stream->direct ||
+			    peer->words_answered == lane->words || !twi_list_empty(&peer->dirty))
+				continue;
+			assert_true(goes_at_once(peer, &ops[0]));
+			answered++;
+			now = peer->last_flush_ns;
+			if (!goes_at_once(peer, &ops[1]))
+				held++; /* nothing has come since, and it was soon enough */
+			else
+				assert_true(twi_now_ns() - now >= (uint64_t)options.gather_ns);
+			TWT_OK(twt_finish(ops[0], NULL));
+			TWT_OK(twt_finish(ops[1], NULL));
+		}
+		assert_true(twi_now_ns() < until);
+	}
+	close_many(peers);
 }
 
 static void test_ping_pong(void **state)
@@ -438,6 +496,7 @@ int main(void)
 		cmocka_unit_test(test_broken),
 		cmocka_unit_test(test_killed),
 		cmocka_unit_test(test_many_peers),
+		cmocka_unit_test(test_answers_elsewhere),
 	};
 
 	twt_asker_seed = twt_seed();

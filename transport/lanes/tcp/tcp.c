@@ -102,8 +102,9 @@ static void hold_back(struct twi_tcp_peer *peer)
 
 /*
  * Flushes now, or lets the message wait for company: the first of a burst goes at once, and so does
- * what follows a word of the peer's; the following ones share a system call, and leave when there
- * are enough or when somebody waits.
+ * the first behind a word of any peer's, as answers often go by another connection than their
+ * questions. The following ones share a system call, and leave when there are enough or when
+ * somebody waits.
  */
 static void kick_peer(struct twi_tcp_peer *peer, uint64_t now_ns)
 {
@@ -116,7 +117,7 @@ static void kick_peer(struct twi_tcp_peer *peer, uint64_t now_ns)
 		twi_tcp_mark_dirty(peer);
 		return;
 	}
-	if (!session->urgent && !peer->answers &&
+	if (!session->urgent && peer->words_answered == twi_tcp_lane_of(engine)->words &&
 	    session->tx_tail - session->tx_head < TWI_FLUSH_BYTES &&
 	    now_ns - peer->last_flush_ns < engine->knobs.gather_ns) {
 		hold_back(peer);

@@ -153,14 +153,14 @@ struct twi_tcp_peer {
 	struct twi_tcp_rails rails;
 	uint64_t session_id, token;
 	uint64_t last_flush_ns;
-	uint64_t deadline_ns; /* on lane->dying */
-	uint64_t orphan_ns;   /* on lane->orphans: when it is lost, unless something comes */
-	uint64_t heard_ns;    /* when something was last known to have come */
-	bool heard;           /* something has come since the last look */
-	bool answers;         /* something has come, on a direct stream, since the last flush */
-	bool session_up;      /* the session is initialised */
-	bool up;              /* all lines have been greeted once */
-	bool parting, lost;   /* parting: ended by this side, whose last words still go */
+	uint32_t words_answered; /* lane->words at the last flush */
+	uint64_t deadline_ns;    /* on lane->dying */
+	uint64_t orphan_ns;      /* on lane->orphans: when it is lost, unless something comes */
+	uint64_t heard_ns;       /* when something was last known to have come */
+	bool heard;              /* something has come since the last look */
+	bool session_up;         /* the session is initialised */
+	bool up;                 /* all lines have been greeted once */
+	bool parting, lost;      /* parting: ended by this side, whose last words still go */
 	struct twi_route route;
 	struct twi_tcp_watch watch;
 };
@@ -196,6 +196,7 @@ struct twi_tcp_lane {
 	uint64_t looked_ns; /* and when it was last */
 	uint64_t watch_ns;  /* when the silent ones are, while a caller waits */
 	uint32_t turns;
+	uint32_t words;   /* that direct streams have brought, of whatever peer */
 	bool slept;       /* due_ns was asked for: look at the clock in the next turn */
 	uint32_t refused; /* settings of sockets that the kernel refuses: said once */
 	struct twi_tcp_interfaces have;

@@ -272,7 +272,7 @@ void twi_tcp_flush_peer(struct twi_tcp_peer *peer)
 
 	if (peer->lost)
 		return;
-	peer->answers = false;
+	peer->words_answered = lane->words;
 	if (stream != NULL && !stream->tx_busy)
 		twi_session_ack(&peer->session);
 	if (!twi_session_control_out(&peer->session, &out))
@@ -429,7 +429,7 @@ void twi_tcp_received(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, 
 		return;
 	}
 	peer->heard = true;
-	peer->answers = stream->direct;
+	lane->words += stream->direct;
 	status = twi_session_control_in(&peer->session, data, (size_t)res);
 	if (status < 0) {
 		twi_tcp_bad_bytes(lane, peer, status);

@@ -14,6 +14,8 @@
 #define TWMPI_ABI_PATCH      0
 #define TWMPI_ERROR_STRING   1024 /* bytes with the NUL, of what the caller brings */
 #define TWMPI_OBJECT_NAME    128
+#define TWMPI_INFO_KEY       256
+#define TWMPI_INFO_VALUE     1024
 #define TWMPI_PROCESSOR_NAME 256
 #define TWMPI_LIBRARY_STRING 8192
 

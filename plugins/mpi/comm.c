@@ -59,6 +59,7 @@ void twmpi_comm_drop(struct twmpi_comm *comm)
 	tow_group_close(comm->group);
 	twmpi_members_drop(comm->members);
 	twmpi_handler_drop(comm);
+	twmpi_info_free(comm->info);
 	pthread_mutex_destroy(&comm->lock);
 	free(comm);
 }

@@ -301,12 +301,13 @@ TWMPI_PUBLIC int MPIABI_Alloc_mem(MPIABI_Aint size, MPIABI_Info info, void *base
 	const struct twmpi_job *job = twmpi_job();
 	int code = MPI_SUCCESS, status = TOW_OK;
 
-	(void)info;
 	if (job == NULL)
 		code = twmpi_fail(MPI_ERR_OTHER, "MPI is not initialised, or finalised already");
 	else if (size < 0)
 		code = twmpi_fail(MPI_ERR_ARG, "the size is %ld", (long)size);
 	else
+		code = twmpi_info_check(info);
+	if (code == MPI_SUCCESS)
 		status = tow_alloc(job->runtime, size > 0 ? (size_t)size : 1, 64, (void **)baseptr);
 	if (status < 0)
 		code = twmpi_failed(status);

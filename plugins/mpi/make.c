@@ -229,7 +229,8 @@ TWMPI_PUBLIC int MPIABI_Comm_split_type(MPIABI_Comm comm, int split_type, int ke
 	struct twmpi_comm *c;
 	int code = twmpi_comm_find(comm, &c);
 
-	(void)info; /* hints, which may be left alone */
+	if (code == MPI_SUCCESS)
+		code = twmpi_info_check(info); /* hints, which may be left alone */
 	if (code == MPI_SUCCESS && split_type != MPI_COMM_TYPE_SHARED &&
 	    split_type != MPI_UNDEFINED)
 		code = twmpi_fail(MPI_ERR_ARG, "%d is no way to split", split_type);
@@ -309,25 +310,46 @@ TWMPI_PUBLIC int MPIABI_Comm_create_group(MPIABI_Comm comm, MPIABI_Group group, 
 	return twmpi_end(c, "MPI_Comm_create_group", code);
 }
 
-static int dup_comm(MPIABI_Comm comm, const char *name, MPIABI_Comm *newcomm)
+/* `info`: the hints of the new one, which are the duplicate's from here on. */
+static int dup_with(struct twmpi_comm *c, struct twmpi_info *info, MPIABI_Comm *newcomm)
 {
-	struct twmpi_comm *c;
-	int code = twmpi_comm_find(comm, &c);
+	struct twmpi_comm *made;
+	int code = create_comm(c, c->members, "dup", newcomm);
 
-	if (code == MPI_SUCCESS)
-		code = create_comm(c, c->members, "dup", newcomm);
-	if (code == MPI_SUCCESS)
-		code = twmpi_attributes_copy(c, twmpi_object(TWMPI_Comm, *newcomm));
-	return twmpi_end(c, name, code);
+	if (code != MPI_SUCCESS) {
+		twmpi_info_free(info);
+		return code;
+	}
+	made = twmpi_object(TWMPI_Comm, *newcomm);
+	made->info = info;
+	return twmpi_attributes_copy(c, made);
 }
 
 TWMPI_PUBLIC int MPIABI_Comm_dup(MPIABI_Comm comm, MPIABI_Comm *newcomm)
 {
-	return dup_comm(comm, "MPI_Comm_dup", newcomm);
+	struct twmpi_info *info = NULL;
+	struct twmpi_comm *c;
+	int code = twmpi_comm_find(comm, &c);
+
+	if (code == MPI_SUCCESS) {
+		pthread_mutex_lock(&c->lock);
+		code = twmpi_info_copy(c->info, &info);
+		pthread_mutex_unlock(&c->lock);
+	}
+	if (code == MPI_SUCCESS)
+		code = dup_with(c, info, newcomm);
+	return twmpi_end(c, "MPI_Comm_dup", code);
 }
 
 TWMPI_PUBLIC int MPIABI_Comm_dup_with_info(MPIABI_Comm comm, MPIABI_Info info, MPIABI_Comm *newcomm)
 {
-	(void)info; /* hints, which may be left alone */
-	return dup_comm(comm, "MPI_Comm_dup_with_info", newcomm);
+	struct twmpi_info *taken = NULL;
+	struct twmpi_comm *c;
+	int code = twmpi_comm_find(comm, &c);
+
+	if (code == MPI_SUCCESS)
+		code = twmpi_info_take(info, &taken);
+	if (code == MPI_SUCCESS)
+		code = dup_with(c, taken, newcomm);
+	return twmpi_end(c, "MPI_Comm_dup_with_info", code);
 }

@@ -10,7 +10,8 @@
  *	message.c    point to point               persist.c   what is started again and again
  *	matched.c    matched probes
  *	buffer.c     buffered sends               attribute.c values of the program's
- *	absent.c     what is not here, by name    constant.c  the ABI's constants
+ *	info.c       hints of the program's       constant.c  the ABI's constants
+ *	absent.c     what is not here, by name
  *
  * A communicator is a group of the library, with tags and collectives of its own. Functions that
  * return an int return one of MPI's codes, and leave a text for twmpi_end when it is a failure.
@@ -56,6 +57,7 @@ struct twmpi_comm {
 	MPIABI_Errhandler handler;            /* likewise */
 	struct twmpi_errhandler *own_handler; /* of a handler of the program's; likewise */
 	struct twmpi_attribute *attributes;   /* attribute.c */
+	struct twmpi_info *info;              /* hints; NULL: none; under the lock */
 	char name[TWMPI_OBJECT_NAME];         /* MPI_Comm_set_name's; under the lock */
 	char shown[TOW_GROUP_LABEL_MAX];      /* likewise: the label of the group, or what it was */
 };
@@ -153,6 +155,15 @@ void twmpi_attributes_end(struct twmpi_comm *comm);
 int twmpi_attributes_copy(struct twmpi_comm *from, struct twmpi_comm *to);
 /* false: there is no such key. */
 bool twmpi_attribute_get(struct twmpi_comm *comm, int number, void **value_out, int *flag_out);
+
+/* info.c. The lists of hints are the caller's. Copies, NULL being an empty one. */
+int twmpi_info_copy(const struct twmpi_info *from, struct twmpi_info **info_out);
+/* What a handle has, which may be MPI_INFO_NULL. */
+int twmpi_info_take(MPIABI_Info handle, struct twmpi_info **info_out);
+int twmpi_info_check(MPIABI_Info handle);
+/* A handle of a copy. */
+int twmpi_info_show(const struct twmpi_info *from, MPIABI_Info *handle_out);
+void twmpi_info_free(struct twmpi_info *info);
 
 /* request.c */
 int twmpi_call_begin(struct twmpi_request *call, const char *name, MPIABI_Comm comm);

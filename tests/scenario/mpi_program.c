@@ -228,6 +228,7 @@ static void part_comms(void)
 	create_comms();
 	range_groups();
 	keep_attributes();
+	use_infos();
 	CALL(MPIABI_Comm_dup(MPI_COMM_WORLD, &dup));
 	compare_comms(dup, MPI_COMM_WORLD, MPI_CONGRUENT);
 	compare_comms(dup, dup, MPI_IDENT);

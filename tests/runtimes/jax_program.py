@@ -171,6 +171,7 @@ def dead(mesh):
     rows = spread(mesh, np.ones((SIZE, 1000), "float32"))
     jax.block_until_ready(run(rows))
     if RANK == SIZE - 1:
+        print(f"killed at {time.monotonic()}", flush=True)
         os.kill(os.getpid(), 9)
     for _ in range(100):
         jax.block_until_ready(run(rows))

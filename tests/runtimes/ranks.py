@@ -11,9 +11,11 @@ import random
 import socket
 import subprocess
 import sys
+import time
 
 BUILD = os.environ.get("TOW_TEST_BUILD", "build")
 SOURCE = os.environ.get("TOW_TEST_SOURCE", ".")
+RUNTIMES = os.environ.get("TOW_TEST_RUNTIMES", os.path.expanduser("~/.cache/towline-runtimes"))
 SKIP = 77
 
 
@@ -33,11 +35,14 @@ def built(path):
 
 def python_of(name):
     """The Python of a runtime's environment, which tests/fetch_runtime makes."""
-    folder = os.environ.get("TOW_TEST_RUNTIMES",
-                            os.path.expanduser("~/.cache/towline-runtimes"))
-    if not os.path.exists(os.path.join(folder, name, "complete")):
-        skip(f"there is no {name} in {folder}; tests/fetch_runtime {name} fetches it")
-    return os.path.join(folder, name, "bin", "python3")
+    if not os.path.exists(os.path.join(RUNTIMES, name, "complete")):
+        skip(f"there is no {name} in {RUNTIMES}; tests/fetch_runtime {name} fetches it")
+    return os.path.join(RUNTIMES, name, "bin", "python3")
+
+
+def compiled_once(name):
+    """Variables by which Python keeps what it has compiled beside a runtime's environment."""
+    return {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": f"{RUNTIMES}/{name}-bytecode"}
 
 
 def seed():
@@ -56,12 +61,15 @@ def free_port():
 
 def run(size, command, environment=None, limit_s=300):
     """Runs a command as `size` ranks by towrun. Gives its status and what all ranks printed, each
-    line behind the number of its rank in brackets."""
+    line behind the number of its rank in brackets: as `text`, and as `lines`, each with the time at
+    which it came (time.monotonic, which all processes of a host have alike)."""
     env = dict(os.environ, **(environment or {}))
-    done = subprocess.run([built("tools/towrun/towrun"), "-n", str(size), "--timeout",
-                           str(limit_s), "--", *command], env=env, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, check=False)
-    done.text = done.stdout.decode(errors="replace")
+    done = subprocess.Popen([built("tools/towrun/towrun"), "-n", str(size), "--timeout",
+                             str(limit_s), "--", *command], env=env, stdout=subprocess.PIPE,
+                            stderr=subprocess.STDOUT, text=True, errors="replace")
+    with done:
+        done.lines = [(time.monotonic(), line) for line in done.stdout]
+    done.text = "".join(line for _, line in done.lines)
     return done
 
 

@@ -16,7 +16,7 @@ PROGRAM = os.path.join(ranks.SOURCE, "tests/runtimes/jax_program.py")
 
 
 def environment_of_jax():
-    return {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1",
+    return {**ranks.compiled_once("jax"), "JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1",
             "MPITRAMPOLINE_LIB": ranks.built("plugins/mpi/libmpiwrapper-towline.so")}
 
 
@@ -93,11 +93,17 @@ def failures():
     for lanes in ("shm", "tcp"):
         done = run(3, "dead", "mpi", python=os.path.join(ranks.SOURCE, "tests/runtimes/after.sh"),
                    environment={"TOW_TEST_RUNTIME_PYTHON": PYTHON, "TOW_LANES": lanes})
+        named = []
         for rank in (0, 1):
-            ranks.expect(re.search(rf"MPI_I?[Aa]llreduce, rank {rank} of 3 of split 1 of "
-                                   "MPI_COMM_WORLD.*rank 2 has gone", done.text),
+            named += [when for when, line in done.lines if re.search(
+                rf"MPI_I?[Aa]llreduce, rank {rank} of 3 of split 1 of MPI_COMM_WORLD.*"
+                "rank 2 has gone", line)][:1]
+            ranks.expect(len(named) == rank + 1,
                          f"rank {rank} names the rank that has gone, and where", done.text)
         ranks.expect("nobody was missed" not in done.text, "nobody goes on", done.text)
+        killed = float(re.search(r"killed at ([\d.]+)", done.text)[1])
+        print(f"a rank is killed, {lanes}: the others have named it after",
+              " and ".join(f"{when - killed:.2f} s" for when in named), flush=True)
     done = run(3, "sub", "mpi", environment={"TOW_COLL_TIMEOUT_NS": "5s"})
     ranks.expect("MPI_Comm_split" in done.text, "the call is named", done.text)
     ranks.expect("a mesh of some of the processes" in done.text, "its cause is named", done.text)

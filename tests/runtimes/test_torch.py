@@ -1,8 +1,10 @@
 """test_torch.py - torch.distributed over Towline, which it finds by the entry point of our wheel:
 torch_program.py plays ordinary programs over it and over gloo, and compares them.
 """
+import contextlib
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -14,7 +16,8 @@ PYTHON = ranks.python_of("torch")
 PROGRAM = os.path.join(ranks.SOURCE, "tests/runtimes/torch_program.py")
 PLUGIN = os.path.join(ranks.SOURCE, "plugins/torch")
 SEED = ranks.seed()
-COMMON = {"PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1", "TOW_LOG_LEVEL": "1",
+# pip has compiled nothing, and torch is long to compile.
+COMMON = {**ranks.compiled_once("torch"), "OMP_NUM_THREADS": "1", "TOW_LOG_LEVEL": "1",
           "TOWLINE_LIBRARY": ranks.built("libtowline.so"), "TORCH_CPP_LOG_LEVEL": "ERROR"}
 
 
@@ -23,7 +26,12 @@ def start(size, parts, environment, command=(PYTHON, PROGRAM)):
     port = str(ranks.free_port())
     env = {**os.environ, **COMMON, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port,
            "WORLD_SIZE": str(size), **environment}
-    return [subprocess.Popen([*command, str(SEED), *parts], env={**env, "RANK": str(rank)},
+    name = "RANK"
+    if "TWT_WORLD_SIZE" in env:  # no launcher
+        env["TWT_PORT"], name = port, "TWT_RANK"
+        for variable in ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK"):
+            env.pop(variable, None)
+    return [subprocess.Popen([*command, str(SEED), *parts], env={**env, name: str(rank)},
                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
             for rank in range(size)]
 
@@ -48,8 +56,16 @@ def play(what, size, parts, environment=None, spared=(), **options):
     return texts
 
 
-def main():
+@contextlib.contextmanager
+def wheel_folder():
+    """Where the wheel is unpacked; what is compiled of it goes with it."""
     with tempfile.TemporaryDirectory() as site:
+        yield site
+    shutil.rmtree(COMMON["PYTHONPYCACHEPREFIX"] + site, ignore_errors=True)
+
+
+def main():
+    with wheel_folder() as site:
         code = f"import wheel; print(wheel.build_wheel({site!r}))"
         made = subprocess.run([PYTHON, "-c", code], cwd=PLUGIN, check=True, text=True,
                               capture_output=True, env={**os.environ, **COMMON,
@@ -59,7 +75,8 @@ def main():
         by_entry = {"PYTHONPATH": site}
         for size in (2, 4):
             play("all", size, ["results", "uneven", "objects", "works", "arguments", "messages",
-                               "groups", "threads", "loader", "deadlines", "ddp", "fsdp"], by_entry)
+                               "groups", "splits", "threads", "loader", "deadlines", "ddp",
+                               "fsdp"], by_entry)
             play("process groups", size, ["pool", "again", "mixed"], by_entry)
         # What gloo's shared memory was taken back for: threads (above), and hosts that were
         # guessed from LOCAL_WORLD_SIZE. (The third is another machine's instructions.)
@@ -68,7 +85,11 @@ def main():
                  {**by_entry, "LOCAL_WORLD_SIZE": nonsense})
         play("over tcp", 2, ["results", "works", "messages", "ddp"],
              {**by_entry, "TOW_LANES": "tcp"})
-        play("checked by c10d's wrapper", 2, ["works"],
+        with tempfile.TemporaryDirectory() as stats:
+            play("no launcher", 2, ["named"], {
+                **by_entry, "TWT_WORLD_SIZE": "2", "TOW_STATS_DIR": stats,
+                "TOW_FLIGHT_DIR": stats, "TWT_TOWSTAT": ranks.built("tools/towstat/towstat")})
+        play("checked by c10d's wrapper", 2, ["works", "splits", "checked"],
              {**by_entry, "TORCH_DISTRIBUTED_DEBUG": "DETAIL"})
         play("placed by the preload", 2, ["placed"], {
             **by_entry, "LD_PRELOAD": ranks.built("plugins/malloc/libtowline-malloc.so"),

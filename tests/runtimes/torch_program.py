@@ -6,6 +6,7 @@ and over gloo in one process, and what each must give.
 import datetime
 import faulthandler
 import gc
+import glob
 import os
 import random
 import re
@@ -18,7 +19,10 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-RANK, SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+# Without a launcher's variables the test says it by its own.
+LAUNCHED = "TWT_RANK" not in os.environ
+RANK, SIZE = (int(os.environ[name if LAUNCHED else f"TWT_{name}"])
+              for name in ("RANK", "WORLD_SIZE"))
 FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 INTEGERS = [torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.uint16,
             torch.uint32, torch.uint64]
@@ -463,6 +467,44 @@ def groups(ours, gloo):
     dist.barrier(group=ours)
 
 
+def splits(ours, gloo):
+    """Parts of a group by split_group, in an order of their own, and of a part; groups that their
+    members alone ask for."""
+    halves = [list(range(SIZE // 2))[::-1], list(range(SIZE // 2, SIZE))[::-1]]
+    mine = next(half for half in halves if RANK in half)
+    part = dist.split_group(split_ranks=halves, group_desc="half")
+    assert part.rank() == mine.index(RANK) and part.size() == len(mine)
+    assert part.group_desc == "half" and dist.get_process_group_ranks(part) == mine
+    x = torch.full((1000,), float(RANK))
+    dist.all_reduce(x, group=part)
+    same(x, torch.full((1000,), float(sum(mine))), "a part")
+    parts = torch.zeros(len(mine))
+    dist.all_gather_into_tensor(parts, torch.full((1,), float(RANK)), group=part)
+    same(parts, torch.tensor([float(rank) for rank in mine]), "its order")
+    one = dist.split_group(part, split_ranks=[[rank] for rank in range(part.size())])
+    y = torch.full((3,), 7.0)
+    dist.all_reduce(y, group=one)
+    same(y, torch.full((3,), 7.0), "a part of a part")
+    dist.destroy_process_group(one)
+    if part.rank() == 0 and part.size() > 1:
+        raises(ValueError, "rank 0 is in no part|use_local_synchronization", dist.split_group, part,
+               split_ranks=[[1]])
+    dist.all_reduce(x, group=part)
+    late = dist.split_group(split_ranks=[list(range(SIZE))],
+                            timeout=datetime.timedelta(seconds=0.5))
+    if RANK == 0:
+        raises(dist.DistBackendError, "TOW_EDEADLINE|rank 1", dist.all_reduce, torch.ones(3),
+               group=late)
+    dist.barrier(group=ours)
+    dist.destroy_process_group(part)
+    if RANK in (0, SIZE - 1):  # nobody else calls it
+        pair = dist.new_group([0, SIZE - 1], use_local_synchronization=True)
+        x = torch.full((9,), float(RANK + 1))
+        dist.all_reduce(x, group=pair)
+        same(x, torch.full((9,), float(SIZE + 1)), "asked for by its members alone")
+    dist.barrier(group=ours)
+
+
 def threads(ours, gloo):
     """Twenty-four threads at once: each with a group of its own, then all with futures."""
     built = [dist.new_group(list(range(SIZE))) for _ in range(24)]
@@ -637,6 +679,31 @@ def ddp(ours, gloo):
         assert torch.allclose(a, b, atol=0.02)
 
 
+class ByHand(nn.Module):
+    """What DDP does, in two lines: gradients are averaged when they are there."""
+
+    def __init__(self, net, group):
+        super().__init__()
+        self.net, self.group = net, group
+        for p in net.parameters():
+            p.register_post_accumulate_grad_hook(self.average)
+
+    def average(self, p):
+        dist.all_reduce(p.grad, dist.ReduceOp.AVG, group=self.group)
+
+    def forward(self, x):
+        return self.net(x)
+
+
+def checked(ours, gloo):
+    """DDP under c10d's wrapper, TORCH_DISTRIBUTED_DEBUG=DETAIL, against averages by hand. Not over
+    gloo, with which c10d 2.15 crashes there: it takes the wrapper for gloo's own group."""
+    assert dist.get_debug_level() == dist.DebugLevel.DETAIL
+    wrapped = trained(lambda net: nn.parallel.DistributedDataParallel(net, process_group=ours))
+    for a, b in zip(wrapped, trained(lambda net: ByHand(net, ours))):
+        assert torch.allclose(a, b, atol=1e-6), (a - b).abs().max()
+
+
 def fsdp(ours, gloo):
     """Fully sharded data parallel, both of torch's: the same weights as over gloo."""
     from torch.distributed.device_mesh import DeviceMesh
@@ -779,6 +846,27 @@ def late(ours, gloo):
     print(said["verdict"], flush=True)
 
 
+def named(ours, gloo):
+    """No launcher: the job is called after the port of c10d's store, at each rank, and the ranks
+    are c10d's, for towstat, in the stats, and in the names of flight files."""
+    import towline.torch
+    job, flights = f"torch-{os.environ['TWT_PORT']}", os.environ["TOW_FLIGHT_DIR"]
+    info = towline.torch.runtime().stats("/v1/info")
+    assert (info["job"], info["rank"]) == (job, RANK), info
+    late = dist.new_group(timeout=datetime.timedelta(seconds=1))
+    if RANK == 0:
+        raises(dist.DistBackendError, "TOW_EDEADLINE|rank 1", dist.all_reduce, torch.ones(3),
+               group=late)
+        until = time.monotonic() + 60
+        while not glob.glob(f"{flights}/flight.{job}.0.*.json"):  # a thread writes it
+            assert time.monotonic() < until, os.listdir(flights)
+            time.sleep(0.05)
+        said = towstat("list")
+        for rank in range(SIZE):
+            assert re.search(rf"{job}\.{rank} +live .* torch_program.py ", said), said
+    dist.barrier(group=ours)
+
+
 def killed(ours, gloo):
     """A rank is killed: the others name it. (test_torch.py looks at what they print.)"""
     dist.barrier(group=ours)
@@ -797,7 +885,11 @@ def main():
     seed = int(sys.argv[1])
     torch.set_num_threads(1)
     faulthandler.dump_traceback_later(300, exit=True)
-    dist.init_process_group("towline")
+    if LAUNCHED:
+        dist.init_process_group("towline")
+    else:
+        dist.init_process_group("towline", f"tcp://127.0.0.1:{os.environ['TWT_PORT']}", rank=RANK,
+                                world_size=SIZE)
     ours, gloo = dist.group.WORLD, dist.new_group(backend="gloo")
     for name in sys.argv[2:]:
         globals()[name](ours, gloo)

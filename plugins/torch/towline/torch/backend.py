@@ -86,19 +86,26 @@ def _fill(work: Work, found: Any, size: int) -> None:
 class Backend(_Base):
     """A process group's backend on one group of the library."""
 
-    def __init__(self, store: Store, rank: int, size: int, timeout: timedelta,
-                 name: str = "", ranks: Sequence[int] = (), group: Any = None) -> None:
+    def __init__(self, store: Store | None, rank: int, size: int, timeout: timedelta,
+                 name: str = "", ranks: Sequence[int] = (), group: Any = None,
+                 parent: Backend | None = None) -> None:
+        """`ranks` are global ones, those of a part of `parent` its own."""
         super().__init__(rank, size)
         self._timeout = timeout
         self._group_name = name
         self._process_group = None if group is None else weakref.ref(group)
+        self._is_part = parent is not None
         self._label = ""
         self._deferred = _Deferred()
         self._lock = threading.Lock()
         self._sequence = 0
         self._closed = False
         try:
-            self._job, self._group = jobs.enter(store, rank, size, ranks, timeout)
+            if parent is not None:
+                self._job = parent._job
+                self._group = self._job.create(parent._group, ranks, timeout)
+            else:
+                self._job, self._group = jobs.enter(store, rank, size, ranks, timeout, name)
         except Error as wrong:
             raise backend_error(wrong) from wrong.__cause__
         # c10d names no ranks for the group that it makes first, and calls it so.
@@ -109,6 +116,9 @@ class Backend(_Base):
     def _describe(self) -> None:
         """Takes the description of the process group, which c10d has set by its first call."""
         group = self._process_group() if self._process_group is not None else None
+        if group is None and self._is_part:
+            with contextlib.suppress(Exception):  # one that c10d has not registered has no name
+                group = dist.distributed_c10d._resolve_process_group(self._group_name)
         self._label = _label_of(self._group_name, group)
         self._described = f'process group {self._group_name} "{self._label}"'
         if not self._closed:
@@ -125,6 +135,27 @@ class Backend(_Base):
     @property
     def supports_coalescing(self) -> bool:
         return True
+
+    @property
+    def supports_splitting(self) -> bool:
+        return True
+
+    def split(self, store: Store, ranks: list[int], opts: Any) -> Backend:
+        """A group of some ranks of this one, in this order. Made by its members alone, without the
+        store."""
+        if self.rank() not in ranks:  # c10d takes no None of a backend of Python's
+            raise ValueError(f"towline split_group: rank {self.rank()} is in no part; every rank "
+                             "is to be in one, or use new_group(use_local_synchronization=True)")
+        timeout = getattr(opts, "_timeout", _UNSET)
+        return Backend(None, ranks.index(self.rank()), len(ranks),
+                       self._timeout if timeout <= timedelta(0) else timeout,
+                       getattr(opts, "group_name", ""), ranks, parent=self)
+
+    def perform_nocolor_split(self, device: Any) -> None:
+        """What c10d asks of ranks that are in no part: nothing."""
+
+    def eager_connect_single_device(self, device: Any = None) -> None:
+        """Ranks connect when they first have something to say to each other."""
 
     @property
     def options(self) -> Any:

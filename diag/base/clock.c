@@ -12,6 +12,8 @@
 #define MEASURE_NS  2000000u
 #define STEER_NS    1000000000u /* between two looks, later on: the first are earlier */
 #define ANCHOR_NS   10000000u   /* a rate is taken over so long a time, at least */
+#define AGAIN_NS    1000000u    /* two looks within so long a time are one */
+#define HORIZON_NS  100000000u  /* who writes a fit may be off its core for so long */
 #define SAME_NS     200u        /* two clocks cannot be read at one moment any better */
 #define SLOWER_MOST 500000000u  /* of 10^9: one that is far ahead goes half as fast */
 
@@ -68,7 +70,9 @@ static void set_fit(uint64_t ticks, uint64_t ns, uint64_t scale)
 
 static struct {
 	atomic_flag taken;
-	uint64_t ticks, ns; /* when both clocks were compared last */
+	uint64_t looked_ns; /* when both clocks were compared last */
+	uint64_t ticks, ns; /* the rate was taken from here on last */
+	uint64_t span_ns;   /* over at least so long it is taken next */
 	uint64_t scale;     /* the true one, as known */
 } steering = { .taken = ATOMIC_FLAG_INIT };
 
@@ -86,6 +90,7 @@ static void measure_tick_rate(void)
 		return;
 	steering.ticks = ticks1;
 	steering.ns = ns1;
+	steering.span_ns = ANCHOR_NS;
 	steering.scale = rate_of(ticks1 - ticks0, ns1 - ns0);
 	set_fit(ticks1, ns1, steering.scale);
 	atomic_store_explicit(&twi_tsc.steer_ns, ns1 + ANCHOR_NS, memory_order_relaxed);
@@ -102,6 +107,22 @@ static uint64_t reading_at(uint64_t ticks)
 			  atomic_load_explicit(&fit->scale, memory_order_relaxed));
 }
 
+/*
+ * The fit from `now` on. Readers may go on with the old one until this thread, which may lose its
+ * core, has said so: for HORIZON_NS the new one is not behind the old one, however much slower.
+ */
+static void change_fit(uint64_t now, uint64_t ns, uint64_t scale)
+{
+	uint64_t version = atomic_load_explicit(&twi_tsc.version, memory_order_relaxed);
+	uint64_t old = atomic_load_explicit(&twi_tsc.fits[version & 1].scale, memory_order_relaxed);
+	__extension__ typedef unsigned __int128 wide;
+
+	ns = twi_max(ns, reading_at(now)) + 1; /* for what is less than a nanosecond */
+	if (old > scale)
+		ns += (uint64_t)((wide)HORIZON_NS * (old - scale) / scale) + 1;
+	set_fit(now, ns, scale);
+}
+
 /* At `ticks` the system's clock said `ns`: so the reading goes on from there. */
 static void steer_to(uint64_t ticks, uint64_t ns)
 {
@@ -113,32 +134,38 @@ static void steer_to(uint64_t ticks, uint64_t ns)
 		scale -= (uint64_t)((wide)scale * twi_min(ahead, SLOWER_MOST) / STEER_NS);
 	else
 		scale -= scale / TWI_CLOCK_BELOW;
-	/* From this moment on, not from that: readers may have gone on with the old fit. */
 	now = __builtin_ia32_rdtsc();
-	set_fit(now, twi_max(reading_at(now), twi_tsc_ns(now, ticks, twi_max(ours, ns), scale)),
-		scale);
+	change_fit(now, twi_tsc_ns(now, ticks, ns, scale), scale);
+}
+
+/* It is known the better, the longer it is taken over: four times as long each time. */
+static void take_rate(uint64_t ticks, uint64_t ns)
+{
+	uint64_t span = ns - twi_min(steering.ns, ns);
+
+	if (ticks <= steering.ticks || span < steering.span_ns)
+		return;
+	steering.scale = rate_of(ticks - steering.ticks, span);
+	steering.ticks = ticks;
+	steering.ns = ns;
+	steering.span_ns = twi_min(4 * steering.span_ns, (uint64_t)STEER_NS);
 }
 
 void twi_clock_steer(void)
 {
-	uint64_t ticks, ns, span;
+	uint64_t ticks, ns;
 
 	if (atomic_load_explicit(&twi_tsc.version, memory_order_acquire) == 0 ||
 	    atomic_flag_test_and_set_explicit(&steering.taken, memory_order_acquire))
 		return;
-	sample_clocks(&ticks, &ns);
-	span = ns - twi_min(steering.ns, ns);
-	if (ticks > steering.ticks && span >= ANCHOR_NS) {
-		steering.scale = rate_of(ticks - steering.ticks, span);
-		steering.ticks = ticks;
-		steering.ns = ns;
+	if (twi_clock_gettime_ns() - steering.looked_ns >= AGAIN_NS) {
+		sample_clocks(&ticks, &ns);
+		take_rate(ticks, ns);
+		steer_to(ticks, ns);
+		steering.looked_ns = ns;
+		atomic_store_explicit(&twi_tsc.steer_ns, ns + steering.span_ns,
+				      memory_order_relaxed);
 	}
-	steer_to(ticks, ns);
-	/* Each look may be four times as late as the one before was: the rate is known better. */
-	atomic_store_explicit(
-		&twi_tsc.steer_ns,
-		ns + twi_min(twi_max(4 * span, (uint64_t)ANCHOR_NS), (uint64_t)STEER_NS),
-		memory_order_relaxed);
 	atomic_flag_clear_explicit(&steering.taken, memory_order_release);
 }
 #else

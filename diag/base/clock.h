@@ -42,7 +42,7 @@ extern struct twi_tsc twi_tsc;
 /* Measures the counter's rate, about 2 ms once in a process. Any thread, any number of times. */
 void twi_clock_init(void);
 
-/* Compares both clocks now, about a microsecond. Any thread; two at once: one does it. */
+/* Compares both clocks, about a microsecond, unless it was done a millisecond ago. Any thread. */
 void twi_clock_steer(void);
 
 /* The same when it is due; now_ns is a reading of twi_now_ns. */

@@ -72,7 +72,7 @@ static void twt_job_child(struct twt_job *job, const char *store,
 	where.rank = job->rank;
 	where.world_size = job->size;
 	where.store = store;
-	where.timeout_ns = 3 * TWT_JOB_WAIT_NS; /* kernels have kept a rank waiting for long */
+	where.timeout_ns = TWT_JOB_WAIT_NS;
 	where.address = strcmp(job->lane, "shm") == 0      ? "shm://*"
 			: strstr(job->lane, "://") != NULL ? job->lane
 							   : "tcp://127.0.0.1:0";

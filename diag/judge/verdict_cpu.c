@@ -106,6 +106,7 @@ bool twi_judge_starved(const struct twi_judge *judge, const struct twi_verdict_r
 	out->waited = twi_min((double)use.waited_ns / window, 1.0);
 	if (usual < (double)use.waited_ns)
 		out->own = twi_min(((double)use.waited_ns - usual) / window, 1.0);
+	out->slept = (double)twi_since(use.window_ns, use.waited_ns + use.ran_ns) / window;
 	out->ran_more = (double)use.ran_ns * (double)others.window_ns >
 			1.5 * (double)others.ran_ns * window;
 	return true;

@@ -70,12 +70,14 @@ static void blame_late(struct twi_judge *judge, const struct lateness *late)
 				"%s; it wanted a CPU and had none for %.0f %% of the time",
 				late->how, cpu.waited * 100);
 	else if (cpu.waited >= STARVED && cpu.waited * 2 >= lost)
-		/* More than others do it wants because it has more to do, or it has not. */
-		twi_judge_blame(judge, cpu.ran_more ? TWI_CAUSE_LATE : TWI_CAUSE_CPU, rank->rank,
-				0.6,
-				"%s; it wanted a CPU and had none for %.0f %% of the time, as all "
-				"of its host do",
-				late->how, cpu.waited * 100);
+		/* Of all that are denied one it is late, as it has more to do or waits for more. */
+		twi_judge_blame(
+			judge,
+			cpu.ran_more || cpu.slept > cpu.waited ? TWI_CAUSE_LATE : TWI_CAUSE_CPU,
+			rank->rank, 0.6,
+			"%s; it wanted a CPU and had none for %.0f %% of the time, as all of its "
+			"host do, and slept for %.0f %%",
+			late->how, cpu.waited * 100, cpu.slept * 100);
 	else
 		twi_judge_blame(judge, TWI_CAUSE_LATE, rank->rank, late->confidence,
 				"%s; it had no CPU for %.0f %% of the time", late->how,

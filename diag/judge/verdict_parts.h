@@ -81,6 +81,7 @@ struct twi_starved {
 	uint64_t window_ns; /* that is known */
 	double waited;      /* of it, 0 to 1 */
 	double own;         /* the same, without what other ranks of its host suffer as well */
+	double slept;       /* of it, it neither had a CPU nor wanted one */
 	bool ran_more;      /* it was on a CPU for half as long again as they were */
 };
 bool twi_judge_starved(const struct twi_judge *judge, const struct twi_verdict_rank *rank,

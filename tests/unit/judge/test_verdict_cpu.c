@@ -60,6 +60,14 @@ static void test_load_that_all_have(void **state)
 			twt_vs_cpu(&job, i, 120, 20);
 	twt_vs_expect(&job, TWI_CAUSE_CPU, 2);
 	assert_true(job.verdict.findings[0].confidence < 0.7);
+	/* But it sleeps for longer than it wants one, which the load does not make it do. */
+	late_with(100, 20);
+	for (uint32_t i = 0; i < 4; i++)
+		if (i != 2)
+			twt_vs_cpu(&job, i, 120, 20);
+	twt_vs_expect(&job, TWI_CAUSE_LATE, 2);
+	assert_true(job.verdict.findings[0].confidence < 0.7);
+	assert_non_null(strstr(job.verdict.findings[0].evidence[0], "slept for 52 %"));
 	/* It is denied more than they are. */
 	late_with(200, 10);
 	for (uint32_t i = 0; i < 4; i++)

@@ -109,24 +109,35 @@ static void fault_reap(enum twt_vj_fault fault, pid_t pid)
 		fail_msg("%s: verdicts were wrong", twt_vj_names[fault]);
 }
 
+/*
+ * By itself: the jobs of the others are in its way, as it would be in theirs. A lateness of 25 ms
+ * is lost among 40 processes on two CPUs, which are short of them in truth.
+ */
+static bool wants_quiet(enum twt_vj_fault fault)
+{
+	return fault == VJ_HOG || fault == VJ_BURST;
+}
+
 static void test_faults(void **state)
 {
 	pid_t pids[VJ_FAULTS] = { 0 };
 
 	(void)state;
 	for (int fault = VJ_NEVER; fault < VJ_FAULTS; fault++)
-		if (fault != VJ_HOG)
+		if (!wants_quiet((enum twt_vj_fault)fault))
 			pids[fault] = start((enum twt_vj_fault)fault, repeats);
 	for (int fault = VJ_NEVER; fault < VJ_FAULTS; fault++)
-		if (fault != VJ_HOG)
+		if (!wants_quiet((enum twt_vj_fault)fault))
 			fault_reap((enum twt_vj_fault)fault, pids[fault]);
 }
 
-/* By itself: the others would be in its way, as it would be in theirs. */
-static void test_hog(void **state)
+static void test_quiet(void **state)
 {
 	(void)state;
-	fault_reap(VJ_HOG, start(VJ_HOG, repeats));
+	for (int fault = VJ_NEVER; fault < VJ_FAULTS; fault++)
+		if (wants_quiet((enum twt_vj_fault)fault))
+			fault_reap((enum twt_vj_fault)fault,
+				   start((enum twt_vj_fault)fault, repeats));
 }
 
 static void test_healthy(void **state)
@@ -166,7 +177,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_faults),
-		cmocka_unit_test(test_hog),
+		cmocka_unit_test(test_quiet),
 		cmocka_unit_test(test_healthy),
 	};
 	const struct CMUnitTest one[] = { cmocka_unit_test(test_one) };

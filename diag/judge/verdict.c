@@ -270,9 +270,8 @@ void twi_verdict_judge(const struct twi_verdict_case *what, struct twi_verdict *
 
 /* --- words --- */
 
-static void emit_finding(const struct twi_verdict_finding *finding, struct twi_emit *emit)
+void twi_verdict_emit_finding(const struct twi_verdict_finding *finding, struct twi_emit *emit)
 {
-	twi_emit_object_begin(emit, NULL);
 	twi_emit_str(emit, "cause", twi_cause_name(finding->cause));
 	twi_emit_str(emit, "says", twi_cause_says(finding->cause));
 	twi_emit_array_begin(emit, "ranks");
@@ -293,14 +292,18 @@ static void emit_finding(const struct twi_verdict_finding *finding, struct twi_e
 		twi_emit_str(emit, NULL, finding->evidence[i]);
 	twi_emit_array_end(emit);
 	twi_emit_str(emit, "cure", twi_cause_cure(finding->cause));
-	twi_emit_object_end(emit);
+}
+
+const char *twi_verdict_state_name(bool stuck, uint32_t finding_count)
+{
+	if (stuck)
+		return "stuck";
+	return finding_count > 0 ? "slow" : "healthy";
 }
 
 static const char *state_of(const struct twi_verdict *verdict)
 {
-	if (verdict->stuck)
-		return "stuck";
-	return verdict->finding_count > 0 ? "slow" : "healthy";
+	return twi_verdict_state_name(verdict->stuck, verdict->finding_count);
 }
 
 /* Those with trouble first, as the rank has put them. */
@@ -389,8 +392,11 @@ void twi_verdict_emit(const struct twi_verdict *verdict, const struct twi_verdic
 	twi_emit_u64(emit, "ranks_unknown", verdict->unknown);
 	twi_emit_bool(emit, "telemetry_lost", verdict->telemetry_lost);
 	twi_emit_array_begin(emit, "findings");
-	for (uint32_t i = 0; i < verdict->finding_count; i++)
-		emit_finding(&verdict->findings[i], emit);
+	for (uint32_t i = 0; i < verdict->finding_count; i++) {
+		twi_emit_object_begin(emit, NULL);
+		twi_verdict_emit_finding(&verdict->findings[i], emit);
+		twi_emit_object_end(emit);
+	}
 	twi_emit_array_end(emit);
 	twi_emit_array_begin(emit, "ranks");
 	for (uint32_t i = 0; i < what->rank_count; i++)

@@ -93,14 +93,16 @@ struct twi_verdict_case {
 #define TWI_FINDING_EVIDENCE 6u
 #define TWI_FINDING_TEXT     400u
 
+struct twi_verdict_link {
+	uint32_t from, to;
+};
+
 struct twi_verdict_finding {
 	enum twi_cause cause;
 	double confidence; /* 0 to 1 */
 	uint32_t rank_count, link_count, evidence_count;
 	uint32_t ranks[TWI_FINDING_RANKS];
-	struct {
-		uint32_t from, to;
-	} links[TWI_FINDING_LINKS];
+	struct twi_verdict_link links[TWI_FINDING_LINKS];
 	char evidence[TWI_FINDING_EVIDENCE][TWI_FINDING_TEXT];
 };
 
@@ -115,7 +117,11 @@ struct twi_verdict {
 
 void twi_verdict_judge(const struct twi_verdict_case *what, struct twi_verdict *out);
 
+/* healthy, slow or stuck. */
+const char *twi_verdict_state_name(bool stuck, uint32_t finding_count);
+
 /* Members of one JSON object. */
+void twi_verdict_emit_finding(const struct twi_verdict_finding *finding, struct twi_emit *emit);
 void twi_verdict_emit(const struct twi_verdict *verdict, const struct twi_verdict_case *what,
 		      struct twi_emit *emit);
 

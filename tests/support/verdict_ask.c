@@ -61,15 +61,14 @@ void twt_vj_ask(const struct twt_vj_job *job, unsigned who, const char *path,
 	}
 }
 
-static json_t *twt_vj_document(const struct twt_vj_asked *asked)
+json_t *twt_vj_document(const struct twt_vj_asked *asked)
 {
 	const char *body = strstr(asked->text, "\r\n\r\n");
 
 	return body != NULL ? json_loads(body + 4, 0, NULL) : NULL;
 }
 
-/* Whether a finding is the planted one. */
-static bool twt_vj_is_planted(const struct twt_vj_job *job, const json_t *finding)
+bool twt_vj_is_planted(const struct twt_vj_job *job, const json_t *finding)
 {
 	const char *cause = json_string_value(json_object_get(finding, "cause"));
 	json_t *ranks = json_object_get(finding, "ranks"), *links, *link;

@@ -21,6 +21,12 @@ struct twt_vj_asked {
 void twt_vj_ask(const struct twt_vj_job *job, unsigned who, const char *path,
 		struct twt_vj_asked *asked);
 
+/* What a rank has answered, to be given to json_decref; NULL: nothing of use. */
+json_t *twt_vj_document(const struct twt_vj_asked *asked);
+
+/* Whether a finding is the planted one. */
+bool twt_vj_is_planted(const struct twt_vj_job *job, const json_t *finding);
+
 /* One rank's verdict: it names the planted fault and nothing else. */
 bool twt_vj_right(const struct twt_vj_job *job, int rank, const struct twt_vj_asked *asked);
 

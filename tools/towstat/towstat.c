@@ -24,6 +24,7 @@ struct arguments {
 	long count;
 	int json, all;
 	double interval_s;  /* 0: not given */
+	double since_s;     /* likewise */
 	long seconds;       /* -1: not given */
 	const char *output; /* NULL: not given */
 	int argc;
@@ -48,7 +49,8 @@ static const char usage[] =
 	"moved,\n"
 	"                                      times, skew and slack (/v1/coll has all of it)\n"
 	"  towstat verdict [NAME|SOCKET]       why the job does not go on, or is slow: causes,\n"
-	"                                      culprits, evidence; exit status 3 with any\n"
+	"                                      culprits, evidence; exit status 3 with any.\n"
+	"                                      With --since: what was seen so far\n"
 	"  towstat diff A B                    what is worse in B: snapshots or living ranks\n"
 	"  towstat export                      one OpenMetrics endpoint for all ranks\n"
 	"  towstat dpdk [NAME]                 tells runtimes to tools that speak DPDK's "
@@ -69,6 +71,9 @@ static const char usage[] =
 	"  -i, --interval S    watch: the same as SECONDS\n"
 	"  -n, --count N       watch: end after N lines; why: show N places of each kind\n"
 	"  -a, --all           why: of all ranks, one after the other\n"
+	"      --since TIME    verdict: what the looks of the last TIME have seen, by the rank "
+	"that\n"
+	"                      looks each verdict_interval_ns: 90s, 10m, 2h\n"
 	"      --json          why, verdict: as JSON, all there is\n"
 	"      --seconds N     alloclog: from 0 to 60; without: what there is where the knob "
 	"alloclog\n"
@@ -110,6 +115,27 @@ int read_seconds(const char *text, double least, double most, double *out)
 
 	*out = strtod(text, &end);
 	return end == text || *end != '\0' || !(*out >= least && *out <= most) ? -1 : 0;
+}
+
+/* A time with a unit, or in seconds: up to a year. */
+static int read_span(const char *text, double *out)
+{
+	static const struct {
+		char unit;
+		double seconds;
+	} units[] = { { 's', 1 }, { 'm', 60 }, { 'h', 3600 }, { 'd', 86400 }, { '\0', 1 } };
+	char *end;
+
+	*out = strtod(text, &end);
+	if (end == text || (*end != '\0' && end[1] != '\0'))
+		return -1;
+	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
+		if (*end != units[i].unit)
+			continue;
+		*out *= units[i].seconds;
+		return *out > 0 && *out <= 366 * 86400.0 ? 0 : -1;
+	}
+	return -1;
 }
 
 static void print_age(json_int_t ns)
@@ -252,7 +278,9 @@ static int run_verdict(const struct arguments *arguments)
 		socket_path = target;
 	if (find_targets(socket_path, target, &targets) != 0)
 		return 1;
-	status = show_verdict(&targets, arguments->json);
+	status = arguments->since_s > 0
+			 ? show_history(&targets, arguments->since_s, arguments->json)
+			 : show_verdict(&targets, arguments->json);
 	runtime_list_fini(&targets);
 	return status;
 }
@@ -310,7 +338,7 @@ static const struct {
 	{ "dpdk", NULL, run_dpdk },         { "lanes", run_lanes, NULL },
 };
 
-enum { OPT_MARKDOWN = 256, OPT_MAN, OPT_JSON, OPT_VERSION, OPT_SECONDS };
+enum { OPT_MARKDOWN = 256, OPT_MAN, OPT_JSON, OPT_VERSION, OPT_SECONDS, OPT_SINCE };
 
 /* Those without a value. */
 static int take_flag(struct arguments *out, int option)
@@ -342,6 +370,7 @@ static int read_options(int argc, char **argv, struct arguments *out)
 		{ "interval", required_argument, NULL, 'i' },
 		{ "all", no_argument, NULL, 'a' },
 		{ "seconds", required_argument, NULL, OPT_SECONDS },
+		{ "since", required_argument, NULL, OPT_SINCE },
 		{ "output", required_argument, NULL, 'o' },
 		{ "markdown", no_argument, NULL, OPT_MARKDOWN },
 		{ "man", no_argument, NULL, OPT_MAN },
@@ -368,6 +397,10 @@ static int read_options(int argc, char **argv, struct arguments *out)
 		case OPT_SECONDS:
 			if (read_number(optarg, 0, 60, &out->seconds) != 0)
 				return misuse("--seconds is a number from 0 to 60", optarg);
+			break;
+		case OPT_SINCE:
+			if (read_span(optarg, &out->since_s) != 0)
+				return misuse("--since is a time such as 90s, 10m or 2h", optarg);
 			break;
 		case 'o':
 			out->output = optarg;

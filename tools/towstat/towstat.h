@@ -81,6 +81,10 @@ int explain_all(const struct why_options *options);
  */
 #define VERDICT_FOUND 3
 int show_verdict(const struct runtime_list *targets, int json);
+/* What the verdicts on the job were in the last `seconds`; the exit status, as of show_verdict. */
+int show_history(const struct runtime_list *targets, double seconds, int json);
+/* A finding, with its evidence and what mends it; each line behind `indent`. */
+void print_finding(const char *indent, const json_t *finding);
 /* Of ranks that are joined by groups of another library alone, judged here; NULL: they are not. */
 json_t *join_verdict(const struct runtime_list *targets);
 

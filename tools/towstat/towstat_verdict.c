@@ -27,11 +27,12 @@ static void print_numbers(const char *one, const char *many, const json_t *list)
 	}
 }
 
-static void print_finding(const json_t *finding)
+void print_finding(const char *indent, const json_t *finding)
 {
 	json_t *evidence = json_object_get(finding, "evidence"), *line;
 	size_t i;
 
+	printf("%s", indent);
 	print_numbers("rank", "ranks", json_object_get(finding, "ranks"));
 	print_numbers("link", "links", json_object_get(finding, "links"));
 	printf(": ");
@@ -41,11 +42,11 @@ static void print_finding(const json_t *finding)
 	printf(" (%.0f %%)\n", 100 * json_number_value(json_object_get(finding, "confidence")));
 	json_array_foreach(evidence, i, line)
 	{
-		printf("    ");
+		printf("%s    ", indent);
 		print_clean(json_string_value(line));
 		printf("\n");
 	}
-	printf("  mend: ");
+	printf("%s  mend: ", indent);
 	print_clean(json_string_value(json_object_get(finding, "cure")));
 	printf("\n");
 }
@@ -73,7 +74,7 @@ static int print_verdict(const json_t *root)
 	printf("%s\n", json_is_true(json_object_get(root, "telemetry_lost"))
 			       ? "; some telemetry was lost"
 			       : "");
-	json_array_foreach(findings, i, finding) print_finding(finding);
+	json_array_foreach(findings, i, finding) print_finding("", finding);
 	return json_array_size(findings) > 0 ? VERDICT_FOUND : 0;
 }
 

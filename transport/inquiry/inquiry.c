@@ -19,7 +19,8 @@
 #include "transport/job/group.h"
 #include "transport/rpc/rpc_link.h"
 
-#define ASK_MAX 1024u /* of a job larger than this only those are asked that are connected */
+#define ANY_ROUND 0u
+#define ASK_MAX   1024u /* of a job larger than this only those are asked that are connected */
 
 static void drop_round(struct twi_inquiry_round *round)
 {
@@ -76,7 +77,7 @@ static void ask_all(struct twi_inquiry *inquiry)
 			continue;
 		entry->line = twi_inquiry_line_of(inquiry, entry->rank);
 		if (entry->line == NULL || entry->line->ear.peer == NULL) {
-			if (ranks->size <= ASK_MAX)
+			if (round->connects && ranks->size <= ASK_MAX)
 				connect_to(ranks, entry->rank);
 		} else if (twi_inquiry_ask(entry->line, round->id, sample)) {
 			entry->asked_ns[sample] = twi_engine_clock(inquiry->engine);
@@ -100,12 +101,16 @@ static void keep_own(struct twi_inquiry *inquiry)
 	}
 }
 
+static void set_timer(struct twi_inquiry *inquiry);
+
 static void on_timer_done(struct tow_op *op, const struct tow_result *result)
 {
 	struct twi_inquiry *inquiry = twi_container_of(op, struct twi_inquiry, timer);
 
 	(void)result;
 	inquiry->timed = false;
+	if (inquiry->round != NULL && inquiry->round->id != inquiry->timed_id)
+		set_timer(inquiry);
 }
 
 /* The timer's time has come: the next look, or none is left. */
@@ -139,16 +144,20 @@ static void set_timer(struct twi_inquiry *inquiry)
 		.size = sizeof(options), .timeout_ns = 0, .done = on_timer_done, .user = NULL
 	};
 
+	if (inquiry->timed && !twi_heap_has(&inquiry->timer.timed))
+		return; /* it is ending, and then set anew */
 	if (inquiry->timed)
-		return; /* of the round before, which looks at the new one */
-	twi_op_embed(&inquiry->timer, engine, &timer_ops, &options);
+		twi_op_unwatch(&inquiry->timer); /* it was for a round that nobody waits for */
+	else
+		twi_op_embed(&inquiry->timer, engine, &timer_ops, &options);
 	inquiry->timer.deadline_ns = twi_engine_clock(engine);
 	inquiry->timed = true;
+	inquiry->timed_id = inquiry->round->id;
 	twi_op_watch(&inquiry->timer);
 	engine->armed_since_enter = true; /* somebody who sleeps is to drive */
 }
 
-static struct twi_inquiry_round *make_round(struct twi_inquiry *inquiry)
+static struct twi_inquiry_round *make_round(struct twi_inquiry *inquiry, bool connects)
 {
 	const struct twi_ranks *ranks = ranks_of(inquiry);
 	uint32_t count = ranks != NULL ? ranks->size : 1;
@@ -159,6 +168,7 @@ static struct twi_inquiry_round *make_round(struct twi_inquiry *inquiry)
 		return NULL;
 	round->users = 1;
 	round->id = ++inquiry->rounds;
+	round->connects = connects;
 	round->begun_ns = twi_engine_clock(inquiry->engine);
 	round->count = count;
 	for (uint32_t i = 0; i < count; i++)
@@ -166,7 +176,8 @@ static struct twi_inquiry_round *make_round(struct twi_inquiry *inquiry)
 	return round;
 }
 
-uint64_t twi_inquiry_begin(struct twi_engine *engine)
+/* One that connects to nobody serves no one who wants all ranks: then it is begun anew. */
+static uint64_t begin_round(struct twi_engine *engine, bool connects)
 {
 	struct twi_inquiry *inquiry = engine->inquiry;
 	uint64_t now = twi_engine_clock(engine);
@@ -176,9 +187,10 @@ uint64_t twi_inquiry_begin(struct twi_engine *engine)
 	if (inquiry == NULL)
 		return 0;
 	round = inquiry->round;
-	if (round != NULL && now < round->begun_ns + TWI_INQUIRY_ROUND + TWI_INQUIRY_KEEP)
+	if (round != NULL && now < round->begun_ns + TWI_INQUIRY_ROUND + TWI_INQUIRY_KEEP &&
+	    (round->connects || !connects))
 		return round->begun_ns + TWI_INQUIRY_ROUND;
-	round = make_round(inquiry);
+	round = make_round(inquiry, connects);
 	if (round == NULL)
 		return 0;
 	if (inquiry->round != NULL)
@@ -188,6 +200,19 @@ uint64_t twi_inquiry_begin(struct twi_engine *engine)
 	twi_count(engine->diag, TWI_C_inquiries, 1);
 	set_timer(inquiry);
 	return round->begun_ns + TWI_INQUIRY_ROUND;
+}
+
+uint64_t twi_inquiry_begin(struct twi_engine *engine)
+{
+	return begin_round(engine, true);
+}
+
+uint64_t twi_inquiry_begin_quietly(struct twi_engine *engine, uint32_t *id_out)
+{
+	uint64_t due = begin_round(engine, false);
+
+	*id_out = due != 0 ? engine->inquiry->round->id : 0;
+	return due;
 }
 
 void twi_inquiry_forget(struct twi_inquiry *inquiry, const struct twi_inquiry_line *line)
@@ -288,8 +313,11 @@ static const char *kind_name(unsigned kind)
 	return kind < TWI_COLL_KINDS ? twi_coll_kind_name((enum twi_coll_kind)kind) : "unknown";
 }
 
-/* What is judged: an array, to be given to free(), of a round that stays as it is meanwhile. */
-static struct twi_verdict_rank *make_case(struct twi_engine *engine,
+/*
+ * What is judged: an array, to be given to free(), of a round that stays as it is meanwhile: of the
+ * last, or, where it is asked for, of one that has looked twice.
+ */
+static struct twi_verdict_rank *make_case(struct twi_engine *engine, uint32_t id,
 					  struct twi_inquiry_round **round_out,
 					  struct twi_verdict_case *out)
 {
@@ -299,6 +327,8 @@ static struct twi_verdict_rank *make_case(struct twi_engine *engine,
 
 	twi_engine_enter(engine);
 	round = inquiry != NULL ? inquiry->round : NULL;
+	if (round != NULL && id != ANY_ROUND && (round->id != id || round->sample < 2))
+		round = NULL;
 	if (round != NULL && round->sample == 0 && !round->closed)
 		keep_own(inquiry); /* nobody drives: this rank alone is known */
 	if (round != NULL)
@@ -333,9 +363,14 @@ static void end_case(struct twi_engine *engine, struct twi_inquiry_round *round,
 
 bool twi_inquiry_judge(struct twi_engine *engine, struct twi_verdict *out)
 {
+	return twi_inquiry_judge_round(engine, ANY_ROUND, out);
+}
+
+bool twi_inquiry_judge_round(struct twi_engine *engine, uint32_t id, struct twi_verdict *out)
+{
 	struct twi_inquiry_round *round;
 	struct twi_verdict_case what;
-	struct twi_verdict_rank *ranks = make_case(engine, &round, &what);
+	struct twi_verdict_rank *ranks = make_case(engine, id, &round, &what);
 
 	if (ranks == NULL)
 		return false;
@@ -348,7 +383,7 @@ int twi_inquiry_document(struct twi_engine *engine, char **bytes_out, size_t *co
 {
 	struct twi_inquiry_round *round;
 	struct twi_verdict_case what;
-	struct twi_verdict_rank *ranks = make_case(engine, &round, &what);
+	struct twi_verdict_rank *ranks = make_case(engine, ANY_ROUND, &round, &what);
 	struct twi_verdict *verdict = malloc(sizeof(*verdict));
 	struct twi_emit emit;
 	int status = TOW_ENOMEM;
@@ -392,6 +427,7 @@ const struct twi_inquiry_hooks twi_inquiry_hooks = { .begin = twi_inquiry_begin,
 int twi_inquiry_open(struct twi_engine *engine)
 {
 	struct twi_inquiry *inquiry;
+	int status;
 
 	if (engine->virtual_clock)
 		return TOW_OK; /* a simulated job is asked by its test */
@@ -400,6 +436,11 @@ int twi_inquiry_open(struct twi_engine *engine)
 		return twi_error(TOW_ENOMEM, "no memory for a runtime");
 	inquiry->engine = engine;
 	twi_list_init(&inquiry->lines);
+	status = twi_inquiry_looks_open(inquiry);
+	if (status < 0) {
+		free(inquiry);
+		return status;
+	}
 	engine->inquiry = inquiry;
 	return twi_inquiry_sources_add(engine);
 }
@@ -418,6 +459,7 @@ void twi_inquiry_close(struct twi_engine *engine)
 	}
 	twi_engine_leave(engine);
 	drop_round(inquiry->round);
+	twi_inquiry_looks_close(inquiry);
 	free(inquiry->own);
 	free(inquiry);
 	engine->inquiry = NULL;

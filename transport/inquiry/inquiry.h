@@ -14,6 +14,9 @@
  * tag of their own, behind whatever is on the way; they are bounded, and nothing waits for them. A
  * rank without a connection is connected to, if the job is small enough (ASK_MAX).
  *
+ * One rank looks by itself each verdict_interval_ns, and keeps what it has seen (inquiry_looks.c):
+ * the lowest that others hear of. Such a round connects to nobody.
+ *
  * With its connection each rank hears once who is at the other end (process, host): so that of one
  * that has fallen silent, and is of this host, /proc can be asked.
  *
@@ -32,8 +35,10 @@
 
 struct tow_runtime;
 struct twi_coll_group;
+struct twi_emit;
 struct twi_engine;
 struct twi_inquiry_line;
+struct twi_inquiry_looks;
 struct twi_inquiry_thread;
 struct twi_ranks;
 
@@ -53,7 +58,8 @@ struct twi_inquiry_entry {
 /* One round; freed by its last user. */
 struct twi_inquiry_round {
 	uint32_t users, id;
-	bool closed; /* nothing is added any more */
+	bool closed;   /* nothing is added any more */
+	bool connects; /* to those that are asked and have no connection yet */
 	uint64_t begun_ns;
 	unsigned sample;
 	uint32_t count;
@@ -68,9 +74,13 @@ struct twi_inquiry {
 	uint32_t rounds;
 	struct tow_op timer;
 	bool timed;
+	uint32_t timed_id;          /* the round for which it was set */
 	struct twi_rank_state *own; /* as made last */
 	uint64_t own_ns;
-	struct twi_inquiry_thread *thread; /* NULL: no knob asks for it */
+	struct twi_inquiry_thread *thread; /* NULL: nothing asks for it */
+	bool over;                         /* there will be none any more */
+	uint64_t lower_ns;                 /* when a rank below this one has asked; 0: never */
+	struct twi_inquiry_looks *looks;   /* NULL: none are ever made here */
 };
 
 /* inquiry.c: rounds. open: TOW_OK, TOW_ENOMEM, TOW_ESYSTEM. close: the engine is not held. */
@@ -79,6 +89,10 @@ void twi_inquiry_close(struct twi_engine *engine);
 /* A round is under way, or one is fresh enough. Returns when it can be judged; 0: not at all. The
  * engine is held. */
 uint64_t twi_inquiry_begin(struct twi_engine *engine);
+/* The same, without connecting to anybody, and which round it is. */
+uint64_t twi_inquiry_begin_quietly(struct twi_engine *engine, uint32_t *id_out);
+/* Judges that round; false: it is not there any more, or its ranks have not been asked twice. */
+bool twi_inquiry_judge_round(struct twi_engine *engine, uint32_t id, struct twi_verdict *out);
 /* Judges what has come, with the engine held or not. False: there was no round. */
 bool twi_inquiry_judge(struct twi_engine *engine, struct twi_verdict *out);
 /* The same as JSON, an object; goes to free(). */
@@ -119,7 +133,23 @@ int twi_inquiry_sources_add(struct twi_engine *engine);
 void twi_inquiry_sources_remove(struct twi_engine *engine);
 int twi_inquiry_thread_start(struct twi_engine *engine);
 void twi_inquiry_thread_stop(struct twi_engine *engine);
+/* There is a connection to a rank. The engine is held. */
+void twi_inquiry_thread_want(struct twi_engine *engine);
 /* A group has broken: the flight recorder's file is due. The engine is held; this writes none. */
 void twi_inquiry_failed(struct twi_engine *engine);
+
+/* inquiry_looks.c: looks that this rank makes by itself. open: TOW_OK, TOW_ENOMEM. start: there are
+ * other ranks now; true for the first. The engine is held. */
+int twi_inquiry_looks_open(struct twi_inquiry *inquiry);
+void twi_inquiry_looks_close(struct twi_inquiry *inquiry);
+bool twi_inquiry_looks_start(struct twi_inquiry *inquiry);
+/* When the next one is due, by the engine's clock. UINT64_MAX: never. The engine is not held. */
+uint64_t twi_inquiry_look_due(struct twi_inquiry *inquiry);
+/* One look: it is begun, and, when *judged_ns_out has come, ended. False: there is none to end. */
+bool twi_inquiry_look_begin(struct twi_inquiry *inquiry, uint64_t *judged_ns_out);
+void twi_inquiry_look_end(struct twi_inquiry *inquiry);
+/* Sources of /v1/verdicts and /metrics. */
+void twi_inquiry_looks_describe(void *arg, struct twi_emit *emit);
+void twi_inquiry_looks_metrics(void *arg, struct twi_emit *emit);
 
 #endif

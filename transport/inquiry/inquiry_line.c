@@ -80,6 +80,8 @@ static void answer_inquiry(struct twi_inquiry_line *line, uint32_t round, uint32
 
 	if (post == NULL)
 		return;
+	if (line->rank < line->ear.ranks->rank)
+		inquiry->lower_ns = twi_engine_clock(inquiry->engine);
 	if (twi_inquiry_self(inquiry) != NULL)
 		bytes = encode_for(line->ear.peer->features, inquiry->own, out);
 	if (bytes == 0)
@@ -189,6 +191,7 @@ static int rank_up(struct twi_ranks *ranks, uint32_t rank, struct tow_peer *peer
 	twi_rank_ear_start(&line->ear);
 	if (line->ear.peer != NULL)
 		say_who(line);
+	twi_inquiry_thread_want(ranks->engine);
 	return TOW_OK;
 }
 

@@ -1,6 +1,7 @@
 /*
  * inquiry_serve.c - who may ask: the stats socket, and, where knobs say so, SIGQUIT; and the thread
- * that writes the flight recorder's files, so that none is written by who drives.
+ * that writes the flight recorder's files, and looks at the job now and then (inquiry_looks.c), so
+ * that neither is done by who drives.
  *
  * The signal's handler writes to an eventfd and does nothing else. It is put in place only where
  * the program has none of its own, and taken away at close.
@@ -23,16 +24,18 @@
 #include "transport/inquiry/flight.h"
 #include "transport/inquiry/inquiry.h"
 
-#define VERDICT_PATH "/v1/verdict"
-#define FLIGHT_PATH  "/v1/flight"
-#define STATE_PATH   "/v1/state"
-#define STATE_HEAD   8     /* the clock when it was answered, little-endian; then the state */
-#define ASKERS       4     /* runtimes that listen to SIGQUIT */
-#define DUMP_MS      1000u /* between two files */
+#define VERDICT_PATH  "/v1/verdict"
+#define VERDICTS_PATH "/v1/verdicts"
+#define FLIGHT_PATH   "/v1/flight"
+#define STATE_PATH    "/v1/state"
+#define STATE_HEAD    8     /* the clock when it was answered, little-endian; then the state */
+#define ASKERS        4     /* runtimes that listen to SIGQUIT */
+#define DUMP_MS       1000u /* between two files */
 
 /* What the eventfd's counter is made of: the parts of a 64-bit number. */
-#define EVENT_QUIT   (1ull << 40)
 #define EVENT_FAILED 1ull
+#define EVENT_LOOKS  (1ull << 20)
+#define EVENT_QUIT   (1ull << 40)
 #define EVENT_STOP   (1ull << 60)
 
 struct twi_inquiry_thread {
@@ -130,10 +133,20 @@ int twi_inquiry_sources_add(struct twi_engine *engine)
 		FLIGHT_PATH, "the last operations, in PyTorch Flight Recorder's field names",
 		twi_flight_describe, engine
 	};
+	const struct twi_source verdicts = { VERDICTS_PATH,
+					     "what verdicts on the job have been, where this rank "
+					     "is the one that looks",
+					     twi_inquiry_looks_describe, engine };
+	const struct twi_source metrics = { TWI_METRICS_PATH, "", twi_inquiry_looks_metrics,
+					    engine };
 	int status = twi_registry_capture(engine->diag, &capture);
 
 	if (status == TOW_OK)
 		status = twi_registry_capture(engine->diag, &state);
+	if (status == TOW_OK)
+		status = twi_registry_add(engine->diag, &verdicts);
+	if (status == TOW_OK)
+		status = twi_registry_add(engine->diag, &metrics);
 	return status == TOW_OK ? twi_registry_add(engine->diag, &flight) : status;
 }
 
@@ -142,6 +155,8 @@ void twi_inquiry_sources_remove(struct twi_engine *engine)
 	twi_registry_capture_remove(engine->diag, VERDICT_PATH, engine);
 	twi_registry_capture_remove(engine->diag, STATE_PATH, engine);
 	twi_registry_remove(engine->diag, FLIGHT_PATH, engine);
+	twi_registry_remove(engine->diag, VERDICTS_PATH, engine);
+	twi_registry_remove(engine->diag, TWI_METRICS_PATH, engine);
 }
 
 /* --- the thread --- */
@@ -161,7 +176,7 @@ static void on_sigquit(int number)
 	errno = err;
 }
 
-/* Waits for events, at most timeout_ms. */
+/* Waits for events, at most timeout_ms; -1: for ever. */
 static uint64_t wait_events(struct twi_inquiry_thread *thread, int timeout_ms)
 {
 	struct pollfd fd = { .fd = thread->event_fd, .events = POLLIN };
@@ -181,19 +196,33 @@ static void dump_flight(struct twi_inquiry_thread *thread)
 	thread->dumped_ns = twi_now_ns();
 }
 
+static int wait_ms(uint64_t ns)
+{
+	return (int)twi_min(ns / 1000000 + 1, 3600000u);
+}
+
+/* Until `due` of the engine's clock, or the end. Returns what has come meanwhile. */
+static uint64_t wait_until(struct twi_inquiry_thread *thread, uint64_t due)
+{
+	uint64_t events = 0, now;
+
+	while (!thread->stopping && due > (now = twi_engine_clock(thread->engine)))
+		events |= wait_events(thread, wait_ms(due - now));
+	return events;
+}
+
 /* The user has asked for it with a signal: the one thing that this library ever prints. */
 static void tell_verdict(struct twi_inquiry_thread *thread)
 {
 	struct twi_engine *engine = thread->engine;
 	struct twi_verdict *verdict = malloc(sizeof(*verdict));
-	uint64_t due, now;
 	struct twi_emit emit;
+	uint64_t due;
 
 	twi_engine_enter(engine);
 	due = twi_inquiry_begin(engine);
 	twi_engine_leave(engine);
-	while (!thread->stopping && due > (now = twi_engine_clock(engine)))
-		wait_events(thread, (int)((due - now) / 1000000 + 1));
+	wait_until(thread, due);
 	twi_emit_init(&emit);
 	if (!thread->stopping && verdict != NULL && twi_inquiry_judge(engine, verdict))
 		twi_verdict_text(verdict, &emit);
@@ -203,21 +232,56 @@ static void tell_verdict(struct twi_inquiry_thread *thread)
 	free(verdict);
 }
 
+/* Until something comes, or, with nothing, until a look is due, which may be put off meanwhile. */
+static uint64_t wait_for_work(struct twi_inquiry_thread *thread)
+{
+	uint64_t events = 0;
+
+	while (events == 0 && !thread->stopping) {
+		uint64_t due = twi_inquiry_look_due(thread->engine->inquiry);
+		uint64_t now = twi_engine_clock(thread->engine);
+
+		if (due <= now)
+			break;
+		events = wait_events(thread, due == UINT64_MAX ? -1 : wait_ms(due - now));
+	}
+	return events;
+}
+
+/* Returns what has come meanwhile. */
+static uint64_t look_at_job(struct twi_inquiry_thread *thread)
+{
+	struct twi_inquiry *inquiry = thread->engine->inquiry;
+	uint64_t due, events;
+
+	if (!twi_inquiry_look_begin(inquiry, &due))
+		return 0;
+	events = wait_until(thread, due);
+	if (!thread->stopping)
+		twi_inquiry_look_end(inquiry);
+	return events;
+}
+
 static void *inquiry_run(void *arg)
 {
 	struct twi_inquiry_thread *thread = arg;
+	uint64_t events = 0;
 
 	while (!thread->stopping) {
-		uint64_t events = wait_events(thread, -1);
-
+		events = events != 0 ? events : wait_for_work(thread);
 		if (thread->stopping)
 			break;
+		if (events == 0) {
+			events = look_at_job(thread);
+			continue;
+		}
 		if (events >= EVENT_QUIT)
 			tell_verdict(thread);
 		if (twi_now_ns() - thread->dumped_ns < DUMP_MS * 1000000ull)
 			wait_events(thread, (int)DUMP_MS); /* several things fail at once */
-		if (events > 0 && !thread->stopping)
+		if (events != EVENT_LOOKS && !thread->stopping)
 			dump_flight(thread);
+		events = 0;
 	}
 	return NULL;
 }
@@ -284,15 +348,11 @@ static void listen_no_more(struct twi_inquiry_thread *thread)
 	}
 }
 
-int twi_inquiry_thread_start(struct twi_engine *engine)
+static int make_thread(struct twi_engine *engine)
 {
-	struct twi_inquiry_thread *thread;
+	struct twi_inquiry_thread *thread = calloc(1, sizeof(*thread));
 	int err;
 
-	if (engine->inquiry == NULL || /* simulated */
-	    (!engine->knobs.verdict_on_sigquit && engine->knobs.flight_dir[0] == '\0'))
-		return TOW_OK;
-	thread = calloc(1, sizeof(*thread));
 	if (thread == NULL)
 		return twi_error(TOW_ENOMEM, "no memory for a runtime");
 	thread->engine = engine;
@@ -304,24 +364,53 @@ int twi_inquiry_thread_start(struct twi_engine *engine)
 		if (thread->event_fd >= 0)
 			close(thread->event_fd);
 		free(thread);
-		return twi_error_errno(TOW_ESYSTEM, err, "a thread for the flight recorder");
+		return twi_error_errno(TOW_ESYSTEM, err,
+				       "a thread for the flight recorder and verdicts");
 	}
-	if (engine->knobs.verdict_on_sigquit)
-		listen_to_quit(thread);
 	engine->inquiry->thread = thread;
 	return TOW_OK;
+}
+
+int twi_inquiry_thread_start(struct twi_engine *engine)
+{
+	int status;
+
+	if (engine->inquiry == NULL || /* simulated */
+	    (!engine->knobs.verdict_on_sigquit && engine->knobs.flight_dir[0] == '\0'))
+		return TOW_OK;
+	status = make_thread(engine);
+	if (status == TOW_OK && engine->knobs.verdict_on_sigquit)
+		listen_to_quit(engine->inquiry->thread);
+	return status;
+}
+
+void twi_inquiry_thread_want(struct twi_engine *engine)
+{
+	struct twi_inquiry *inquiry = engine->inquiry;
+
+	twi_assert_held(engine);
+	if (inquiry == NULL || inquiry->over || !twi_inquiry_looks_start(inquiry))
+		return;
+	if (inquiry->thread != NULL)
+		nudge_thread(inquiry->thread, EVENT_LOOKS);
+	else if (make_thread(engine) < 0)
+		twi_log(engine->diag, 2, "there will be no history of verdicts: %s",
+			tow_error_message());
 }
 
 void twi_inquiry_thread_stop(struct twi_engine *engine)
 {
 	struct twi_inquiry_thread *thread;
 
-	if (engine->inquiry == NULL || engine->inquiry->thread == NULL)
+	if (engine->inquiry == NULL)
 		return;
 	twi_engine_enter(engine); /* who reports a failure holds it */
 	thread = engine->inquiry->thread;
 	engine->inquiry->thread = NULL;
+	engine->inquiry->over = true;
 	twi_engine_leave(engine);
+	if (thread == NULL)
+		return;
 	if (thread->listens)
 		listen_no_more(thread);
 	nudge_thread(thread, EVENT_STOP);

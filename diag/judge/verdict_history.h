@@ -49,12 +49,11 @@ bool twi_history_add(struct twi_history *history, const struct twi_verdict *verd
 /* The row that is `back` rows older than the newest; NULL: there is none. */
 const struct twi_history_row *twi_history_row(const struct twi_history *history, uint32_t back);
 
-/* Members of one JSON object, oldest row first. ahead_ns: what a calendar's clock has on this one.
- */
+/* Members of one JSON object, oldest row first. ahead_ns: what the calendar has on this clock. */
 void twi_history_emit(const struct twi_history *history, uint64_t now_ns, uint64_t ahead_ns,
 		      struct twi_emit *emit);
 
-/* Families for /metrics: how many looks there were, and, while it is fresh, what the newest says. */
+/* Families for /metrics: how many looks there were, and, while fresh, what the newest says. */
 void twi_history_metrics(const struct twi_history *history, bool fresh, struct twi_emit *emit);
 
 #endif

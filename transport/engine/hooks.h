@@ -42,6 +42,8 @@ struct twi_inquiry_hooks {
 	void (*brief)(struct twi_engine *engine, const char *prefix, char *out, size_t room);
 	/* Something has failed of which the flight recorder is to keep what it knows. */
 	void (*failed)(struct twi_engine *engine);
+	/* Waits until it has been kept, 100 ms at most; with the engine held it does not wait. */
+	void (*settle)(struct twi_engine *engine);
 };
 
 /* rpc/: what the library says to itself on the other side of a peer. */

@@ -3,8 +3,6 @@
  */
 #include "transport/inquiry/flight.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -498,65 +496,4 @@ void twi_flight_emit(struct twi_engine *engine, struct twi_emit *emit)
 void twi_flight_describe(void *arg, struct twi_emit *emit)
 {
 	twi_flight_emit(arg, emit);
-}
-
-static int write_all(const char *path, const char *text, size_t bytes)
-{
-	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-	int err = 0;
-
-	if (fd < 0)
-		return errno;
-	while (bytes > 0 && err == 0) {
-		ssize_t n = write(fd, text, bytes);
-
-		if (n > 0) {
-			text += n;
-			bytes -= (size_t)n;
-		} else if (errno != EINTR) {
-			err = errno;
-		}
-	}
-	return close(fd) != 0 && err == 0 ? errno : err;
-}
-
-static int write_file(struct twi_engine *engine, unsigned number, const char *text, size_t bytes)
-{
-	const struct twi_knobs *knobs = &engine->knobs;
-	char path[512], part[520];
-	int err;
-
-	snprintf(path, sizeof(path), "%s/flight.%s.%u.%u.json", knobs->flight_dir, knobs->job,
-		 knobs->rank, number);
-	snprintf(part, sizeof(part), "%s.part", path);
-	err = write_all(part, text, bytes);
-	if (err == 0 && rename(part, path) != 0)
-		err = errno;
-	if (err == 0)
-		return TOW_OK;
-	unlink(part);
-	return twi_error_errno(TOW_ESYSTEM, err, "the flight recorder's file %s", path);
-}
-
-int twi_flight_dump(struct twi_engine *engine, unsigned *number)
-{
-	struct twi_emit emit;
-	int status;
-
-	if (engine->knobs.flight_dir[0] == '\0')
-		return twi_error(TOW_EINVAL, "no flight_dir is given");
-	twi_emit_init(&emit);
-	twi_emit_object_begin(&emit, NULL);
-	twi_flight_emit(engine, &emit);
-	twi_emit_object_end(&emit);
-	status = emit.status < 0 || emit.text == NULL
-			 ? twi_error(TOW_ENOMEM, "no memory for the flight recorder's file")
-			 : write_file(engine, *number, emit.text, emit.bytes);
-	*number = (*number + 1) % engine->knobs.flight_files;
-	twi_count(engine->diag, status == TOW_OK ? TWI_C_flight_dumps : TWI_C_flight_dumps_failed,
-		  1);
-	if (status < 0)
-		twi_log(engine->diag, 1, "%s", tow_error_message());
-	twi_emit_fini(&emit);
-	return status;
 }

@@ -10,6 +10,7 @@
 
 struct twi_emit;
 struct twi_engine;
+struct twi_inquiry;
 
 /* Members of one JSON object. The engine is not held. */
 void twi_flight_emit(struct twi_engine *engine, struct twi_emit *emit);
@@ -18,8 +19,20 @@ void twi_flight_emit(struct twi_engine *engine, struct twi_emit *emit);
 void twi_flight_describe(void *arg, struct twi_emit *emit);
 
 /*
- * Writes it to flight_dir as flight.<job>.<rank>.<n>.json, n going round flight_files numbers; a
- * file is whole or not there. TOW_OK; TOW_EINVAL: no directory is given; TOW_ENOMEM; TOW_ESYSTEM.
+ * flight_file.c: a file is due, and has been written, or will not be. due: the engine is held;
+ * event_fd is that of the thread which writes it, for twi_inquiry_hurry. done: nothing names
+ * either of them behind it.
+ */
+void twi_flight_due(struct twi_inquiry *inquiry, int event_fd);
+void twi_flight_done(struct twi_inquiry *inquiry);
+
+/* Waits until what is due is written, 100 ms at most; not in a callback. */
+void twi_flight_settle(struct twi_engine *engine);
+
+/*
+ * Writes it, with the newest verdict and all counters, to flight_dir as
+ * flight.<job>.<rank>.<n>.json, n going round flight_files numbers; a file is whole or not there.
+ * TOW_OK; TOW_EINVAL: no directory is given; TOW_ENOMEM; TOW_ESYSTEM.
  */
 int twi_flight_dump(struct twi_engine *engine, unsigned *number);
 

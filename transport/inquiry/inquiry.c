@@ -16,10 +16,12 @@
 #include "diag/record/span.h"
 #include "transport/coll/coll_run.h"
 #include "transport/engine/engine.h"
+#include "transport/inquiry/flight.h"
 #include "transport/job/group.h"
 #include "transport/rpc/rpc_link.h"
 
 #define ANY_ROUND 0u
+#define FRESH_NS  30000000000ull
 #define ASK_MAX   1024u /* of a job larger than this only those are asked that are connected */
 
 static void drop_round(struct twi_inquiry_round *round)
@@ -379,6 +381,19 @@ bool twi_inquiry_judge_round(struct twi_engine *engine, uint32_t id, struct twi_
 	return true;
 }
 
+bool twi_inquiry_is_fresh(struct twi_engine *engine)
+{
+	const struct twi_inquiry_round *round;
+	bool fresh;
+
+	twi_engine_enter(engine);
+	round = engine->inquiry->round;
+	fresh = round != NULL && round->sample > 1 &&
+		twi_engine_clock(engine) - round->begun_ns < FRESH_NS;
+	twi_engine_leave(engine);
+	return fresh;
+}
+
 int twi_inquiry_document(struct twi_engine *engine, char **bytes_out, size_t *count_out)
 {
 	struct twi_inquiry_round *round;
@@ -420,7 +435,8 @@ void twi_inquiry_short(struct twi_engine *engine, const char *prefix, char *out,
 
 const struct twi_inquiry_hooks twi_inquiry_hooks = { .begin = twi_inquiry_begin,
 						     .brief = twi_inquiry_short,
-						     .failed = twi_inquiry_failed };
+						     .failed = twi_inquiry_failed,
+						     .settle = twi_flight_settle };
 
 /* --- its life --- */
 

@@ -26,6 +26,8 @@
 #ifndef TWI_INQUIRY_H
 #define TWI_INQUIRY_H
 
+#include <stdatomic.h>
+
 #include <internal/list.h>
 
 #include "diag/base/identity.h"
@@ -81,6 +83,8 @@ struct twi_inquiry {
 	bool over;                         /* there will be none any more */
 	uint64_t lower_ns;                 /* when a rank below this one has asked; 0: never */
 	struct twi_inquiry_looks *looks;   /* NULL: none are ever made here */
+	_Atomic bool flight_due;           /* the flight recorder's file: flight_file.c */
+	_Atomic uint64_t flight_failed_ns; /* since when */
 };
 
 /* inquiry.c: rounds. open: TOW_OK, TOW_ENOMEM, TOW_ESYSTEM. close: the engine is not held. */
@@ -93,6 +97,8 @@ uint64_t twi_inquiry_begin(struct twi_engine *engine);
 uint64_t twi_inquiry_begin_quietly(struct twi_engine *engine, uint32_t *id_out);
 /* Judges that round; false: it is not there any more, or its ranks have not been asked twice. */
 bool twi_inquiry_judge_round(struct twi_engine *engine, uint32_t id, struct twi_verdict *out);
+/* There has been a round, and not long ago. The engine is not held. */
+bool twi_inquiry_is_fresh(struct twi_engine *engine);
 /* Judges what has come, with the engine held or not. False: there was no round. */
 bool twi_inquiry_judge(struct twi_engine *engine, struct twi_verdict *out);
 /* The same as JSON, an object; goes to free(). */
@@ -135,6 +141,8 @@ int twi_inquiry_thread_start(struct twi_engine *engine);
 void twi_inquiry_thread_stop(struct twi_engine *engine);
 /* There is a connection to a rank. The engine is held. */
 void twi_inquiry_thread_want(struct twi_engine *engine);
+/* The file that is due is not to wait for company: of the thread of that eventfd. */
+void twi_inquiry_hurry(int event_fd);
 /* A group has broken: the flight recorder's file is due. The engine is held; this writes none. */
 void twi_inquiry_failed(struct twi_engine *engine);
 

@@ -194,6 +194,7 @@ static void dump_flight(struct twi_inquiry_thread *thread)
 	if (thread->engine->knobs.flight_dir[0] != '\0')
 		twi_flight_dump(thread->engine, &thread->file);
 	thread->dumped_ns = twi_now_ns();
+	twi_flight_done(thread->engine->inquiry);
 }
 
 static int wait_ms(uint64_t ns)
@@ -283,12 +284,14 @@ static void *inquiry_run(void *arg)
 			dump_flight(thread);
 		events = 0;
 	}
+	if (atomic_load(&thread->engine->inquiry->flight_due))
+		dump_flight(thread);
 	return NULL;
 }
 
-static void nudge_thread(const struct twi_inquiry_thread *thread, uint64_t event)
+static void nudge_thread(int event_fd, uint64_t event)
 {
-	ssize_t wrote = write(thread->event_fd, &event, sizeof(event));
+	ssize_t wrote = write(event_fd, &event, sizeof(event));
 
 	(void)wrote; /* full: it is awake as it is */
 }
@@ -296,8 +299,16 @@ static void nudge_thread(const struct twi_inquiry_thread *thread, uint64_t event
 void twi_inquiry_failed(struct twi_engine *engine)
 {
 	twi_assert_held(engine);
-	if (engine->inquiry != NULL && engine->inquiry->thread != NULL)
-		nudge_thread(engine->inquiry->thread, EVENT_FAILED);
+	if (engine->inquiry == NULL || engine->inquiry->thread == NULL)
+		return;
+	if (engine->knobs.flight_dir[0] != '\0')
+		twi_flight_due(engine->inquiry, engine->inquiry->thread->event_fd);
+	nudge_thread(engine->inquiry->thread->event_fd, EVENT_FAILED);
+}
+
+void twi_inquiry_hurry(int event_fd)
+{
+	nudge_thread(event_fd, EVENT_FAILED);
 }
 
 /*
@@ -392,7 +403,7 @@ void twi_inquiry_thread_want(struct twi_engine *engine)
 	if (inquiry == NULL || inquiry->over || !twi_inquiry_looks_start(inquiry))
 		return;
 	if (inquiry->thread != NULL)
-		nudge_thread(inquiry->thread, EVENT_LOOKS);
+		nudge_thread(inquiry->thread->event_fd, EVENT_LOOKS);
 	else if (make_thread(engine) < 0)
 		twi_log(engine->diag, 2, "there will be no history of verdicts: %s",
 			tow_error_message());
@@ -413,7 +424,7 @@ void twi_inquiry_thread_stop(struct twi_engine *engine)
 		return;
 	if (thread->listens)
 		listen_no_more(thread);
-	nudge_thread(thread, EVENT_STOP);
+	nudge_thread(thread->event_fd, EVENT_STOP);
 	pthread_join(thread->thread, NULL);
 	close(thread->event_fd);
 	free(thread);

@@ -42,5 +42,6 @@ const char *twi_failure_text(const struct tow_op *op)
 
 int twi_failure_recall(const struct tow_op *op)
 {
+	op->engine->hooks.inquiry->settle(op->engine); /* who hears of it may exit */
 	return twi_error(op->status, "%s", twi_failure_text(op));
 }

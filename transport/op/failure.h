@@ -26,7 +26,10 @@ void twi_failure_keep(struct tow_op *op);
 /* The text of `op`, which has failed. It stays as long as the row. */
 const char *twi_failure_text(const struct tow_op *op);
 
-/* Makes it the calling thread's message. Returns the operation's status. */
+/*
+ * Makes it the calling thread's message. Returns the operation's status. What is to be kept of a
+ * failure is kept by then, or 100 ms are over (hooks.h, settle).
+ */
 int twi_failure_recall(const struct tow_op *op);
 
 /* The row goes back. */

@@ -1,6 +1,6 @@
 /*
- * test_verdict_history.c - random looks against a plain list of all of them: rows say what the looks
- * have said, one after the other, however many there were; what was too much is the oldest.
+ * test_verdict_history.c - random looks against a plain list of all of them: rows say what the
+ * looks have said, one after the other, however many there were; too much is the oldest.
  *
  * TOW_TEST_SEED replays.
  */

@@ -1,0 +1,194 @@
+/*
+ * test_flight_file.c - the last word of a rank: its group breaks, it hears of that and is gone in
+ * the same moment, by _exit, by exit, by closing its runtime, or by returning from a callback's
+ * error: the flight recorder's file is there, whole, with what the rank knew.
+ */
+#include "twt.h"
+
+#include "lane_pair.h"
+#include "store_port.h"
+
+#include <jansson.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <towline/towline.h>
+
+#define RANKS     3
+#define HANGS     2 /* this one never comes */
+#define FAILED    9
+#define REPEATS   2
+#define LIMIT_S   60
+#define COUNT     256u
+#define TIMEOUT   300000000
+#define JOB       "last-word"
+#define MUST(say) must((say), #say)
+
+enum leaving { BY_WAIT, BY_TEST, BY_BARRIER, BY_CALLBACK, BY_CLOSE, WAYS };
+
+static char folder[64], store[64];
+static const char *address;
+
+static void must(bool truth, const char *what)
+{
+	if (truth)
+		return;
+	fprintf(stderr, "not so: %s; last error: %s\n", what, tow_error_message());
+	_exit(1);
+}
+
+static _Atomic int heard;
+
+static void on_done(struct tow_op *op, const struct tow_result *result)
+{
+	tow_op_release(op);
+	atomic_store(&heard, result->status);
+}
+
+static void open_rank(int rank, struct tow_runtime **runtime, struct tow_group **group)
+{
+	struct tow_options options = TOW_OPTIONS_INIT;
+	struct tow_group_options where = TOW_GROUP_OPTIONS_INIT;
+
+	options.premap_memory_bytes = 4 << 20;
+	options.job = JOB;
+	options.rank = rank;
+	options.stats_dir = folder;
+	options.flight_dir = folder;
+	options.coll_timeout_ns = TIMEOUT;
+	where.rank = rank;
+	where.world_size = RANKS;
+	where.store = store;
+	where.address = address;
+	MUST(tow_runtime_open(&options, runtime) == TOW_OK);
+	MUST(tow_group_open(*runtime, &where, group) == TOW_OK);
+	MUST(tow_group_barrier(*group, TOW_FOREVER) == TOW_OK);
+}
+
+static struct tow_op *start(struct tow_group *group, float *data, enum leaving way)
+{
+	struct tow_coll_options options = TOW_COLL_OPTIONS_INIT;
+	struct tow_op *op;
+
+	if (way == BY_CALLBACK)
+		options.done = on_done;
+	MUST(tow_coll_all_reduce_start(group, data, data, COUNT, TOW_F32, TOW_SUM, &options, &op) ==
+	     TOW_OK);
+	return op;
+}
+
+/* Fails, and is gone. */
+static void rank_main(int rank, enum leaving way)
+{
+	struct tow_runtime *runtime;
+	struct tow_group *group;
+	struct tow_op *op;
+	void *data;
+	int status;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	alarm(LIMIT_S);
+	open_rank(rank, &runtime, &group);
+	MUST(tow_alloc(runtime, COUNT * sizeof(float), 64, &data) == TOW_OK);
+	memset(data, 0, COUNT * sizeof(float));
+	if (rank == HANGS) {
+		pause();
+		_exit(1);
+	}
+	if (way == BY_BARRIER) {
+		MUST(tow_group_barrier(group, TIMEOUT) == TOW_EDEADLINE);
+		_exit(FAILED);
+	}
+	op = start(group, data, way);
+	if (way == BY_CALLBACK) {
+		while (atomic_load(&heard) == 0)
+			usleep(100);
+		exit(FAILED);
+	}
+	if (way == BY_WAIT) {
+		status = tow_op_wait(op, TOW_FOREVER);
+		_exit(status < 0 ? FAILED : 1);
+	}
+	while ((status = tow_op_test(op)) == TOW_AGAIN)
+		continue;
+	MUST(status < 0);
+	if (way == BY_TEST)
+		_exit(FAILED);
+	tow_op_release(op);
+	tow_group_close(group);
+	tow_runtime_close(runtime);
+	_exit(FAILED);
+}
+
+static void check_file(int rank, const char *what)
+{
+	char path[160];
+	json_error_t error;
+	json_t *root;
+
+	snprintf(path, sizeof(path), "%s/flight." JOB ".%d.0.json", folder, rank);
+	root = json_load_file(path, 0, &error);
+	if (root == NULL)
+		fail_msg("%s: rank %d has left no file: %s", what, rank, error.text);
+	assert_true(json_array_size(json_object_get(root, "entries")) > 0);
+	assert_int_equal(json_integer_value(json_object_get(
+				 json_object_get(root, "towline_counters"), "coll_groups_broken")),
+			 strcmp(what, "barrier") != 0);
+	json_decref(root);
+	snprintf(path, sizeof(path), "%s/flight." JOB ".%d.0.json.part", folder, rank);
+	assert_int_not_equal(access(path, F_OK), 0);
+	snprintf(path, sizeof(path), "%s/flight." JOB ".%d.0.json", folder, rank);
+	unlink(path);
+}
+
+static void run_once(enum leaving way, const char *what)
+{
+	pid_t pids[RANKS];
+	int port = twt_store_port(store, sizeof(store)), how;
+
+	for (int rank = 0; rank < RANKS; rank++) {
+		fflush(NULL);
+		pids[rank] = fork();
+		if (pids[rank] == 0)
+			rank_main(rank, way);
+	}
+	for (int rank = 0; rank < RANKS; rank++) {
+		if (rank == HANGS)
+			kill(pids[rank], SIGKILL);
+		assert_int_equal(waitpid(pids[rank], &how, 0), pids[rank]);
+		assert_true(rank == HANGS || (WIFEXITED(how) && WEXITSTATUS(how) == FAILED));
+	}
+	close(port);
+	for (int rank = 0; rank < RANKS; rank++)
+		if (rank != HANGS)
+			check_file(rank, what);
+}
+
+static void last_word(void **state)
+{
+	static const char *const names[WAYS] = { "wait", "test", "barrier", "callback", "close" };
+	char line[128];
+
+	(void)state;
+	snprintf(folder, sizeof(folder), "/tmp/twt-flight-XXXXXX");
+	assert_non_null(mkdtemp(folder));
+	for (int way = 0; way < WAYS; way++) {
+		for (int i = 0; i < REPEATS * TWT_LANE_ROWS_ALWAYS; i++) {
+			address = twt_lane_rows[i % TWT_LANE_ROWS_ALWAYS].address[0];
+			run_once((enum leaving)way, names[way]);
+		}
+	}
+	snprintf(line, sizeof(line), "rm -rf %s", folder);
+	assert_int_equal(system(line), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = { cmocka_unit_test(last_word) };
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

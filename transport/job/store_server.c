@@ -31,6 +31,7 @@
 #define NOBODY      UINT32_MAX
 #define REST_NS     100000000ull  /* without descriptors, before the next accept */
 #define SAY_NS      1000000000ull /* between two refusals in the log */
+#define GAP_NS      1000000000ull /* no stranger loses more time by a gap (awake_ns) */
 
 struct connection {
 	int fd; /* -1: free */
@@ -39,6 +40,7 @@ struct connection {
 	bool stranger;   /* one of those that give way */
 	uint32_t client; /* of the store; NOBODY: it has not proved itself */
 	uint64_t since_ns;
+	uint64_t until_ns; /* a stranger's, in the server's awake_ns */
 	struct twi_wire wire;
 };
 
@@ -55,7 +57,13 @@ struct twi_store_server {
 	uint32_t *by_client; /* the store's clients: their connections */
 	uint32_t count, strangers, clients_max;
 	uint64_t accept_again_ns; /* 0: the listening socket is armed */
-	uint64_t said_ns, unsaid; /* when a refusal was last logged, and how many were not */
+	/*
+	 * How long the thread has been awake, as strangers count it: a time in which the thread had
+	 * no CPU, and could not serve them, counts as GAP_NS at most. So the thread looks at the
+	 * clock more often than that while there are strangers.
+	 */
+	uint64_t awake_ns, looked_ns; /* when the clock was last looked at for it */
+	uint64_t said_ns, unsaid;     /* when a refusal was last logged, and how many were not */
 	uint32_t world_size;
 	struct twi_job_key key;
 	struct twi_diag *diag;
@@ -284,6 +292,12 @@ static uint32_t free_connection(const struct twi_store_server *server)
 	return NOBODY;
 }
 
+static void count_awake(struct twi_store_server *server, uint64_t now)
+{
+	server->awake_ns += twi_min(now - server->looked_ns, GAP_NS);
+	server->looked_ns = now;
+}
+
 static void greet_connection(struct twi_store_server *server, uint32_t index, int fd, uint64_t now)
 {
 	struct connection *connection = &server->connections[index];
@@ -293,6 +307,8 @@ static void greet_connection(struct twi_store_server *server, uint32_t index, in
 	connection->broken = connection->writing = false;
 	connection->stranger = true;
 	connection->since_ns = now;
+	count_awake(server, now);
+	connection->until_ns = server->awake_ns + TWI_STORE_STRANGER_NS;
 	server->strangers++;
 	twi_wire_init(&connection->wire, &server->key, false);
 	if (twi_wire_begin(&connection->wire) < 0 ||
@@ -334,6 +350,7 @@ static uint64_t sweep_connections(struct twi_store_server *server)
 {
 	uint64_t now = twi_net_now(), next = twi_store_expire(server->store, now);
 
+	count_awake(server, now);
 	for (uint32_t i = 0; i < server->count; i++) {
 		struct connection *connection = &server->connections[i];
 
@@ -342,13 +359,13 @@ static uint64_t sweep_connections(struct twi_store_server *server)
 		if (connection->broken) {
 			drop_connection(server, i);
 		} else if (connection->stranger) {
-			uint64_t end = connection->since_ns + TWI_STORE_STRANGER_NS;
-
-			if (now >= end) {
+			if (server->awake_ns >= connection->until_ns) {
 				twi_error(TOW_EDEADLINE, "it did not prove itself in time");
 				refuse_connection(server, i);
 			} else {
-				next = twi_min(next, end);
+				uint64_t left = connection->until_ns - server->awake_ns;
+
+				next = twi_min(next, now + twi_min(left, GAP_NS / 2));
 			}
 		}
 	}

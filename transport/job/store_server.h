@@ -6,7 +6,8 @@
  * bounded by store_wire.h. A stranger is a connection that has not shown the job's key yet; without
  * a key, one that has not asked for anything as a rank. It has five seconds, but when all 64 places
  * are taken, the oldest that has had 50 ms gives way: however many connect and say nothing, a rank
- * is heard within the time that it takes to end those before it, 64 in 50 ms.
+ * is heard within the time that it takes to end those before it, 64 in 50 ms. Of a time in which
+ * the thread itself had no CPU one second counts at most, as nobody could prove anything then.
  */
 #ifndef TWI_STORE_SERVER_H
 #define TWI_STORE_SERVER_H

@@ -30,6 +30,7 @@
 #define TWT_CELL_BYTES (2u << 20)     /* of each end's memory, each way */
 #define TWT_CELL_TEXT  (32u << 10)
 #define TWT_CELL_IDS   256
+#define TWT_CELL_LOG   4096
 /*
  * Under TSan no more than keep a ring each: where one runtime takes a ring down and the other one
  * maps its own at that address, TSan sees one memory. (many_threads has 40 in one runtime.)
@@ -87,6 +88,8 @@ struct twt_cell_shared {
 	char transcript[4 * TWT_CELL_TEXT];
 	char counters[TWT_CELL_TEXT];
 	char wrong[512];
+	char log[TWT_CELL_LOG]; /* the first lines of both runtimes' logs */
+	_Atomic unsigned log_bytes;
 };
 
 struct twt_crew_job {

@@ -18,6 +18,7 @@ void twt_start_cell(struct twt_suite *suite, unsigned slot, const struct twt_pla
 
 	memset(shared, 0, sizeof(*shared));
 	suite->places[slot] = *at;
+	suite->began_ns[slot] = twt_cell_now();
 	fflush(NULL);
 	suite->pids[slot] = fork();
 	assert_true(suite->pids[slot] >= 0);
@@ -78,6 +79,9 @@ static enum twt_fate twt_judge(struct twt_suite *suite, unsigned slot, int how)
 		twt_show_difference(wanted, shared->transcript);
 	else if (!good)
 		printf("    it ended with 0x%x\n", (unsigned)how);
+	printf("    it took %.1f s%s\n%.*s", (double)(twt_cell_now() - suite->began_ns[slot]) / 1e9,
+	       shared->log[0] != '\0' ? "; its log:" : ", and has logged nothing", TWT_CELL_LOG - 1,
+	       shared->log);
 	return TWT_FAILED;
 }
 

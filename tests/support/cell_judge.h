@@ -21,6 +21,7 @@ struct twt_suite {
 	struct twt_cell_shared *shared[TWT_AT_ONCE];
 	struct twt_place places[TWT_AT_ONCE];
 	pid_t pids[TWT_AT_ONCE]; /* 0: none */
+	uint64_t began_ns[TWT_AT_ONCE];
 	unsigned counts[sizeof(twt_marks_of)];
 };
 

@@ -43,6 +43,20 @@ const char *twt_data_judge(const uint8_t *at, size_t bytes, unsigned seed)
 	return "right";
 }
 
+/* Any thread of either runtime. What has no room any more is left out. */
+static void twt_keep_log(void *user, int level, const char *text)
+{
+	struct twt_cell_shared *shared = user;
+	unsigned bytes = (unsigned)strlen(text) + 1, at;
+
+	(void)level; /* what knob log_level lets through */
+	at = atomic_fetch_add(&shared->log_bytes, bytes);
+	if (at < TWT_CELL_LOG && bytes < TWT_CELL_LOG - at) {
+		memcpy(shared->log + at, text, bytes - 1);
+		shared->log[at + bytes - 1] = '\n';
+	}
+}
+
 static void twt_runtime_of(struct twt_end *end)
 {
 	struct tow_options options = TOW_OPTIONS_INIT;
@@ -50,6 +64,8 @@ static void twt_runtime_of(struct twt_end *end)
 	options.premap_memory_bytes = 32 << 20;
 	options.stats = 0;
 	options.max_ops = 1024;
+	options.log_callback = twt_keep_log;
+	options.log_user = end->cell->shared;
 	options.background = twt_by_itself(end->cell);
 	options.poller = end->cell->lane->poller;
 	if (end->cell->lane->encrypted) {

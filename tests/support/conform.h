@@ -11,6 +11,9 @@
  *	TOW_CONFORM=write		writes the transcripts anew, by the cells tcp/pool/wait and
  *					tcp/unreadable/wait
  *
+ * With TOW_CONFORM_NO_IO_URING set, a seccomp filter refuses io_uring in all cells, as containers
+ * do: each lane is then driven by epoll.
+ *
  * A cell that makes no sense says why, and does not count as passed. A fault that is known stands
  * in one list with its reason: it is left out of the selection, and in the whole product it must
  * fail.

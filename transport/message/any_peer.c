@@ -127,6 +127,7 @@ void twi_any_again(struct tow_op *op)
 	struct twi_engine *engine = op->engine;
 
 	op->peer = NULL;
+	twi_channel_drop_op(op);
 	op->stage = TWI_STAGE_POSTED;
 	engine->armed_since_enter = true; /* who sleeps must wake up for it */
 	twi_part_add(engine, TWI_PART_ANY, &any_part, &op->seq_link);

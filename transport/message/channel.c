@@ -48,7 +48,7 @@ bool twi_channel_control_get(uint64_t tag, struct twi_channel_control *out)
 
 /* --- the table --- */
 
-static struct twi_list *bucket_of(const struct twi_channels *channels, uint16_t number)
+struct twi_channel_bucket *twi_channel_bucket(const struct twi_channels *channels, uint16_t number)
 {
 	return &channels->buckets[twi_hash_spread(number) >> 32 & (channels->bucket_count - 1)];
 }
@@ -59,7 +59,7 @@ struct twi_channel *twi_channel_find(const struct tow_peer *peer, uint16_t numbe
 
 	if (peer->channels == NULL)
 		return NULL;
-	head = bucket_of(peer->channels, number);
+	head = &twi_channel_bucket(peer->channels, number)->channels;
 	for (struct twi_list *pos = head->next; pos != head; pos = pos->next) {
 		struct twi_channel *channel = twi_container_of(pos, struct twi_channel, link);
 
@@ -69,12 +69,14 @@ struct twi_channel *twi_channel_find(const struct tow_peer *peer, uint16_t numbe
 	return NULL;
 }
 
-static struct twi_list *buckets_new(uint32_t count)
+static struct twi_channel_bucket *buckets_new(uint32_t count)
 {
-	struct twi_list *buckets = malloc(count * sizeof(buckets[0]));
+	struct twi_channel_bucket *buckets = malloc(count * sizeof(buckets[0]));
 
-	for (uint32_t i = 0; buckets != NULL && i < count; i++)
-		twi_list_init(&buckets[i]);
+	for (uint32_t i = 0; buckets != NULL && i < count; i++) {
+		twi_list_init(&buckets[i].channels);
+		twi_list_init(&buckets[i].ops);
+	}
 	return buckets;
 }
 
@@ -106,13 +108,15 @@ static void grow_table(struct twi_channels *channels)
 	for (uint32_t i = 0; i < channels->bucket_count; i++) {
 		struct twi_list *pos, *next;
 
-		twi_list_for_each_safe (pos, next, &channels->buckets[i]) {
+		twi_list_for_each_safe (pos, next, &channels->buckets[i].channels) {
 			const struct twi_channel *channel =
 				twi_container_of(pos, struct twi_channel, link);
 
 			twi_list_remove(pos);
-			twi_list_push_back(bucket_of(&wider, channel->number), pos);
+			twi_list_push_back(&twi_channel_bucket(&wider, channel->number)->channels,
+					   pos);
 		}
+		twi_channel_move_ops(&channels->buckets[i].ops, &wider);
 	}
 	free(channels->buckets);
 	channels->buckets = wider.buckets;
@@ -141,7 +145,7 @@ static struct twi_channel *channel_need(struct tow_peer *peer, uint16_t number)
 	twi_list_init(&channel->queued);
 	if (peer->channels->count >= peer->channels->bucket_count)
 		grow_table(peer->channels);
-	twi_list_push_back(bucket_of(peer->channels, number), &channel->link);
+	twi_list_push_back(&twi_channel_bucket(peer->channels, number)->channels, &channel->link);
 	peer->channels->count++;
 	return channel;
 }
@@ -282,37 +286,6 @@ void twi_channel_give(struct tow_peer *peer, uint16_t number, uint64_t payload_b
 
 /* --- the end of a channel --- */
 
-/* A send or receive of that channel, in flight. Calls have messages, and no channels. */
-static bool is_on(const struct tow_op *op, const struct tow_peer *peer, uint16_t number)
-{
-	return op->channel == number && op->peer == peer &&
-	       (op->kind == TWI_OP_SEND || op->kind == TWI_OP_RECV) &&
-	       (atomic_load_explicit(&op->wait.state, memory_order_relaxed) &
-		(TWI_OP_USED | TWI_OP_DONE)) == TWI_OP_USED &&
-	       op->stage != TWI_STAGE_COMPLETING;
-}
-
-/* Ends those in flight: sends; receives; or receives that have met no message. */
-enum ending { END_SENDS, END_RECEIVES, END_POSTED };
-
-static void end_ops(struct tow_peer *peer, uint16_t number, int status, enum ending which)
-{
-	struct twi_op_table *ops = peer->engine->ops;
-
-	for (uint32_t i = 0; i < ops->made; i++) {
-		struct tow_op *op = &ops->rows[i];
-
-		if (!is_on(op, peer, number) || (op->kind == TWI_OP_SEND) != (which == END_SENDS) ||
-		    (which == END_POSTED && op->stage != TWI_STAGE_POSTED))
-			continue;
-		/* A view without room goes on: there are other peers. */
-		if (op->match.any && op->match.held)
-			twi_inbox_let_go(peer->inbox, op);
-		else
-			twi_message_abort(op, status, true);
-	}
-}
-
 static int ended_error(const struct tow_peer *peer, uint16_t number)
 {
 	char group[TWI_LABEL_WORDS];
@@ -364,7 +337,7 @@ void twi_channel_close(struct tow_channel *user)
 	twi_inbox_drop_channel(peer->inbox, number);
 	/* Before CLOSE: who hears that finds no offer that belongs to no channel any more. */
 	(void)closed_error(peer, number);
-	end_ops(peer, number, TOW_ECLOSED, END_SENDS);
+	twi_channel_end_ops(peer, number, TOW_ECLOSED, TWI_END_SENDS);
 	ended = channel->ended;
 	channel->leaving = false;
 	channel->closing = false;
@@ -377,7 +350,7 @@ void twi_channel_close(struct tow_channel *user)
 	}
 	say_soon(peer); /* and before anything is refused, so that the other side knows why */
 	(void)closed_error(peer, number);
-	end_ops(peer, number, TOW_ECLOSED, END_RECEIVES);
+	twi_channel_end_ops(peer, number, TOW_ECLOSED, TWI_END_RECEIVES);
 	if (ended)
 		twi_inbox_forget_channel(peer->inbox, number);
 	else
@@ -432,9 +405,9 @@ static unsigned end_channels(struct twi_engine *engine, struct twi_list *items)
 		twi_list_remove(entry);
 		(void)ended_error(peer, number);
 		/* What has met a message ends when that is taken back (twi_inbox_repost). */
-		end_ops(peer, number, TOW_EPEER, END_SENDS);
+		twi_channel_end_ops(peer, number, TOW_EPEER, TWI_END_SENDS);
 		(void)ended_error(peer, number);
-		end_ops(peer, number, TOW_EPEER, END_POSTED);
+		twi_channel_end_ops(peer, number, TOW_EPEER, TWI_END_POSTED);
 		count++;
 	}
 	return count;
@@ -561,7 +534,7 @@ void twi_channels_leave(struct tow_peer *peer)
 	struct twi_list *pos, *next;
 
 	for (uint32_t i = 0; channels != NULL && i < channels->bucket_count; i++) {
-		twi_list_for_each_safe (pos, next, &channels->buckets[i]) {
+		twi_list_for_each_safe (pos, next, &channels->buckets[i].channels) {
 			struct twi_channel *channel =
 				twi_container_of(pos, struct twi_channel, link);
 
@@ -581,8 +554,9 @@ void twi_channels_fini(struct tow_peer *peer)
 		return;
 	twi_channels_leave(peer);
 	for (uint32_t i = 0; i < channels->bucket_count; i++) {
-		twi_list_for_each_safe (pos, next, &channels->buckets[i])
+		twi_list_for_each_safe (pos, next, &channels->buckets[i].channels)
 			channel_free(channels, twi_container_of(pos, struct twi_channel, link));
+		twi_assert(twi_list_empty(&channels->buckets[i].ops));
 	}
 	free(channels->buckets);
 	free(channels);

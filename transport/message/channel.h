@@ -78,13 +78,21 @@ struct twi_channel {
 	struct twi_credit_in in;
 };
 
+/* Channels whose numbers fall into it; and the operations in flight on them, oldest first. */
+struct twi_channel_bucket {
+	struct twi_list channels, ops;
+};
+
 /* All of a peer; made with the first. */
 struct twi_channels {
-	struct twi_list *buckets;
+	struct twi_channel_bucket *buckets;
 	uint32_t bucket_count; /* a power of two */
 	uint32_t count, open;  /* all; those that are open here */
 	struct twi_list owing, turns;
 };
+
+/* Where channels of that number are. */
+struct twi_channel_bucket *twi_channel_bucket(const struct twi_channels *channels, uint16_t number);
 
 /* The channel of that number, or NULL. */
 struct twi_channel *twi_channel_find(const struct tow_peer *peer, uint16_t number);
@@ -135,6 +143,27 @@ bool twi_channel_is_open(const struct twi_channel *channel);
  * closed here; TOW_EPEER, by the other side.
  */
 int twi_channel_status(const struct tow_peer *peer, uint16_t number);
+
+/* --- its operations (channel_ops.c) --- */
+
+/* Which of those in flight end: sends; receives; or receives that have met no message. */
+enum twi_channel_ending { TWI_END_SENDS, TWI_END_RECEIVES, TWI_END_POSTED };
+
+/*
+ * A message of a channel has this peer from now on: it is among the channel's operations until it
+ * completes, or is a receive of any peer once more (drop).
+ */
+void twi_channel_add_op(struct tow_peer *peer, struct tow_op *op);
+void twi_channel_drop_op(struct tow_op *op);
+
+/* The peer has another table: these operations go to their buckets there. */
+void twi_channel_move_ops(struct twi_list *ops, const struct twi_channels *to);
+
+/* Ends operations of the channel, at the cost of those; the thread's message says why. */
+void twi_channel_end_ops(struct tow_peer *peer, uint16_t number, int status,
+			 enum twi_channel_ending which);
+
+/* --- the end of the peer --- */
 
 /* The peer has gone: nothing is owed to it any more. */
 void twi_channels_fail(struct tow_peer *peer);

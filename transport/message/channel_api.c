@@ -76,7 +76,7 @@ void twi_channels_each_group(struct tow_peer *peer,
 
 	/* The record of what is theirs stays, whatever `each` does. */
 	for (uint32_t i = 0; channels != NULL && i < channels->bucket_count; i++) {
-		twi_list_for_each_safe (pos, next, &channels->buckets[i]) {
+		twi_list_for_each_safe (pos, next, &channels->buckets[i].channels) {
 			const struct twi_channel *channel =
 				twi_container_of(pos, struct twi_channel, link);
 

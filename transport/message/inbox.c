@@ -281,6 +281,8 @@ static bool bind_wild(struct twi_inbox *inbox, struct tow_op *op, uint64_t tag, 
 	if (!op->match.any || op->peer != NULL)
 		return true;
 	op->peer = inbox->peer;
+	if (op->channel != 0)
+		twi_channel_add_op(inbox->peer, op);
 	twi_claim_list(inbox->peer, op);
 	if (op->view == TWI_VIEW_WHOLE || op->bytes <= inbox->claim_above ||
 	    bytes <= inbox->claim_above)
@@ -340,18 +342,6 @@ void twi_inbox_take(struct twi_inbox *inbox, struct tow_op *op, struct twi_unexp
 
 /* --- receives --- */
 
-/* One that is posted on a channel to which nothing comes any more ends. */
-static bool is_over(struct twi_inbox *inbox, struct tow_op *op)
-{
-	int status = twi_channel_status(inbox->peer, op->channel);
-
-	if (status == TOW_OK)
-		return false;
-	twi_match_remove_posted(&inbox->match, &op->match);
-	twi_inbox_end(inbox, op, status, 0);
-	return true;
-}
-
 /* Not of one buffer. A function of its own: the usual way does not pay for it. */
 static __attribute__((noinline)) void lease_parts(struct tow_peer *peer, struct tow_op *op)
 {
@@ -369,6 +359,8 @@ void twi_inbox_recv(struct twi_inbox *inbox, struct tow_op *op)
 	op->match.tag = op->tag;
 	if (twi_likely(op->stage != TWI_STAGE_HELD)) /* else it has its place already */
 		op->match.order = ++peer->engine->ops->recvs;
+	if (twi_unlikely(op->channel != 0))
+		twi_channel_add_op(peer, op);
 	if (twi_likely(!op->view))
 		twi_claim_lease(peer, op);
 	else
@@ -387,7 +379,7 @@ void twi_inbox_recv(struct twi_inbox *inbox, struct tow_op *op)
 	} else if (twi_unlikely(inbox->failed != 0)) {
 		twi_match_remove_posted(&inbox->match, &op->match);
 		twi_inbox_end(inbox, op, inbox->failed, 0);
-	} else if (twi_unlikely(op->channel != 0) && is_over(inbox, op)) {
+	} else if (twi_unlikely(op->channel != 0) && twi_inbox_is_over(inbox, op)) {
 		return;
 	} else {
 		op->stage = TWI_STAGE_POSTED;
@@ -457,7 +449,7 @@ static void repost_one(struct twi_inbox *inbox, struct tow_op *op)
 	if (entry != NULL)
 		twi_inbox_take(inbox, op, arrival_of(entry));
 	else if (twi_unlikely(op->channel != 0))
-		(void)is_over(inbox, op);
+		(void)twi_inbox_is_over(inbox, op);
 }
 
 void twi_inbox_repost(struct twi_inbox *inbox, struct tow_op *op)
@@ -485,11 +477,24 @@ static void repost_all(struct twi_inbox *inbox, struct twi_list *ops)
 	settle_wild(inbox);
 }
 
+/* A channel that was closed here has no receives of its own any more, but those of any peer. */
+static bool is_dropped(const struct twi_inbox *inbox, uint32_t context)
+{
+	const uint16_t channel = twi_channel_of(context);
+
+	return channel != 0 && twi_inbox_is_dropped(inbox, channel);
+}
+
 void twi_inbox_look_again(struct twi_inbox *inbox, uint64_t tag, uint32_t context)
 {
 	struct twi_list again;
 	struct twi_match_entry *entry;
 
+	/* Nothing of such a channel is posted, so no chain, which may be long, is walked for it. */
+	if (is_dropped(inbox, context)) {
+		settle_wild(inbox);
+		return;
+	}
 	twi_list_init(&again);
 	while ((entry = twi_match_take_held(&inbox->match, tag, context)) != NULL)
 		twi_list_push_back(&again, &entry->link);
@@ -503,14 +508,6 @@ void twi_inbox_look_again(struct twi_inbox *inbox, uint64_t tag, uint32_t contex
 		if (op->stage == TWI_STAGE_POSTED)
 			break;
 	}
-}
-
-/* A channel that was closed here has no receives of its own any more, but those of any peer. */
-static bool is_dropped(const struct twi_inbox *inbox, uint32_t context)
-{
-	const uint16_t channel = twi_channel_of(context);
-
-	return channel != 0 && twi_inbox_is_dropped(inbox, channel);
 }
 
 /* What has been taken is a view, or wild: it may have to wait, or to leave it to the next one. */

@@ -224,9 +224,10 @@ bool twi_inbox_same_sum(const struct twi_inbox *inbox, uint32_t told, uint32_t s
 
 /* --- between inbox.c, inbox_fill.c, inbox_channel.c and instant.c --- */
 
-/* What comes on a channel; is it one that was closed here? */
+/* What comes on a channel; was it closed here; a posted receive ends if nothing comes there. */
 int twi_inbox_small_on_channel(struct twi_inbox *inbox, const struct twi_inbound *in);
 bool twi_inbox_is_dropped(const struct twi_inbox *inbox, uint16_t channel);
+bool twi_inbox_is_over(struct twi_inbox *inbox, struct tow_op *op);
 
 /*
  * A message that is in no table, and is to wait: if its channel was closed here no receive takes it

@@ -81,6 +81,17 @@ void twi_inbox_set_apart(const struct twi_inbox *inbox, struct twi_match_entry *
 		message->context = twi_context_of(TWI_SPACE_NOBODY, channel);
 }
 
+bool twi_inbox_is_over(struct twi_inbox *inbox, struct tow_op *op)
+{
+	int status = twi_channel_status(inbox->peer, op->channel);
+
+	if (status == TOW_OK)
+		return false;
+	twi_match_remove_posted(&inbox->match, &op->match);
+	twi_inbox_end(inbox, op, status, 0);
+	return true;
+}
+
 static struct twi_unexpected *arrival_of(struct twi_match_entry *entry)
 {
 	return twi_container_of(entry, struct twi_unexpected, match);

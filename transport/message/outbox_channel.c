@@ -25,8 +25,11 @@ void twi_outbox_send_on_channel(struct twi_outbox *outbox, struct tow_op *op)
 		status = twi_channel_status(peer, op->channel);
 	if (!twi_outbox_begin(outbox, op, status))
 		return;
+	if (op->bytes > outbox->eager_bytes) /* a small one that goes is over then */
+		twi_channel_add_op(peer, op);
 	if (twi_list_empty(&channel->queued) && twi_outbox_put(outbox, &channel->out, op))
 		return;
+	twi_channel_add_op(peer, op);
 	if (twi_list_empty(&channel->turn))
 		twi_list_push_back(&peer->channels->turns, &channel->turn);
 	twi_outbox_queue(outbox, &channel->queued, op);

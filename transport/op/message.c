@@ -202,6 +202,8 @@ ONE_CALL void fill_op(struct tow_op *op, struct tow_peer *peer, const struct twi
 	}
 	op->space = message->space;
 	op->channel = channel;
+	if (twi_unlikely(channel != 0))
+		twi_list_init(&op->on_channel);
 	op->match.context = twi_context_of(message->space, channel);
 	if (message->view) {
 		op->view = TWI_VIEW_WHOLE;

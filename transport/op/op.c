@@ -1,6 +1,4 @@
-/*
- * op.c - how an operation begins, is waited for and ends. See op.h.
- */
+/* op.c - how an operation begins, is waited for and ends. See op.h. */
 #include "transport/op/op.h"
 
 #include <string.h>
@@ -263,6 +261,8 @@ void twi_op_complete(struct tow_op *op, int status, uint64_t bytes)
 	if (twi_unlikely(twi_heap_has(&op->timed)))
 		twi_op_unwatch(op);
 	twi_list_remove(&op->link);
+	if (twi_unlikely(op->channel != 0))
+		twi_list_remove(&op->on_channel);
 	if (twi_unlikely(op->roomless))
 		twi_view_settled(op);
 	if (twi_likely(!op->embedded)) {

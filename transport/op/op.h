@@ -9,8 +9,7 @@
  * Operations live in a table of max_ops rows that is made at open: starting one allocates nothing.
  * Most programs use a few: the pages of the others are faulted in by the first that needs them.
  * Free rows are two stacks: the holder of the engine has one to itself; a thread that releases a
- * completed operation pushes it onto the other, all of which the holder takes when its own is
- * empty.
+ * completed operation pushes it onto the other, which the holder empties when its own is empty.
  *
  * A row belongs to the holder of the engine until DONE is set, and to the user's thread after it.
  * So no read-modify-write is needed: only the holder writes `wait.state` before DONE (release pairs
@@ -197,9 +196,8 @@ struct tow_op {
 	uint64_t rpc_id;            /* from here on cleared, to stamp. Set when a message ends */
 	uint64_t moved;             /* payload bytes handed to the stream */
 	union {
-		uint64_t framed_ns; /* send: it left its queue (message_times.h) */
-		struct tow_endpoint
-			*endpoint; /* connect, accept, receive of any peer; NULL: closed */
+		uint64_t framed_ns;            /* send: it left its queue (message_times.h) */
+		struct tow_endpoint *endpoint; /* connect, accept, any peer's; NULL: closed */
 	};
 	uint64_t begun_ns;    /* the first byte left, or was met (op_span.h) */
 	uint64_t span_parent; /* what it is a part of, in traces */
@@ -216,7 +214,10 @@ struct tow_op {
 		const struct twi_lane_ops *lane_ops; /* connect */
 		uint64_t dropped_bytes;              /* receive: TWI_TRUNCATE_DONE */
 	};
-	struct twi_copy copy; /* TWI_OP_COPY; else not set */
+	union {                             /* else not set */
+		struct twi_copy copy;       /* TWI_OP_COPY */
+		struct twi_list on_channel; /* of a message whose channel is not 0 (channel.h) */
+	};
 };
 
 #define TWI_OP_OUT(member)                                                                         \

@@ -12,6 +12,7 @@
 #include <towline/match.h>
 
 #include "lane_pair.h"
+#include "transport/op/op.h"
 
 #define LINKS 2
 #define LARGE (300u << 10)
@@ -458,6 +459,7 @@ static void end_in_the_middle(bool any, int closer)
 	uint8_t *out = calloc(1, HUGE_BYTES), *in = calloc(2, HUGE_BYTES);
 	struct tow_op *send, *recv, *waits;
 	struct tow_result result;
+	bool mine; /* it has met the message, and ends with the channel: nothing else is sent */
 
 	assert_non_null(out);
 	assert_non_null(in);
@@ -466,11 +468,12 @@ static void end_in_the_middle(bool any, int closer)
 	send = send_on(0, 1, out, HUGE_BYTES, 1);
 	for (int i = 0; i < 20; i++)
 		twt_lane_turn(&pair);
+	mine = closer == 1 && recv->peer != NULL && tow_op_test(recv) == TOW_AGAIN;
 	close_channel(closer, 0, 1);
 	twt_lane_drive(&pair, 3000000);
 	assert_int_equal(tow_op_test(waits), TOW_AGAIN);
 	(void)twt_lane_finish(&pair, send);
-	if (any && tow_op_test(recv) == TOW_AGAIN)
+	if (any && !mine && tow_op_test(recv) == TOW_AGAIN)
 		send_word(1, 1, 60, 1); /* it had not met the message yet, or has lost it */
 	result = twt_lane_finish(&pair, recv);
 	assert_true(result.status == TOW_OK || (closer == 1 && result.status == TOW_ECLOSED) ||

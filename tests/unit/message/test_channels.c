@@ -10,10 +10,15 @@
 #include <towline/match.h>
 
 #include "lane_pair.h"
+#include "transport/message/channel.h"
 
-#define LARGE  (300u << 10)
-#define MIDDLE (200u << 10)
-#define MANY   100000u
+#define LARGE    (300u << 10)
+#define MIDDLE   (200u << 10)
+#define MANY     100000u
+#define ROWS     64u   /* channels that have operations of their own each, */
+#define FIRST    1000u /* and the lowest of their numbers */
+#define EACH     3u
+#define CANCELED 1u /* of the first channel's, beforehand */
 
 static struct twt_lane_pair pair;
 static struct tow_channel *channel[2][3]; /* side, number; 0: the peer itself */
@@ -354,6 +359,76 @@ static void one_sided(void)
 	}
 }
 
+/* They are spread like numbers that a program takes from anywhere. */
+static unsigned row_number(unsigned row)
+{
+	return FIRST + row * row;
+}
+
+/* How many operations the end of that channel of side 0 looks at. */
+static unsigned looked_at(unsigned number)
+{
+	const struct twi_channels *channels = pair.peer[0]->channels;
+	const struct twi_list *head = &twi_channel_bucket(channels, (uint16_t)number)->ops;
+	unsigned count = 0;
+
+	for (const struct twi_list *pos = head->next; pos != head; pos = pos->next)
+		count++;
+	return count;
+}
+
+/* Side 0 opens many channels alone; each has two receives, and a send that waits for side 1. */
+static void start_rows(struct tow_channel *rows[ROWS], struct tow_op *ops[ROWS][EACH])
+{
+	static uint64_t word, in[ROWS][2];
+
+	for (unsigned i = 0; i < ROWS; i++) {
+		struct tow_op_options options = TOW_OP_OPTIONS_INIT;
+
+		TWT_OK(tow_channel_open(pair.peer[0], row_number(i), &rows[i]));
+		options.channel = rows[i];
+		TWT_OK(tow_send_start(pair.peer[0], &word, sizeof(word), 1, &options, &ops[i][0]));
+		for (unsigned k = 0; k < 2; k++)
+			TWT_OK(tow_recv_start(pair.peer[0], &in[i][k], sizeof(in[i][k]), k,
+					      &options, &ops[i][1 + k]));
+	}
+}
+
+/* Those of one channel are in flight; canceled: but for the one that was. */
+static void must_go_on(struct tow_op *ops[EACH], bool canceled)
+{
+	for (unsigned k = 0; k < EACH; k++)
+		if (!canceled || k != CANCELED)
+			assert_int_equal(tow_op_test(ops[k]), TOW_AGAIN);
+}
+
+/* A channel that is closed ends what is on it and nothing else, and looks at little more. */
+static void own_operations(void)
+{
+	uint64_t before = twt_lane_in_use(&pair);
+	struct tow_channel *rows[ROWS];
+	struct tow_op *ops[ROWS][EACH];
+	unsigned looked = 0;
+
+	start_rows(rows, ops);
+	for (unsigned i = 0; i < ROWS; i++)
+		looked += looked_at(row_number(i));
+	assert_in_range(looked, ROWS * EACH + 1, 3 * ROWS * EACH); /* some share a bucket */
+	TWT_OK(tow_op_cancel(ops[0][CANCELED])); /* it leaves its channel at once */
+	must_end(ops[0][CANCELED], TOW_ECANCELED);
+	for (unsigned i = 0; i < ROWS; i++) {
+		unsigned row = (i + ROWS / 2) % ROWS;
+
+		TWT_OK(tow_channel_close(rows[row]));
+		for (unsigned k = 0; k < EACH; k++)
+			if (row != 0 || k != CANCELED)
+				must_end(ops[row][k], TOW_ECLOSED);
+		for (unsigned open = i + 1; open < ROWS; open++)
+			must_go_on(ops[(open + ROWS / 2) % ROWS], open == ROWS / 2);
+	}
+	twt_lane_settle(&pair, before, "channels with operations");
+}
+
 static void refusals(void)
 {
 	struct tow_op_options options = on(0, 1);
@@ -421,6 +496,7 @@ static void test_lane(void **state)
 	own_end();
 	end_in_the_middle();
 	one_sided();
+	own_operations();
 	refusals();
 	end_of_peer();
 	twt_lane_close(&pair);

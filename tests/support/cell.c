@@ -1,6 +1,8 @@
 /* cell.c - what a cell of the conformance suite is. */
 #include "cell.h"
 
+#include <dirent.h>
+
 const struct twt_lane twt_lanes[] = {
 #define TWT_LANE(text, here, there, one, pair_one)                                                 \
 	{ .name = text, .address = { here, there }, .one_runtime = one },
@@ -22,6 +24,48 @@ uint64_t twt_cell_now(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+static bool twt_read_line(const char *folder, const char *thread, const char *name, char out[128])
+{
+	char path[300];
+	FILE *file;
+	bool good;
+
+	snprintf(path, sizeof(path), "%s/%s/%s", folder, thread, name);
+	file = fopen(path, "r");
+	if (file == NULL)
+		return false;
+	good = fgets(out, 128, file) != NULL;
+	fclose(file);
+	out[good ? strcspn(out, "\n") : 0] = '\0';
+	return good;
+}
+
+void twt_keep_threads(struct twt_cell_shared *shared)
+{
+	static const char folder[] = "/proc/self/task";
+	DIR *threads = opendir(folder);
+	const struct dirent *entry;
+	size_t at = 0, room = sizeof(shared->threads);
+
+	while (threads != NULL && at < room && (entry = readdir(threads)) != NULL) {
+		char name[128], times[128];
+		unsigned long long ran_ns, denied_ns;
+
+		if (entry->d_name[0] == '.' ||
+		    !twt_read_line(folder, entry->d_name, "comm", name) ||
+		    !twt_read_line(folder, entry->d_name, "schedstat", times) ||
+		    sscanf(times, "%llu %llu", &ran_ns, &denied_ns) != 2)
+			continue;
+		at += (size_t)snprintf(shared->threads + at, room - at,
+				       "    thread %s, %s: it ran for %.1f s, and had no core for "
+				       "%.1f s\n",
+				       entry->d_name, name, (double)ran_ns / 1e9,
+				       (double)denied_ns / 1e9);
+	}
+	if (threads != NULL)
+		closedir(threads);
 }
 
 bool twt_by_itself(const struct twt_cell *cell)

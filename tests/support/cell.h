@@ -88,6 +88,7 @@ struct twt_cell_shared {
 	char transcript[4 * TWT_CELL_TEXT];
 	char counters[TWT_CELL_TEXT];
 	char wrong[512];
+	char threads[8192];     /* where something was wrong: what each thread did until then */
 	char log[TWT_CELL_LOG]; /* the first lines of both runtimes' logs */
 	_Atomic unsigned log_bytes;
 };
@@ -148,12 +149,16 @@ struct twt_doing {
 	struct tow_result told; /* by the callback, or the queue */
 };
 
+/* What the threads of this process did: who ran, who had no core, who slept. Any thread. */
+void twt_keep_threads(struct twt_cell_shared *shared);
+
 #define twt_wrong(cell, ...)                                                                       \
 	do {                                                                                       \
 		int twt_at = snprintf((cell)->shared->wrong, sizeof((cell)->shared->wrong),        \
 				      "%s:%d: ", __FILE__, __LINE__);                              \
 		snprintf((cell)->shared->wrong + twt_at,                                           \
 			 sizeof((cell)->shared->wrong) - (size_t)twt_at, __VA_ARGS__);             \
+		twt_keep_threads((cell)->shared);                                                  \
 		_exit(1);                                                                          \
 	} while (0)
 

@@ -79,7 +79,8 @@ static enum twt_fate twt_judge(struct twt_suite *suite, unsigned slot, int how)
 		twt_show_difference(wanted, shared->transcript);
 	else if (!good)
 		printf("    it ended with 0x%x\n", (unsigned)how);
-	printf("    it took %.1f s%s\n%.*s", (double)(twt_cell_now() - suite->began_ns[slot]) / 1e9,
+	printf("%s    it took %.1f s%s\n%.*s", shared->threads,
+	       (double)(twt_cell_now() - suite->began_ns[slot]) / 1e9,
 	       shared->log[0] != '\0' ? "; its log:" : ", and has logged nothing", TWT_CELL_LOG - 1,
 	       shared->log);
 	return TWT_FAILED;

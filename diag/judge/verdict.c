@@ -225,6 +225,8 @@ static void count_ranks(struct twi_judge *judge)
 	struct twi_verdict *out = judge->out;
 
 	out->ranks = judge->what->rank_count;
+	if (judge->what->world > out->ranks)
+		out->missing = judge->what->world - out->ranks;
 	for (uint32_t i = 0; i < judge->what->rank_count; i++) {
 		const struct twi_verdict_rank *rank = &judge->what->ranks[i];
 
@@ -390,6 +392,7 @@ void twi_verdict_emit(const struct twi_verdict *verdict, const struct twi_verdic
 	twi_emit_u64(emit, "ranks_in_job", verdict->ranks);
 	twi_emit_u64(emit, "ranks_answered", verdict->answered);
 	twi_emit_u64(emit, "ranks_unknown", verdict->unknown);
+	twi_emit_u64(emit, "ranks_missing", verdict->missing);
 	twi_emit_bool(emit, "telemetry_lost", verdict->telemetry_lost);
 	twi_emit_array_begin(emit, "findings");
 	for (uint32_t i = 0; i < verdict->finding_count; i++) {

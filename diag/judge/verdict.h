@@ -83,6 +83,7 @@ struct twi_verdict_case {
 	uint64_t now_ns; /* the asker's */
 	uint32_t me;
 	uint32_t rank_count;
+	uint32_t world; /* ranks of the job, as its launcher says; 0: not known */
 	const struct twi_verdict_rank *ranks;
 	/* How collectives are called, by kind; NULL: by number. */
 	const char *(*kind_name)(unsigned kind);
@@ -112,6 +113,7 @@ struct twi_verdict {
 	struct twi_verdict_finding
 		findings[TWI_CAUSES];      /* at most one of each cause; the surest first */
 	uint32_t ranks, answered, unknown; /* unknown: neither answered nor told of by others */
+	uint32_t missing;                  /* of the job, as its launcher says, and not met yet */
 	bool telemetry_lost;               /* somewhere: confidence is lower for it */
 };
 

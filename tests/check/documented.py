@@ -23,6 +23,8 @@ LISTS = {
                                     ["docs/counters.md", "docs/knobs.md", "docs/statuses.md"]),
     r"transport/wire/rule\.h$": (r"^\s*X\(\d+, (\w+),", ["docs/wire.md"]),
     r"transport/wire/feature\.def$": (r"^\s*TWI_FEATURE\(\d+, (\w+),", ["docs/wire.md"]),
+    r"tools/towstat/towstat\.h$": (r'^\s*X\(\d, \w+, "([^"]+)"', ["docs/verdict.md"]),
+    r"diag/judge/verdict\.h$": (r'^\s*X\([A-Z_]+, "(\w+)"', ["docs/verdict.md"]),
     r"tools/towdoctor/towdoctor\.h$": (r"^\s*X\((\w+), ", ["docs/doctor.md"]),
 }
 GENERATED = {"docs/counters.md": ["counters", "--markdown"],

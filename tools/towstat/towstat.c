@@ -49,8 +49,9 @@ static const char usage[] =
 	"moved,\n"
 	"                                      times, skew and slack (/v1/coll has all of it)\n"
 	"  towstat verdict [NAME|SOCKET]       why the job does not go on, or is slow: causes,\n"
-	"                                      culprits, evidence; exit status 3 with any.\n"
-	"                                      With --since: what was seen so far\n"
+	"                                      culprits, evidence; the exit status says\n"
+	"                                      which (below). With --since: what was seen\n"
+	"                                      so far\n"
 	"  towstat diff A B                    what is worse in B: snapshots or living ranks\n"
 	"  towstat export                      one OpenMetrics endpoint for all ranks\n"
 	"  towstat dpdk [NAME]                 tells runtimes to tools that speak DPDK's "
@@ -91,7 +92,11 @@ static const char usage[] =
 	"unless --all-users asks for them. Runtimes are looked for in\n"
 	"$TOW_STATS_DIR or, where it is not set, in the default directory of this user,\n"
 	"/run/towline, /run/user/*/towline, /tmp/towline-* and /dev/shm/towline-*. Status: 0 done, "
-	"1 failed, 2 wrong usage.\n";
+	"1 failed, 2 wrong usage; of verdict\n"
+#define ROW(status, name, says) "  " #status "  " says "\n"
+	VERDICT_STATUS_MAP(ROW)
+#undef ROW
+	;
 
 int misuse(const char *what, const char *which)
 {

@@ -77,14 +77,28 @@ int explain_all(const struct why_options *options);
 
 /*
  * Why the job of these runtimes does not go on, or is slow, as the one says that knows most of it;
- * where each knows itself alone, as each says. The exit status: this where one says so.
+ * where each knows itself alone, as each says. The exit status is one of the list.
  */
-#define VERDICT_FOUND 3
 int show_verdict(const struct runtime_list *targets, int json);
 /* What the verdicts on the job were in the last `seconds`; the exit status, as of show_verdict. */
 int show_history(const struct runtime_list *targets, double seconds, int json);
 /* A finding, with its evidence and what mends it; each line behind `indent`. */
 void print_finding(const char *indent, const json_t *finding);
+
+/*
+ * X(exit status, name, what it says), the gravest first: where several runtimes speak for
+ * themselves, it is the gravest of what they say. `towstat --help` and docs/verdict.md have all.
+ */
+#define VERDICT_STATUS_MAP(X)                                                                      \
+	X(3, FOUND, "something was found, and somebody is named")                                  \
+	X(5, PARTIAL, "ranks have not answered, or have not come")                                 \
+	X(4, NOBODY, "the job is stuck or slow, and nobody is named")                              \
+	X(0, HEALTHY, "all ranks have answered, and nothing was found")
+enum verdict_status {
+#define VERDICT_STATUS(status, name, says) VERDICT_##name = status,
+	VERDICT_STATUS_MAP(VERDICT_STATUS)
+#undef VERDICT_STATUS
+};
 /* Of ranks that are joined by groups of another library alone, judged here; NULL: they are not. */
 json_t *join_verdict(const struct runtime_list *targets);
 

@@ -4,6 +4,7 @@
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tools/common/words.h"
 #include "tools/towstat/towstat.h"
@@ -51,31 +52,62 @@ void print_finding(const char *indent, const json_t *finding)
 	printf("\n");
 }
 
+static long long number_of(const json_t *root, const char *key)
+{
+	return (long long)json_integer_value(json_object_get(root, key));
+}
+
+static enum verdict_status status_of(const json_t *root)
+{
+	const char *state = json_string_value(json_object_get(root, "state"));
+
+	if (json_array_size(json_object_get(root, "findings")) > 0)
+		return VERDICT_FOUND;
+	if (number_of(root, "ranks_answered") < number_of(root, "ranks_in_job") ||
+	    number_of(root, "ranks_missing") > 0)
+		return VERDICT_PARTIAL;
+	return state != NULL && strcmp(state, "healthy") == 0 ? VERDICT_HEALTHY : VERDICT_NOBODY;
+}
+
+/* Of two runtimes that speak for themselves. */
+static enum verdict_status graver_status(enum verdict_status one, enum verdict_status other)
+{
+	static const enum verdict_status order[] = {
+#define ROW(status, name, says) VERDICT_##name,
+		VERDICT_STATUS_MAP(ROW)
+#undef ROW
+	};
+	size_t i = 0;
+
+	while (order[i] != one && order[i] != other)
+		i++;
+	return order[i];
+}
+
 static int print_verdict(const json_t *root)
 {
 	json_t *findings = json_object_get(root, "findings"), *finding;
+	enum verdict_status status = status_of(root);
 	size_t i;
 
 	print_clean(json_string_value(json_object_get(root, "state")));
-	printf(": %lld of %lld ranks ",
-	       (long long)json_integer_value(json_object_get(root, "ranks_answered")),
-	       (long long)json_integer_value(json_object_get(root, "ranks_in_job")));
+	printf("%s: %lld of %lld ranks ", status == VERDICT_PARTIAL ? ", as far as is known" : "",
+	       number_of(root, "ranks_answered"), number_of(root, "ranks_in_job"));
 	if (json_is_true(json_object_get(root, "joined")))
 		printf("of this host answered");
 	else
-		printf("answered rank %lld",
-		       (long long)json_integer_value(json_object_get(root, "asked_by")));
-	if (json_integer_value(json_object_get(root, "ranks_elsewhere")) > 0)
-		printf(", %lld are elsewhere",
-		       (long long)json_integer_value(json_object_get(root, "ranks_elsewhere")));
-	if (json_integer_value(json_object_get(root, "ranks_unknown")) > 0)
-		printf(", of %lld nothing is known",
-		       (long long)json_integer_value(json_object_get(root, "ranks_unknown")));
+		printf("answered rank %lld", number_of(root, "asked_by"));
+	if (number_of(root, "ranks_elsewhere") > 0)
+		printf(", %lld are elsewhere", number_of(root, "ranks_elsewhere"));
+	if (number_of(root, "ranks_unknown") > 0)
+		printf(", of %lld nothing is known", number_of(root, "ranks_unknown"));
+	if (number_of(root, "ranks_missing") > 0)
+		printf(", %lld of the job have not come", number_of(root, "ranks_missing"));
 	printf("%s\n", json_is_true(json_object_get(root, "telemetry_lost"))
 			       ? "; some telemetry was lost"
 			       : "");
 	json_array_foreach(findings, i, finding) print_finding("", finding);
-	return json_array_size(findings) > 0 ? VERDICT_FOUND : 0;
+	return status;
 }
 
 /* The document of one runtime; NULL, having said why. */
@@ -89,11 +121,6 @@ static json_t *fetch_verdict(const char *socket_path)
 		return NULL;
 	}
 	return root;
-}
-
-static long long number_of(const json_t *root, const char *key)
-{
-	return (long long)json_integer_value(json_object_get(root, key));
 }
 
 /* Who has heard of more ranks knows more of the job; of two that know as much the first asked. */
@@ -130,11 +157,6 @@ static size_t ask_ranks(const struct runtime_list *targets, json_t **documents)
 	return best;
 }
 
-static int found_status(const json_t *root)
-{
-	return json_array_size(json_object_get(root, "findings")) > 0 ? VERDICT_FOUND : 0;
-}
-
 static int print_json(const json_t *root)
 {
 	if (json_dumpf(root, stdout, JSON_INDENT(2) | JSON_ENSURE_ASCII) == 0 &&
@@ -148,14 +170,15 @@ static int print_json(const json_t *root)
 static int show_each(const struct runtime_list *targets, json_t *const *documents, int json)
 {
 	json_t *rows = json_array();
-	int status = 0, failed = 0;
+	enum verdict_status status = VERDICT_HEALTHY;
+	int failed = 0;
 
 	for (size_t i = 0; i < targets->count; i++) {
 		json_t *row;
 
 		if (documents[i] == NULL)
 			continue;
-		status |= found_status(documents[i]);
+		status = graver_status(status, status_of(documents[i]));
 		if (!json) {
 			print_heading(targets, i);
 			print_verdict(documents[i]);
@@ -168,14 +191,14 @@ static int show_each(const struct runtime_list *targets, json_t *const *document
 	if (json)
 		failed = print_json(rows);
 	json_decref(rows);
-	return failed != 0 ? failed : status;
+	return failed != 0 ? failed : (int)status;
 }
 
 static int show_joined(const json_t *document, int json)
 {
 	if (!json)
 		return print_verdict(document);
-	return print_json(document) != 0 ? 1 : found_status(document);
+	return print_json(document) != 0 ? 1 : (int)status_of(document);
 }
 
 int show_verdict(const struct runtime_list *targets, int json)
@@ -203,7 +226,7 @@ int show_verdict(const struct runtime_list *targets, int json)
 	else if (best < targets->count && !json)
 		status = print_verdict(documents[best]);
 	else if (best < targets->count)
-		status = print_json(documents[best]) != 0 ? 1 : found_status(documents[best]);
+		status = print_json(documents[best]) != 0 ? 1 : (int)status_of(documents[best]);
 	for (size_t i = 0; i < targets->count; i++)
 		json_decref(documents[i]);
 	free(documents);

@@ -342,6 +342,7 @@ static struct twi_verdict_rank *make_case(struct twi_engine *engine, uint32_t id
 			fill_rank(inquiry, &round->entries[i], &ranks[i]);
 		*out = (struct twi_verdict_case){ .now_ns = twi_engine_clock(engine),
 						  .rank_count = round->count,
+						  .world = engine->knobs.world_size,
 						  .ranks = ranks,
 						  .kind_name = kind_name };
 		for (uint32_t i = 0; i < round->count; i++) {

@@ -240,13 +240,33 @@ static void walk_heads(struct walk *w, struct twi_rank_state *state)
 	}
 }
 
+/* What is under way beside what threads wait for, and whether anything goes on. */
+static void walk_messages(struct walk *w, struct twi_rank_state *state)
+{
+	walk_u8(w, &state->tells);
+	walk_u64(w, &state->ended);
+	walk_u64(w, &state->polls);
+	walk_u64(w, &state->usual_ns);
+	walk_count(w, &state->message_count, TWI_STATE_MESSAGES);
+	walk_count(w, &state->stray_count, TWI_STATE_STRAYS);
+	for (uint32_t i = 0; !w->bad && i < state->message_count; i++)
+		walk_wait(w, &state->messages[i]);
+	for (uint32_t i = 0; !w->bad && i < state->stray_count; i++) {
+		walk_u32(w, &state->strays[i].rank);
+		walk_u32(w, &state->strays[i].channel);
+		walk_u64(w, &state->strays[i].seq);
+		walk_u64(w, &state->strays[i].tag);
+		walk_u64(w, &state->strays[i].bytes);
+	}
+}
+
 static void walk_state(struct walk *w, struct twi_rank_state *state, uint32_t form)
 {
 	uint32_t magic = MAGIC;
 
 	walk_u32(w, &magic);
 	walk_u32(w, &form);
-	if (magic != MAGIC || form < TWI_STATE_FORM_BARE || form > TWI_STATE_FORM_HEADS)
+	if (magic != MAGIC || form < TWI_STATE_FORM_BARE || form > TWI_STATE_FORM_MESSAGES)
 		w->bad = true;
 	walk_self(w, state);
 	walk_count(w, &state->group_count, TWI_STATE_GROUPS);
@@ -262,6 +282,8 @@ static void walk_state(struct walk *w, struct twi_rank_state *state, uint32_t fo
 		walk_foreign(w, state);
 	if (form >= TWI_STATE_FORM_HEADS)
 		walk_heads(w, state);
+	if (form >= TWI_STATE_FORM_MESSAGES)
+		walk_messages(w, state);
 }
 
 size_t twi_rank_state_encode(struct twi_rank_state *state, enum twi_state_form form, uint8_t *out,
@@ -280,6 +302,19 @@ bool twi_rank_state_decode(const uint8_t *in, size_t bytes, struct twi_rank_stat
 	*out = (struct twi_rank_state){ 0 };
 	walk_state(&w, out, 0);
 	return !w.bad && w.at == bytes;
+}
+
+const char *twi_wait_kind_name(uint8_t kind)
+{
+	switch (kind) {
+#define ROW(id, number, name)                                                                      \
+	case TWI_STATE_##id:                                                                       \
+		return name;
+		TWI_STATE_KIND_MAP(ROW)
+#undef ROW
+	default:
+		return "other";
+	}
 }
 
 const struct twi_state_link *twi_rank_state_link(const struct twi_rank_state *state, uint32_t rank)

@@ -14,24 +14,26 @@
 
 #include <towline/group.h>
 
-#define TWI_STATE_GROUPS  6u
-#define TWI_STATE_PAST    16u /* collectives of a group */
-#define TWI_STATE_HEADS   32u /* and of them, further back, the first of each burst */
-#define TWI_STATE_WAITS   4u
-#define TWI_STATE_LINKS   12u
-#define TWI_STATE_CPUS    8u /* points of a thread's time on CPUs */
-#define TWI_STATE_HOST    64u
-#define TWI_STATE_FABRIC  64u
-#define TWI_STATE_WHY     200u
-#define TWI_STATE_FLOWS   16u /* of groups of other libraries */
-#define TWI_STATE_NAME    48u /* of such a group, with the NUL */
-#define TWI_STATE_LOCALS  16u /* ranks of such a group in one process that are told */
-#define TWI_STATE_LABEL   TOW_GROUP_LABEL_MAX
-#define TWI_STATE_CALL    32u
-#define TWI_STATE_BYTES   15360u /* the longest there is, encoded */
-#define TWI_STATE_NAMED   10240u /* the same without heads of bursts */
-#define TWI_STATE_BARE    8192u  /* and without names, and what is foreign */
-#define TWI_STATE_NO_RANK UINT32_MAX
+#define TWI_STATE_GROUPS   6u
+#define TWI_STATE_PAST     16u /* collectives of a group */
+#define TWI_STATE_HEADS    32u /* and of them, further back, the first of each burst */
+#define TWI_STATE_WAITS    4u
+#define TWI_STATE_LINKS    12u
+#define TWI_STATE_CPUS     8u /* points of a thread's time on CPUs */
+#define TWI_STATE_HOST     64u
+#define TWI_STATE_FABRIC   64u
+#define TWI_STATE_WHY      200u
+#define TWI_STATE_FLOWS    16u /* of groups of other libraries */
+#define TWI_STATE_NAME     48u /* of such a group, with the NUL */
+#define TWI_STATE_LOCALS   16u /* ranks of such a group in one process that are told */
+#define TWI_STATE_LABEL    TOW_GROUP_LABEL_MAX
+#define TWI_STATE_CALL     32u
+#define TWI_STATE_BYTES    15360u /* the longest there is, encoded */
+#define TWI_STATE_NAMED    10240u /* the same without heads of bursts */
+#define TWI_STATE_BARE     8192u  /* and without names, and what is foreign */
+#define TWI_STATE_NO_RANK  UINT32_MAX
+#define TWI_STATE_MESSAGES 8u /* the user's, under way */
+#define TWI_STATE_STRAYS   6u /* that have come, and nobody receives */
 
 /*
  * A group has up to two rows: of its collectives, and of its barriers (tow_group_barrier), which
@@ -96,17 +98,41 @@ struct twi_state_flow {
 	uint64_t device_ns, peer_ns, wire_ns; /* as <towline/foreign.h> says */
 };
 
-/* A thread in a wait. */
+/* What a thread waits for, or a message that is under way whether one waits for it or not. */
 struct twi_state_wait {
-	uint8_t kind;  /* enum twi_op_kind, or TWI_STATE_COLL */
+	uint8_t kind;  /* enum twi_op_kind, or enum twi_state_kind */
 	uint8_t stage; /* enum twi_op_stage; of a collective: enum twi_coll_state */
-	uint32_t ctx;  /* of a collective or a barrier */
+	uint32_t ctx;  /* of a collective or a barrier; of a message its channel */
 	uint32_t rank; /* of the job, at the other end of a message */
 	uint64_t seq, tag, bytes, moved;
 	uint64_t since_ns;
 };
-#define TWI_STATE_COLL 255u /* kinds of waits: a collective or a barrier, */
-#define TWI_STATE_COPY 4u   /* a copy with a device: TWI_OP_COPY */
+/* Kinds of waits: X(name in capitals, number, name). Up to 4 they are those of enum twi_op_kind. */
+#define TWI_STATE_KIND_MAP(X)                                                                      \
+	X(SEND, 2u, "send")                                                                        \
+	X(RECV, 3u, "receive")                                                                     \
+	X(COPY, 4u, "copy")                                                                        \
+	X(CALL_OP, 6u, "call")                                                                     \
+	X(PUSH, 7u, "push")                                                                        \
+	X(PULL, 8u, "pull")                                                                        \
+	X(COLL, 255u, "collective")
+enum twi_state_kind {
+#define TWI_STATE_KIND_ENUM(id, number, name) TWI_STATE_##id = number,
+	TWI_STATE_KIND_MAP(TWI_STATE_KIND_ENUM)
+#undef TWI_STATE_KIND_ENUM
+};
+const char *twi_wait_kind_name(uint8_t kind);
+
+/* Stages of messages in which the other side's user is waited for: of enum twi_op_stage. */
+#define TWI_STATE_QUEUED  1u /* a send: it has no credit, or no room */
+#define TWI_STATE_OFFERED 2u /* a send: nobody there has a receive for it */
+#define TWI_STATE_POSTED  5u /* a receive: nothing has come */
+
+/* A message that has come, or is offered, and that no receive of this rank takes. */
+struct twi_state_stray {
+	uint32_t rank, channel;
+	uint64_t seq, tag, bytes;
+};
 
 #define TWI_LINK_UP        1u
 #define TWI_LINK_BROKEN    2u  /* a connection has gone, and a new one is being made */
@@ -162,18 +188,26 @@ struct twi_rank_state {
 	uint64_t copy_since_ns;                    /* the oldest was started; 0: none */
 	uint64_t lost;                             /* records of telemetry */
 	bool cut;                                  /* there was more than there is room for here */
+	uint8_t tells;     /* 1: what stands here is known, with messages and strays */
+	uint64_t ended;    /* operations of the user's, so far */
+	uint64_t polls;    /* by threads of the user's, so far */
+	uint64_t usual_ns; /* the longest that an operation has taken lately; 0: none took long */
 	uint32_t group_count, wait_count, link_count, flow_count;
 	struct twi_state_group groups[TWI_STATE_GROUPS];
 	struct twi_state_wait waits[TWI_STATE_WAITS];
 	struct twi_state_link links[TWI_STATE_LINKS];
 	struct twi_state_flow flows[TWI_STATE_FLOWS];
+	uint32_t message_count, stray_count;
+	struct twi_state_wait messages[TWI_STATE_MESSAGES]; /* the oldest first, from their start */
+	struct twi_state_stray strays[TWI_STATE_STRAYS];
 };
 
 /* What the reader knows: each form has all of the one before. */
 enum twi_state_form {
 	TWI_STATE_FORM_BARE = 2,
-	TWI_STATE_FORM_NAMED, /* names, groups of other libraries and their messages */
-	TWI_STATE_FORM_HEADS, /* heads of bursts, the time namespace */
+	TWI_STATE_FORM_NAMED,    /* names, groups of other libraries and their messages */
+	TWI_STATE_FORM_HEADS,    /* heads of bursts, the time namespace */
+	TWI_STATE_FORM_MESSAGES, /* messages under way, strays, what goes on */
 };
 
 /* Returns the bytes written, 0 when there is no room. Members are written back as they are. */

@@ -75,6 +75,12 @@ static bool callers_drive(struct twi_background *bg)
 	return driven || twi_wait_covered(bg->engine);
 }
 
+static unsigned own_poll(struct twi_engine *engine)
+{
+	engine->own_polls++; /* the holder's */
+	return twi_engine_poll(engine);
+}
+
 /* Waits for a wake. What the kernel has for the ring does not wake it: others drive. */
 static void background_nap(const struct twi_background *bg, uint64_t ns)
 {
@@ -139,7 +145,7 @@ static void poll_rings(struct twi_background *bg)
 		return;
 	twi_engine_enter(engine); /* the driver gives way */
 	if (engine->slices.ringless && twi_engine_bind_ring(engine) == TOW_OK) {
-		twi_engine_poll(engine);
+		own_poll(engine);
 		bg->drives++; /* that was no caller's */
 	}
 	twi_engine_leave(engine);
@@ -253,7 +259,7 @@ static void take_over(struct twi_background *bg)
 		return;
 	}
 	for (;;) {
-		unsigned events = twi_engine_poll(engine);
+		unsigned events = own_poll(engine);
 
 		if (atomic_load_explicit(&engine->wanted, memory_order_relaxed) > 0) {
 			give_way(bg);

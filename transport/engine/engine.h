@@ -45,6 +45,7 @@
 #include "transport/engine/engine_slice.h"
 #include "transport/engine/engine_thread.h"
 #include "transport/engine/hooks.h"
+#include "transport/engine/long_ops.h"
 #include "transport/engine/part.h"
 #include "transport/engine/process.h"
 #include "transport/engine/step.h"
@@ -173,6 +174,8 @@ struct twi_engine {
 	struct twi_list waiting;           /* struct twi_wait */
 	uint64_t room_at_ns;           /* when views that wait for room in the pool look for it */
 	struct twi_cpu_log cpu_log;    /* of the thread that waits */
+	struct twi_long_ops long_ops;  /* that have taken long */
+	uint64_t own_polls;            /* of drives: the library's own */
 	_Atomic uint32_t room_waiters; /* threads that wait for room in the pool, */
 	_Atomic uint64_t room_since_ns, room_bytes; /* and of the last that began */
 	struct twi_list queues;                     /* of completions (op/queue.h) */

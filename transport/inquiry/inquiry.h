@@ -134,6 +134,10 @@ void twi_inquiry_heard(struct twi_inquiry *inquiry, const struct twi_inquiry_lin
 /* inquiry_self.c: this rank's state, at most 50 ms old. The engine is held. */
 const struct twi_rank_state *twi_inquiry_self(struct twi_inquiry *inquiry);
 
+/* inquiry_waits.c: what of it is waited for, and what has come in vain. The engine is held. */
+void twi_inquiry_waits(const struct twi_engine *engine, const struct twi_ranks *ranks,
+		       struct twi_rank_state *out);
+
 /* inquiry_serve.c: /v1/verdict, /v1/flight; SIGQUIT and dumps by a thread, where knobs ask. */
 int twi_inquiry_sources_add(struct twi_engine *engine);
 void twi_inquiry_sources_remove(struct twi_engine *engine);

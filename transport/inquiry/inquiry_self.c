@@ -182,65 +182,6 @@ static void add_series(const struct twi_engine *engine, bool barriers, uint32_t 
 	}
 }
 
-static uint32_t rank_of(const struct twi_ranks *ranks, const struct tow_op *op)
-{
-	const struct tow_peer *peer = op->peer;
-
-	if ((op->kind == TWI_OP_SEND || op->kind == TWI_OP_RECV) && op->stage == TWI_STAGE_HELD)
-		return ((const struct twi_slot *)op->owner)->rank;
-	for (uint32_t i = 0; ranks != NULL && peer != NULL && i < ranks->size; i++) {
-		if (ranks->slots[i].peer == peer)
-			return i;
-	}
-	return TWI_STATE_NO_RANK;
-}
-
-static void add_wait(const struct tow_op *op, uint64_t since_ns, const struct twi_ranks *ranks,
-		     struct twi_rank_state *out)
-{
-	struct twi_state_wait *wait = &out->waits[out->wait_count++];
-
-	*wait = (struct twi_state_wait){ .kind = op->kind,
-					 .stage = op->stage,
-					 .rank = rank_of(ranks, op),
-					 .tag = op->tag,
-					 .bytes = op->bytes,
-					 .moved = op->moved,
-					 .since_ns = since_ns };
-	if (twi_coll_of_op(op, &wait->ctx, &wait->seq, &wait->stage) ||
-	    twi_barrier_of_op(op, &wait->ctx, &wait->seq))
-		wait->kind = TWI_STATE_COLL;
-	if (op->kind != TWI_OP_COPY)
-		return;
-	out->copies++;
-	if (out->copy_since_ns == 0 || op->start_ns < out->copy_since_ns)
-		out->copy_since_ns = op->start_ns;
-}
-
-/* A thread that waits for the first of several operations has a row for each, as far as they go. */
-static void add_waiter(const struct twi_wait *wait, const struct twi_ranks *ranks,
-		       struct twi_rank_state *out)
-{
-	out->waiters++;
-	for (size_t i = 0; i < wait->count && out->wait_count < TWI_STATE_WAITS; i++) {
-		if (!wait->listed || wait->entries[i].wait != NULL)
-			add_wait(twi_container_of(wait->entries[i].what, struct tow_op, wait),
-				 wait->since_ns, ranks, out);
-	}
-}
-
-static void add_waits(const struct twi_engine *engine, const struct twi_ranks *ranks,
-		      struct twi_rank_state *out)
-{
-	const struct twi_wait *driver = atomic_load_explicit(&engine->driver, memory_order_relaxed);
-	struct twi_list *pos, *next;
-
-	if (driver != NULL && !driver->listed)
-		add_waiter(driver, ranks, out);
-	twi_list_for_each_safe (pos, next, &engine->waiting)
-		add_waiter(twi_container_of(pos, struct twi_wait, link), ranks, out);
-}
-
 /* --- connections --- */
 
 static void look_at(const struct twi_slot *slot, uint32_t rank, char *fabric,
@@ -341,7 +282,7 @@ const struct twi_rank_state *twi_inquiry_self(struct twi_inquiry *inquiry)
 	add_series(engine, false, COLL_GROUPS, out);
 	twi_foreign_tell(engine, now, FOREIGN_GROUPS, out);
 	add_series(engine, true, TWI_STATE_GROUPS, out);
-	add_waits(engine, ranks, out);
+	twi_inquiry_waits(engine, ranks, out);
 	add_links(ranks, out);
 	return out;
 }

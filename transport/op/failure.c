@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "diag/base/error.h"
+#include "diag/record/counter.h"
+#include "diag/record/diag.h"
 #include "transport/engine/engine.h"
 #include "transport/op/channel.h"
 #include "transport/op/endpoint.h"
@@ -44,4 +46,28 @@ int twi_failure_recall(const struct tow_op *op)
 {
 	op->engine->hooks.inquiry->settle(op->engine); /* who hears of it may exit */
 	return twi_error(op->status, "%s", twi_failure_text(op));
+}
+
+/* Somebody should know of it. */
+void twi_failure_tell(const struct tow_op *op, int status)
+{
+	if (twi_op_is_queued(op))
+		return; /* whoever takes the result does */
+	twi_count(op->engine->diag, TWI_C_ops_forgotten_failed, 1);
+	twi_log(op->engine->diag, 2, "a %s of %llu bytes, peer %s, that nobody waits for: %s",
+		op->ops->noun, (unsigned long long)op->bytes,
+		op->peer != NULL ? op->peer->address : "?", tow_status_name(status));
+}
+
+void twi_failure_count(const struct tow_op *op, int status)
+{
+	struct twi_diag *diag = op->engine->diag;
+
+	if (op->peer != NULL && op->peer->passing)
+		return; /* two ranks have dialed each other, and this connection is the second */
+	twi_count(diag, TWI_C_ops_failed, 1);
+	if (status == TOW_ECANCELED)
+		twi_count(diag, TWI_C_ops_canceled, 1);
+	else if (status == TOW_EDEADLINE)
+		twi_count(diag, TWI_C_ops_expired, 1);
 }

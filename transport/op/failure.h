@@ -32,6 +32,12 @@ const char *twi_failure_text(const struct tow_op *op);
  */
 int twi_failure_recall(const struct tow_op *op);
 
+/* It is counted. */
+void twi_failure_count(const struct tow_op *op, int status);
+
+/* Nobody has its handle, and nobody takes its result: the log says so. */
+void twi_failure_tell(const struct tow_op *op, int status);
+
 /* The row goes back. */
 static inline void twi_failure_drop(struct tow_op *op)
 {

@@ -123,4 +123,14 @@ void twi_view_pass(struct tow_op *to, struct tow_op *from);
 /* The view of an operation, if it has one, goes back. The engine is held. */
 void twi_view_drop(struct tow_op *op);
 
+/* One of the user's that has come, or is offered, and that no receive takes (message/waiting.c). */
+struct twi_unreceived {
+	uint64_t seq, tag, bytes;
+	uint16_t channel;
+};
+
+/* Some of those of the peer, at most `room`. Returns how many. The engine is held. */
+uint32_t twi_message_unreceived(const struct tow_peer *peer, struct twi_unreceived *out,
+				uint32_t room);
+
 #endif

@@ -218,30 +218,6 @@ static void publish_op(struct tow_op *op)
 		twi_engine_tell(engine, &op->wait);
 }
 
-/* Somebody should know of it. */
-static void tell_failure(const struct tow_op *op, int status)
-{
-	if (twi_op_is_queued(op))
-		return; /* whoever takes the result does */
-	twi_count(op->engine->diag, TWI_C_ops_forgotten_failed, 1);
-	twi_log(op->engine->diag, 2, "a %s of %llu bytes, peer %s, that nobody waits for: %s",
-		op->ops->noun, (unsigned long long)op->bytes,
-		op->peer != NULL ? op->peer->address : "?", tow_status_name(status));
-}
-
-static void count_failure(const struct tow_op *op, int status)
-{
-	struct twi_diag *diag = op->engine->diag;
-
-	if (op->peer != NULL && op->peer->passing)
-		return; /* two ranks have dialed each other, and this connection is the second */
-	twi_count(diag, TWI_C_ops_failed, 1);
-	if (status == TOW_ECANCELED)
-		twi_count(diag, TWI_C_ops_canceled, 1);
-	else if (status == TOW_EDEADLINE)
-		twi_count(diag, TWI_C_ops_expired, 1);
-}
-
 void twi_op_complete(struct tow_op *op, int status, uint64_t bytes)
 {
 	struct twi_engine *engine = op->engine;
@@ -267,14 +243,18 @@ void twi_op_complete(struct tow_op *op, int status, uint64_t bytes)
 		twi_view_settled(op);
 	if (twi_likely(!op->embedded)) {
 		twi_held_count(engine, TWI_C_ops_completed, op->space == TWI_SPACE_USER);
+		if (twi_unlikely(op->latency_ns >= TWI_LONG_NS) && status >= 0 &&
+		    op->space == TWI_SPACE_USER)
+			twi_long_ops_note(&engine->long_ops, op->latency_ns,
+					  twi_engine_batch_now(engine));
 		if (twi_unlikely(status < 0)) {
 			if (op->space == TWI_SPACE_USER)
-				count_failure(op, status);
+				twi_failure_count(op, status);
 			twi_failure_keep(op);
 		}
 	}
 	if (twi_unlikely(op->forgotten && status < 0))
-		tell_failure(op, status);
+		twi_failure_tell(op, status);
 	if (op->done != NULL || (op->ops->ended != NULL && status == TOW_OK))
 		twi_list_push_back(&engine->callbacks, &op->link);
 	else

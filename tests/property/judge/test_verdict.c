@@ -136,6 +136,8 @@ static void scramble(struct twi_rank_state *at)
 	at->group_count = at->group_count > TWI_STATE_GROUPS ? 0 : at->group_count;
 	at->wait_count = at->wait_count > TWI_STATE_WAITS ? 0 : at->wait_count;
 	at->link_count = at->link_count > TWI_STATE_LINKS ? 0 : at->link_count;
+	at->message_count = at->message_count > TWI_STATE_MESSAGES ? 0 : at->message_count;
+	at->stray_count = at->stray_count > TWI_STATE_STRAYS ? 0 : at->stray_count;
 	for (uint32_t i = 0; i < TWI_STATE_GROUPS; i++) {
 		if (at->groups[i].past_count > TWI_STATE_PAST)
 			at->groups[i].past_count = TWI_STATE_PAST;
@@ -204,7 +206,7 @@ static void test_bytes(void **state)
 
 		make_healthy();
 		add_heads(&job.last[0].groups[0]);
-		count = twi_rank_state_encode(&job.last[0], TWI_STATE_FORM_HEADS, bytes,
+		count = twi_rank_state_encode(&job.last[0], TWI_STATE_FORM_MESSAGES, bytes,
 					      sizeof(bytes));
 		assert_true(count > 0);
 		assert_true(twi_rank_state_decode(bytes, count, &back));
@@ -216,6 +218,8 @@ static void test_bytes(void **state)
 		assert_in_range(back.group_count, 0, TWI_STATE_GROUPS);
 		assert_in_range(back.wait_count, 0, TWI_STATE_WAITS);
 		assert_in_range(back.link_count, 0, TWI_STATE_LINKS);
+		assert_in_range(back.message_count, 0, TWI_STATE_MESSAGES);
+		assert_in_range(back.stray_count, 0, TWI_STATE_STRAYS);
 		job.ranks[0].last = &back;
 		twt_vs_judge(&job);
 		check(&job.verdict);

@@ -20,6 +20,30 @@ static void fill_flow(struct twi_state_flow *flow, uint32_t i)
 	flow->wire_ns = 5;
 }
 
+/* Likewise. */
+static void fill_messages(struct twi_rank_state *state)
+{
+	state->tells = 1;
+	state->ended = UINT64_MAX;
+	state->polls = 6;
+	state->usual_ns = 7;
+	state->message_count = TWI_STATE_MESSAGES;
+	state->stray_count = TWI_STATE_STRAYS;
+	for (uint32_t i = 0; i < TWI_STATE_MESSAGES; i++) {
+		state->messages[i].kind = TWI_STATE_PULL;
+		state->messages[i].rank = i;
+		state->messages[i].tag = UINT64_MAX - i;
+		state->messages[i].since_ns = i;
+	}
+	for (uint32_t i = 0; i < TWI_STATE_STRAYS; i++) {
+		state->strays[i].rank = i;
+		state->strays[i].channel = 65535;
+		state->strays[i].seq = 1ull << i;
+		state->strays[i].tag = UINT64_MAX;
+		state->strays[i].bytes = 1ull << (60 + i % 4);
+	}
+}
+
 static void test_bytes(void **state)
 {
 	static uint8_t bytes[TWI_STATE_BYTES];
@@ -49,20 +73,27 @@ static void test_bytes(void **state)
 		memset(group->call, 'c', TWI_STATE_CALL - 1);
 		group->call_seq = UINT64_MAX;
 	}
+	fill_messages(last);
 	memset(last->host, 'h', TWI_STATE_HOST - 1);
 	memset(last->fabric, 'f', TWI_STATE_FABRIC - 1);
-	n = twi_rank_state_encode(last, TWI_STATE_FORM_HEADS, bytes, sizeof(bytes));
+	n = twi_rank_state_encode(last, TWI_STATE_FORM_MESSAGES, bytes, sizeof(bytes));
 	assert_true(n > 0); /* the longest there is fits */
 	assert_true(twi_rank_state_decode(bytes, n, &back));
 	assert_memory_equal(&back, last, sizeof(back));
-	assert_int_equal(twi_rank_state_encode(last, TWI_STATE_FORM_HEADS, bytes, n - 1), 0);
+	assert_int_equal(twi_rank_state_encode(last, TWI_STATE_FORM_MESSAGES, bytes, n - 1), 0);
 	/* Cut, or with something behind it, or of another version: nobody's. */
-	twi_rank_state_encode(last, TWI_STATE_FORM_HEADS, bytes, sizeof(bytes));
+	twi_rank_state_encode(last, TWI_STATE_FORM_MESSAGES, bytes, sizeof(bytes));
 	for (size_t i = 0; i < n; i += 7)
 		assert_false(twi_rank_state_decode(bytes, i, &back));
 	assert_false(twi_rank_state_decode(bytes, n + 1, &back));
 	bytes[4]++;
 	assert_false(twi_rank_state_decode(bytes, n, &back));
+	/* For one that knows nothing of messages, whose room is as large. */
+	n = twi_rank_state_encode(last, TWI_STATE_FORM_HEADS, bytes, sizeof(bytes));
+	assert_true(n > 0);
+	assert_true(twi_rank_state_decode(bytes, n, &back));
+	assert_int_equal(back.groups[0].head_count, TWI_STATE_HEADS);
+	assert_int_equal(back.message_count + back.stray_count + back.tells, 0);
 	/* For a reader that knows nothing foreign: within what it has room for. */
 	n = twi_rank_state_encode(last, TWI_STATE_FORM_BARE, bytes, TWI_STATE_BARE);
 	assert_true(n > 0);

@@ -263,6 +263,7 @@ void twi_verdict_judge(const struct twi_verdict_case *what, struct twi_verdict *
 	twi_judge_links(&judge);
 	twi_judge_buffers(&judge);
 	twi_judge_missing(&judge);
+	twi_judge_waits(&judge);
 	twi_judge_late(&judge);
 	twi_judge_flows(&judge);
 	twi_judge_credit(&judge);
@@ -333,6 +334,48 @@ static void emit_links(const struct twi_rank_state *state, struct twi_emit *emit
 	twi_emit_array_end(emit);
 }
 
+static void emit_wait(const struct twi_rank_state *state, const struct twi_state_wait *wait,
+		      bool thread, struct twi_emit *emit)
+{
+	twi_emit_object_begin(emit, NULL);
+	twi_emit_str(emit, "kind", twi_wait_kind_name(wait->kind));
+	twi_emit_bool(emit, "thread", thread);
+	if (wait->kind == TWI_STATE_COLL) {
+		twi_emit_u64(emit, "group", twi_ctx_group(wait->ctx));
+		twi_emit_str(emit, "of",
+			     (wait->ctx & TWI_STATE_BARRIERS) != 0 ? "barriers" : "collectives");
+		twi_emit_u64(emit, "number", wait->seq);
+	} else {
+		if (wait->rank != TWI_STATE_NO_RANK)
+			twi_emit_u64(emit, "rank", wait->rank);
+		twi_emit_u64(emit, "tag", wait->tag);
+		twi_emit_u64(emit, "bytes", wait->bytes);
+	}
+	twi_emit_u64(emit, "age_ns", twi_since(state->now_ns, wait->since_ns));
+	twi_emit_object_end(emit);
+}
+
+/* What it waits for, and what it has under way; what has come that it does not receive. */
+static void emit_waits(const struct twi_rank_state *state, struct twi_emit *emit)
+{
+	twi_emit_array_begin(emit, "waits");
+	for (uint32_t i = 0; state != NULL && i < state->wait_count; i++)
+		emit_wait(state, &state->waits[i], true, emit);
+	for (uint32_t i = 0; state != NULL && i < state->message_count; i++)
+		emit_wait(state, &state->messages[i], false, emit);
+	twi_emit_array_end(emit);
+	twi_emit_array_begin(emit, "unreceived");
+	for (uint32_t i = 0; state != NULL && i < state->stray_count; i++) {
+		twi_emit_object_begin(emit, NULL);
+		twi_emit_u64(emit, "from", state->strays[i].rank);
+		twi_emit_u64(emit, "channel", state->strays[i].channel);
+		twi_emit_u64(emit, "tag", state->strays[i].tag);
+		twi_emit_u64(emit, "bytes", state->strays[i].bytes);
+		twi_emit_object_end(emit);
+	}
+	twi_emit_array_end(emit);
+}
+
 static void emit_rank(const struct twi_verdict_case *what, const struct twi_verdict_rank *rank,
 		      struct twi_emit *emit)
 {
@@ -354,6 +397,7 @@ static void emit_rank(const struct twi_verdict_case *what, const struct twi_verd
 			twi_emit_u64(emit, "clock_error_ns", rank->error_ns);
 	}
 	emit_links(state, emit);
+	emit_waits(state, emit);
 	twi_emit_array_begin(emit, "groups");
 	for (uint32_t i = 0; state != NULL && i < state->group_count; i++) {
 		const struct twi_state_group *group = &state->groups[i];

@@ -54,7 +54,14 @@ struct twi_emit;
 	  "see what that rank does between collectives: input, imbalance, a slow device")          \
 	X(NEVER_ENTERED, "never_entered", "has not entered",                                       \
 	  "see what that rank does instead (stack dump): it is not in the operation that the "     \
-	  "others wait in")
+	  "others wait in")                                                                        \
+	X(DEADLOCK, "deadlock", "waits in a circle",                                               \
+	  "start receives before waiting (tow_recv_start), or let one of these ranks go first")    \
+	X(OTHER_TAG, "other_tag", "does not agree on a tag",                                       \
+	  "give the message and its receive the same tag, mask, channel and group")                \
+	X(ABSENT, "absent", "does nothing for those who wait for it",                              \
+	  "see what that rank does instead (stack dump): its side of the message, call or stream " \
+	  "has not been started")
 
 enum twi_cause {
 #define TWI_CAUSE_ENUM(id, name, says, cure) TWI_CAUSE_##id,

@@ -246,7 +246,10 @@ static uint32_t waiters_in(const struct twi_judge *judge, uint32_t ctx, uint64_t
 	return count;
 }
 
-/* Whether what `wait` is for depends on a rank that waits in `seq` of `ctx`: a circle. */
+/*
+ * Whether the collective that `wait` is for depends on a rank that waits in `seq` of `ctx`: a
+ * circle. One with messages in it is found by verdict_waits.c.
+ */
 static bool waits_in_circle(const struct twi_judge *judge, const struct twi_state_wait *wait,
 			    uint32_t ctx, uint64_t seq)
 {
@@ -256,8 +259,7 @@ static bool waits_in_circle(const struct twi_judge *judge, const struct twi_stat
 
 		if (rank->last == NULL || !waits_in(rank->last, ctx, seq))
 			continue;
-		if (wait->kind == TWI_STATE_COLL ? there != NULL && there->last_seq < wait->seq
-						 : wait->rank == rank->rank)
+		if (wait->kind == TWI_STATE_COLL && there != NULL && there->last_seq < wait->seq)
 			return true;
 	}
 	return false;
@@ -276,19 +278,14 @@ struct absence {
 static void blame_circle(struct twi_judge *judge, uint32_t rank, const struct twi_state_wait *wait,
 			 const struct absence *absence)
 {
-	bool coll = wait->kind == TWI_STATE_COLL;
-	uint32_t with = coll ? waiters_in(judge, wait->ctx, wait->seq) : 0;
+	uint32_t with = waiters_in(judge, wait->ctx, wait->seq);
 	uint32_t against = waiters_in(judge, absence->ctx, absence->seq);
 	char there[TWI_JUDGE_CALL], here[TWI_JUDGE_CALL];
 
 	if (with > against)
 		return;
 	twi_judge_call(judge, absence->ctx, absence->seq, there);
-	if (coll)
-		twi_judge_call(judge, wait->ctx, wait->seq, here);
-	else
-		snprintf(here, sizeof(here), "a message with tag %llu",
-			 (unsigned long long)wait->tag);
+	twi_judge_call(judge, wait->ctx, wait->seq, here);
 	twi_judge_blame(judge, TWI_CAUSE_OTHER_OPERATION, rank, with == against ? 0.6 : 0.9,
 			"rank %u waits in %s, for ranks that wait for it in %s", rank, here, there);
 }

@@ -323,6 +323,14 @@ void twi_judge_buffers(struct twi_judge *judge)
 
 /* --- credit --- */
 
+/* Who waits itself does not receive for that; whoever it waits for is looked for elsewhere. */
+static bool is_held_up(const struct twi_judge *judge, uint32_t rank)
+{
+	const struct twi_verdict_rank *to = twi_judge_rank(judge, rank);
+
+	return to != NULL && twi_judge_held_up(judge, to);
+}
+
 void twi_judge_credit(struct twi_judge *judge)
 {
 	const uint32_t held = TWI_LINK_NO_CREDIT;
@@ -340,7 +348,8 @@ void twi_judge_credit(struct twi_judge *judge)
 			uint64_t age = at->last->now_ns - twi_min(wait->since_ns, at->last->now_ns);
 
 			if (first == NULL || last == NULL || age < 600 * MS_NS ||
-			    (first->flags & held) == 0 || (last->flags & held) == 0)
+			    (first->flags & held) == 0 || (last->flags & held) == 0 ||
+			    is_held_up(judge, wait->rank))
 				continue;
 			twi_judge_blame(judge, TWI_CAUSE_CREDIT, wait->rank, 0.9,
 					"rank %u has waited for %s to send to rank %u, which holds "

@@ -7,6 +7,7 @@
  *	verdict_arrivals.c  who came last to which call, and how much of that is its own doing
  *	verdict_late.c   ranks that come late, and what makes them
  *	verdict_cpu.c    how long they wanted a CPU and had none
+ *	verdict_waits.c  ranks that wait for each other by messages, or for one that does nothing
  *	verdict_flows.c  messages of other libraries: slow links, slow devices
  */
 #ifndef TWI_VERDICT_PARTS_H
@@ -56,6 +57,10 @@ void twi_judge_silent(struct twi_judge *judge);
 void twi_judge_links(struct twi_judge *judge);
 void twi_judge_buffers(struct twi_judge *judge);
 void twi_judge_credit(struct twi_judge *judge);
+/* verdict_waits.c: who waits for whom by messages, after what collectives say. */
+void twi_judge_waits(struct twi_judge *judge);
+/* waits_graph.c: it waits for somebody itself. */
+bool twi_judge_held_up(const struct twi_judge *judge, const struct twi_verdict_rank *rank);
 /* verdict_colls.c: who disagrees, who is missing. */
 void twi_judge_agreement(struct twi_judge *judge);
 void twi_judge_missing(struct twi_judge *judge);

@@ -148,6 +148,68 @@ void twt_vs_delay(struct twt_vs_job *job, uint32_t rank, uint32_t count, uint64_
 	}
 }
 
+void twt_vs_still(struct twt_vs_job *job, uint32_t size)
+{
+	twt_vs_healthy(job, size);
+	for (uint32_t i = 0; i < size; i++) {
+		struct twi_rank_state *states[2] = { &job->first[i], &job->last[i] };
+
+		for (unsigned k = 0; k < 2; k++) {
+			states[k]->group_count = 0;
+			states[k]->tells = 1;
+			states[k]->ended = 100;
+			states[k]->polls = 100;
+		}
+	}
+}
+
+void twt_vs_moves(struct twt_vs_job *job, uint32_t rank)
+{
+	job->last[rank].ended += 3;
+}
+
+void twt_vs_message(struct twt_vs_job *job, uint32_t rank, uint8_t kind, uint32_t to, uint64_t tag,
+		    uint64_t ms, bool thread)
+{
+	const struct twi_state_wait row = {
+		.kind = kind,
+		.stage = kind == TWI_STATE_RECV ? TWI_STATE_POSTED : TWI_STATE_OFFERED,
+		.rank = to,
+		.tag = tag,
+		.bytes = 4096,
+		.since_ns = VS_NOW - ms * VS_MS,
+	};
+
+	for (unsigned i = 0; i < 2; i++) {
+		struct twi_rank_state *at = i == 0 ? &job->first[rank] : &job->last[rank];
+
+		if (row.since_ns > at->now_ns)
+			continue;
+		if (at->message_count < TWI_STATE_MESSAGES)
+			at->messages[at->message_count++] = row;
+		if (thread && at->wait_count < TWI_STATE_WAITS)
+			at->waits[at->wait_count++] = row;
+		at->waiters += thread;
+	}
+}
+
+void twt_vs_polls(struct twt_vs_job *job, uint32_t rank, uint64_t polls)
+{
+	job->last[rank].polls = job->first[rank].polls + polls;
+}
+
+void twt_vs_stray(struct twt_vs_job *job, uint32_t rank, uint32_t from, uint64_t tag)
+{
+	for (unsigned i = 0; i < 2; i++) {
+		struct twi_rank_state *at = i == 0 ? &job->first[rank] : &job->last[rank];
+
+		if (at->stray_count < TWI_STATE_STRAYS)
+			at->strays[at->stray_count++] = (struct twi_state_stray){
+				.rank = from, .seq = 40 + tag, .tag = tag, .bytes = 512
+			};
+	}
+}
+
 void twt_vs_move_clock(struct twt_vs_job *job, uint32_t rank, int64_t offset)
 {
 	struct twi_rank_state *states[2] = { &job->first[rank], &job->last[rank] };
@@ -199,6 +261,22 @@ void twt_vs_silent(struct twt_vs_job *job, uint32_t rank)
 void twt_vs_judge(struct twt_vs_job *job)
 {
 	twi_verdict_judge(&job->what, &job->verdict);
+}
+
+void twt_vs_expect_ranks(struct twt_vs_job *job, enum twi_cause cause, uint32_t ranks)
+{
+	const struct twi_verdict_finding *finding = &job->verdict.findings[0];
+	uint32_t named = 0;
+	char text[1024];
+
+	twt_vs_judge(job);
+	twi_verdict_short(&job->verdict, text, sizeof(text));
+	for (uint32_t i = 0; job->verdict.finding_count > 0 && i < finding->rank_count; i++)
+		named |= 1u << finding->ranks[i];
+	if (job->verdict.finding_count != 1 || finding->cause != cause || named != ranks ||
+	    finding->evidence_count == 0)
+		fail_msg("%u findings, wanted %s of ranks 0x%x: %s", job->verdict.finding_count,
+			 twi_cause_name(cause), ranks, text);
 }
 
 void twt_vs_expect(struct twt_vs_job *job, enum twi_cause cause, uint32_t rank)

@@ -44,6 +44,24 @@ void twt_vs_barriers(struct twt_vs_job *job, uint32_t rank, uint64_t newest, uin
 /* Rank `rank` came to each of the last `count` collectives so much later than the others. */
 void twt_vs_delay(struct twt_vs_job *job, uint32_t rank, uint32_t count, uint64_t ms);
 
+/* --- jobs that exchange messages, and have no groups --- */
+
+/* Nobody waits, nothing is under way, and nothing goes on: each has ended 100 operations. */
+void twt_vs_still(struct twt_vs_job *job, uint32_t size);
+
+/* Between the looks rank `rank` has ended some operations. */
+void twt_vs_moves(struct twt_vs_job *job, uint32_t rank);
+
+/* It has an operation with `to` under way since `ms`, for which a thread waits, or none does. */
+void twt_vs_message(struct twt_vs_job *job, uint32_t rank, uint8_t kind, uint32_t to, uint64_t tag,
+		    uint64_t ms, bool thread);
+
+/* Between the looks a thread of its user's has polled so often. */
+void twt_vs_polls(struct twt_vs_job *job, uint32_t rank, uint64_t polls);
+
+/* A message of `from`'s lies there, which no receive takes. */
+void twt_vs_stray(struct twt_vs_job *job, uint32_t rank, uint32_t from, uint64_t tag);
+
 /* Its clock is ahead of the asker's by so much. */
 void twt_vs_move_clock(struct twt_vs_job *job, uint32_t rank, int64_t offset);
 
@@ -58,6 +76,9 @@ struct twi_state_link *twt_vs_link(struct twi_rank_state *state, uint32_t to);
 void twt_vs_silent(struct twt_vs_job *job, uint32_t rank);
 
 void twt_vs_judge(struct twt_vs_job *job);
+
+/* One finding, of this cause, with the ranks in the bits of `ranks`. */
+void twt_vs_expect_ranks(struct twt_vs_job *job, enum twi_cause cause, uint32_t ranks);
 
 /* One finding, of this cause, with this rank alone. */
 void twt_vs_expect(struct twt_vs_job *job, enum twi_cause cause, uint32_t rank);

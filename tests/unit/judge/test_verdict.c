@@ -159,10 +159,16 @@ static void test_waits_in_a_circle(void **state)
 	twt_vs_healthy(&job, 3);
 	twt_vs_miss(&job, 2, 3000);
 	job.last[2].wait_count = 1;
-	job.last[2].waits[0] = (struct twi_state_wait){
-		.kind = 3, .rank = 0, .tag = 9, .since_ns = VS_NOW - 3000 * VS_MS
-	};
-	twt_vs_expect(&job, TWI_CAUSE_OTHER_OPERATION, 2);
+	job.last[2].waits[0] = (struct twi_state_wait){ .kind = TWI_STATE_RECV,
+							.stage = TWI_STATE_POSTED,
+							.rank = 0,
+							.tag = 9,
+							.since_ns = VS_NOW - 3000 * VS_MS };
+	twt_vs_expect_ranks(&job, TWI_CAUSE_DEADLOCK, 1 << 0 | 1 << 2);
+	assert_non_null(strstr(job.verdict.findings[0].evidence[0],
+			       "rank 0 has waited for 3.0 s in collective 81 of group 0, which "
+			       "rank 2 has not entered; rank 2 has waited for 3.0 s to receive tag "
+			       "9 from rank 0"));
 	/* It waits for one that is in nobody's way: that one is to be looked at, not this. */
 	job.last[2].waits[0].rank = TWI_STATE_NO_RANK;
 	twt_vs_judge(&job);

@@ -27,6 +27,7 @@ struct arguments {
 	double since_s;     /* likewise */
 	long seconds;       /* -1: not given */
 	const char *output; /* NULL: not given */
+	const char *from;   /* likewise */
 	int argc;
 	char **argv; /* what is no option */
 };
@@ -75,6 +76,8 @@ static const char usage[] =
 	"      --since TIME    verdict: what the looks of the last TIME have seen, by the rank "
 	"that\n"
 	"                      looks each verdict_interval_ns: 90s, 10m, 2h\n"
+	"      --from FOLDER   verdict: of a job that has ended, by the files that its flight\n"
+	"                      recorders have left there (flight_dir); NAME is the job\n"
 	"      --json          why, verdict: as JSON, all there is\n"
 	"      --seconds N     alloclog: from 0 to 60; without: what there is where the knob "
 	"alloclog\n"
@@ -279,6 +282,10 @@ static int run_verdict(const struct arguments *arguments)
 
 	if (arguments->argc > 2)
 		return misuse("verdict takes one name or socket", arguments->argv[2]);
+	if (arguments->from != NULL && arguments->since_s > 0)
+		return misuse("verdict takes --from or --since", "");
+	if (arguments->from != NULL)
+		return show_last_words(arguments->from, target, arguments->json);
 	if (target != NULL && strchr(target, '/') != NULL)
 		socket_path = target;
 	if (find_targets(socket_path, target, &targets) != 0)
@@ -343,7 +350,7 @@ static const struct {
 	{ "dpdk", NULL, run_dpdk },         { "lanes", run_lanes, NULL },
 };
 
-enum { OPT_MARKDOWN = 256, OPT_MAN, OPT_JSON, OPT_VERSION, OPT_SECONDS, OPT_SINCE };
+enum { OPT_MARKDOWN = 256, OPT_MAN, OPT_JSON, OPT_VERSION, OPT_SECONDS, OPT_SINCE, OPT_FROM };
 
 /* Those without a value. */
 static int take_flag(struct arguments *out, int option)
@@ -376,6 +383,7 @@ static int read_options(int argc, char **argv, struct arguments *out)
 		{ "all", no_argument, NULL, 'a' },
 		{ "seconds", required_argument, NULL, OPT_SECONDS },
 		{ "since", required_argument, NULL, OPT_SINCE },
+		{ "from", required_argument, NULL, OPT_FROM },
 		{ "output", required_argument, NULL, 'o' },
 		{ "markdown", no_argument, NULL, OPT_MARKDOWN },
 		{ "man", no_argument, NULL, OPT_MAN },
@@ -406,6 +414,9 @@ static int read_options(int argc, char **argv, struct arguments *out)
 		case OPT_SINCE:
 			if (read_span(optarg, &out->since_s) != 0)
 				return misuse("--since is a time such as 90s, 10m or 2h", optarg);
+			break;
+		case OPT_FROM:
+			out->from = optarg;
 			break;
 		case 'o':
 			out->output = optarg;

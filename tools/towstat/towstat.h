@@ -99,6 +99,13 @@ enum verdict_status {
 	VERDICT_STATUS_MAP(VERDICT_STATUS)
 #undef VERDICT_STATUS
 };
+/* What the flight recorders of an ended job have left in `folder`; job NULL: the only one. */
+int show_last_words(const char *folder, const char *job, int json);
+/* A verdict, for people; the status of one. */
+int print_verdict(const json_t *root);
+enum verdict_status verdict_status_of(const json_t *root);
+/* 0, or 1, having said that it cannot be written. */
+int dump_json(const json_t *root);
 /* Of ranks that are joined by groups of another library alone, judged here; NULL: they are not. */
 json_t *join_verdict(const struct runtime_list *targets);
 

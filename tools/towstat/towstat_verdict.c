@@ -57,7 +57,7 @@ static long long number_of(const json_t *root, const char *key)
 	return (long long)json_integer_value(json_object_get(root, key));
 }
 
-static enum verdict_status status_of(const json_t *root)
+enum verdict_status verdict_status_of(const json_t *root)
 {
 	const char *state = json_string_value(json_object_get(root, "state"));
 
@@ -84,10 +84,10 @@ static enum verdict_status graver_status(enum verdict_status one, enum verdict_s
 	return order[i];
 }
 
-static int print_verdict(const json_t *root)
+int print_verdict(const json_t *root)
 {
 	json_t *findings = json_object_get(root, "findings"), *finding;
-	enum verdict_status status = status_of(root);
+	enum verdict_status status = verdict_status_of(root);
 	size_t i;
 
 	print_clean(json_string_value(json_object_get(root, "state")));
@@ -157,7 +157,7 @@ static size_t ask_ranks(const struct runtime_list *targets, json_t **documents)
 	return best;
 }
 
-static int print_json(const json_t *root)
+int dump_json(const json_t *root)
 {
 	if (json_dumpf(root, stdout, JSON_INDENT(2) | JSON_ENSURE_ASCII) == 0 &&
 	    putchar('\n') != EOF)
@@ -178,7 +178,7 @@ static int show_each(const struct runtime_list *targets, json_t *const *document
 
 		if (documents[i] == NULL)
 			continue;
-		status = graver_status(status, status_of(documents[i]));
+		status = graver_status(status, verdict_status_of(documents[i]));
 		if (!json) {
 			print_heading(targets, i);
 			print_verdict(documents[i]);
@@ -189,7 +189,7 @@ static int show_each(const struct runtime_list *targets, json_t *const *document
 		json_array_append_new(rows, row);
 	}
 	if (json)
-		failed = print_json(rows);
+		failed = dump_json(rows);
 	json_decref(rows);
 	return failed != 0 ? failed : (int)status;
 }
@@ -198,7 +198,7 @@ static int show_joined(const json_t *document, int json)
 {
 	if (!json)
 		return print_verdict(document);
-	return print_json(document) != 0 ? 1 : (int)status_of(document);
+	return dump_json(document) != 0 ? 1 : (int)verdict_status_of(document);
 }
 
 int show_verdict(const struct runtime_list *targets, int json)
@@ -226,7 +226,8 @@ int show_verdict(const struct runtime_list *targets, int json)
 	else if (best < targets->count && !json)
 		status = print_verdict(documents[best]);
 	else if (best < targets->count)
-		status = print_json(documents[best]) != 0 ? 1 : (int)status_of(documents[best]);
+		status = dump_json(documents[best]) != 0 ? 1
+							 : (int)verdict_status_of(documents[best]);
 	for (size_t i = 0; i < targets->count; i++)
 		json_decref(documents[i]);
 	free(documents);

@@ -373,6 +373,24 @@ static int take_flag(struct arguments *out, int option)
 	}
 }
 
+/* Those that are taken as they are. */
+static int take_text(struct arguments *out, int option)
+{
+	switch (option) {
+	case 's':
+		out->socket_path = optarg;
+		return 0;
+	case 'o':
+		out->output = optarg;
+		return 0;
+	case OPT_FROM:
+		out->from = optarg;
+		return 0;
+	default:
+		return -1;
+	}
+}
+
 /* -1 to go on, else the exit status. */
 static int read_options(int argc, char **argv, struct arguments *out)
 {
@@ -396,9 +414,6 @@ static int read_options(int argc, char **argv, struct arguments *out)
 
 	while ((option = getopt_long(argc, argv, "s:n:i:ao:h", options, NULL)) != -1) {
 		switch (option) {
-		case 's':
-			out->socket_path = optarg;
-			break;
 		case 'n':
 			if (read_number(optarg, 1, LONG_MAX, &out->count) != 0)
 				return misuse("--count is a number from 1", optarg);
@@ -415,12 +430,6 @@ static int read_options(int argc, char **argv, struct arguments *out)
 			if (read_span(optarg, &out->since_s) != 0)
 				return misuse("--since is a time such as 90s, 10m or 2h", optarg);
 			break;
-		case OPT_FROM:
-			out->from = optarg;
-			break;
-		case 'o':
-			out->output = optarg;
-			break;
 		case OPT_VERSION:
 			printf("towstat %s\n", tow_version());
 			return 0;
@@ -428,7 +437,7 @@ static int read_options(int argc, char **argv, struct arguments *out)
 			fputs(usage, stdout);
 			return 0;
 		default:
-			if (take_flag(out, option) != 0)
+			if (take_flag(out, option) != 0 && take_text(out, option) != 0)
 				return misuse("wrong option", "");
 		}
 	}

@@ -5,10 +5,8 @@
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
-#include "tools/common/http_unix.h"
 #include "tools/common/words.h"
 #include "tools/towstat/towstat.h"
 
@@ -101,43 +99,42 @@ static int goes_on(const json_t *document, const json_t *row)
 		       number_of(document, "now_unix_ns");
 }
 
+/* Somebody was named in one of them; else what the newest says. Without any nothing is known. */
+static enum verdict_status status_of_rows(const struct history_row *rows, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (verdict_status_of(rows[i].row) == VERDICT_FOUND)
+			return VERDICT_FOUND;
+	return count > 0 ? verdict_status_of(rows[count - 1].row) : VERDICT_PARTIAL;
+}
+
 static int print_rows(const struct runtime_list *targets, json_t *const *documents,
 		      const struct history_row *rows, size_t count, double seconds)
 {
-	int status = 0;
-
 	if (count == 0)
 		printf("no rank has looked in the last %.0f s\n", seconds);
 	for (size_t i = 0; i < count; i++) {
 		print_row(&rows[i], goes_on(documents[rows[i].target], rows[i].row),
 			  targets->rows[rows[i].target].name);
-		if (json_array_size(json_object_get(rows[i].row, "findings")) > 0)
-			status = VERDICT_FOUND;
 	}
-	return status;
+	return (int)status_of_rows(rows, count);
 }
 
 static int dump_rows(const struct runtime_list *targets, const struct history_row *rows,
 		     size_t count)
 {
 	json_t *list = json_array();
-	int status = 0;
+	int failed;
 
 	for (size_t i = 0; i < count; i++) {
 		json_t *row = row_of_runtime(&targets->rows[rows[i].target]);
 
 		json_object_update(row, (json_t *)rows[i].row);
 		json_array_append_new(list, row);
-		if (json_array_size(json_object_get(rows[i].row, "findings")) > 0)
-			status = VERDICT_FOUND;
 	}
-	if (json_dumpf(list, stdout, JSON_INDENT(2) | JSON_ENSURE_ASCII) != 0 ||
-	    putchar('\n') == EOF) {
-		fprintf(stderr, "towstat: no memory, or the output cannot be written\n");
-		status = 1;
-	}
+	failed = dump_json(list);
 	json_decref(list);
-	return status;
+	return failed != 0 ? failed : (int)status_of_rows(rows, count);
 }
 
 int show_history(const struct runtime_list *targets, double seconds, int json)

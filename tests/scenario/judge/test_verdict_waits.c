@@ -259,32 +259,37 @@ static void no_reader(struct twt_rank *rank)
 	answer_late();
 }
 
-/* One serves and waits; the others exchange, and owe it nothing. */
-static void server(struct twt_rank *rank)
+/* The first of the two sends and is answered, again and again. */
+static void exchange(struct twt_rank *rank, uint32_t with, bool first)
 {
-	if (rank->rank == 0) {
-		receive_from(rank, 1, data, 64, 7);
-		return;
-	}
-	for (uint64_t tag = 100; atomic_load(&marks->over) == 0; tag++) {
-		bool first = rank->rank == 1;
+	int status = TOW_OK;
 
-		if (first ? send_to(rank, 2, data, 64, tag) : receive_from(rank, 1, data, 64, tag))
-			return;
-		if (first ? receive_from(rank, 2, data, 64, tag) : send_to(rank, 1, data, 64, tag))
-			return;
+	for (uint64_t tag = 100; status == TOW_OK && atomic_load(&marks->over) == 0; tag++) {
+		status = first ? send_to(rank, with, data, 64, tag)
+			       : receive_from(rank, with, data, 64, tag);
+		if (status == TOW_OK)
+			status = first ? receive_from(rank, with, data, 64, tag)
+				       : send_to(rank, with, data, 64, tag);
 		usleep(5000);
 	}
 }
 
-/* Receives that are posted before a long step, of which nobody knows how long it takes. */
+/* One serves and waits; the others exchange, and owe it nothing. */
+static void server(struct twt_rank *rank)
+{
+	if (rank->rank == 0)
+		receive_from(rank, 1, data, 64, 7);
+	else
+		exchange(rank, 3 - rank->rank, rank->rank == 1);
+}
+
+/* Receives that are posted long before anybody sends, in a job that goes on. */
 static void posted_ahead(struct twt_rank *rank)
 {
 	struct tow_op *op;
 
-	TWT_OK(tow_group_recv_start(rank->group, (rank->rank + 1) % rank->ranks, data, 64, 7, NULL,
-				    &op));
-	stay_away();
+	TWT_OK(tow_group_recv_start(rank->group, 1 - rank->rank, data, 64, 7, NULL, &op));
+	exchange(rank, 1 - rank->rank, rank->rank == 0);
 	TWT_OK(tow_op_cancel(op));
 	tow_op_wait(op, TOW_FOREVER);
 	tow_op_release(op);

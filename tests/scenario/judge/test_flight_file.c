@@ -21,7 +21,7 @@
 #define RANKS     3
 #define HANGS     2 /* this one never comes */
 #define FAILED    9
-#define REPEATS   2
+#define REPEATS   1
 #define LIMIT_S   60
 #define COUNT     256u
 #define TIMEOUT   300000000

@@ -205,8 +205,10 @@ static int pull_start(void *options)
 
 static int copy_start(void *options)
 {
-	return over(tow_device_copy_start(device, TOW_TO_DEVICE, memory, 0, room, 8, options, &op),
-		    &op);
+	int status = tow_device_copy_start(device, TOW_TO_DEVICE, memory, 0, room, 8, options, &op);
+
+	assert_true(status != TOW_OK || tow_op_wait(op, 5000 * MS) >= 0); /* all is counted then */
+	return over(status, &op);
 }
 
 #define COLLECTIVE(name, ...)                                                                      \

@@ -29,8 +29,7 @@
 #define OPS_SCANNED 65536u
 #define TEXT        (TOW_GROUP_LABEL_MAX + 24)
 
-/* What added to a time of the engine's clock makes UNIX time. */
-static uint64_t unix_offset(const struct twi_engine *engine)
+uint64_t twi_flight_unix_offset(const struct twi_engine *engine)
 {
 	struct timespec now;
 
@@ -463,7 +462,7 @@ static void emit_groups(const struct twi_engine *engine, bool status, struct twi
 void twi_flight_emit(struct twi_engine *engine, struct twi_emit *emit)
 {
 	const struct twi_coll_log *log;
-	uint64_t offset = unix_offset(engine), first;
+	uint64_t offset = twi_flight_unix_offset(engine), first;
 	struct ended ended = { .count = 0 };
 	struct twi_trace trace = { 0 };
 

@@ -8,6 +8,8 @@
 #ifndef TWI_FLIGHT_H
 #define TWI_FLIGHT_H
 
+#include <stdint.h>
+
 struct twi_emit;
 struct twi_engine;
 struct twi_inquiry;
@@ -15,16 +17,19 @@ struct twi_inquiry;
 /* Members of one JSON object. The engine is not held. */
 void twi_flight_emit(struct twi_engine *engine, struct twi_emit *emit);
 
+/* What added to a time of the engine's clock makes UNIX time. */
+uint64_t twi_flight_unix_offset(const struct twi_engine *engine);
+
 /* For the registry: arg is the engine. */
 void twi_flight_describe(void *arg, struct twi_emit *emit);
 
 /*
  * flight_file.c: a file is due, and has been written, or will not be. due: the engine is held;
- * event_fd is that of the thread which writes it, for twi_inquiry_hurry. done: nothing names
- * either of them behind it.
+ * event_fd is that of the thread which writes it, for twi_inquiry_hurry. done: what failed before
+ * begun_ns is in the file; where nothing failed since, nothing names either of them behind it.
  */
 void twi_flight_due(struct twi_inquiry *inquiry, int event_fd);
-void twi_flight_done(struct twi_inquiry *inquiry);
+void twi_flight_done(struct twi_inquiry *inquiry, uint64_t begun_ns);
 
 /* Waits until what is due is written, 100 ms at most; not in a callback. */
 void twi_flight_settle(struct twi_engine *engine);

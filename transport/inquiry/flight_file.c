@@ -80,50 +80,43 @@ void twi_flight_due(struct twi_inquiry *inquiry, int event_fd)
 	pthread_mutex_unlock(&lock);
 }
 
-void twi_flight_done(struct twi_inquiry *inquiry)
+void twi_flight_done(struct twi_inquiry *inquiry, uint64_t begun_ns)
 {
+	bool all;
+
 	pthread_mutex_lock(&lock);
-	for (unsigned i = 0; i < due_count; i++) {
+	all = atomic_load(&inquiry->flight_failed_ns) <= begun_ns;
+	for (unsigned i = 0; all && i < due_count; i++) {
 		if (due[i].inquiry != inquiry)
 			continue;
 		due[i] = due[--due_count];
 		break;
 	}
-	atomic_store(&inquiry->flight_due, false);
+	if (all)
+		atomic_store(&inquiry->flight_due, false);
 	pthread_cond_broadcast(&fewer);
 	pthread_mutex_unlock(&lock);
 }
 
-/* The condition goes by the calendar's clock, as all that has not been set up otherwise does. */
-static struct timespec calendar_in(uint64_t ns)
+/* For fewer that are due, until `until_ns` of twi_now_ns; the lock is held. False: it is over. */
+static bool wait_for_fewer(uint64_t until_ns)
 {
-	struct timespec at;
+	const struct timespec at = { (time_t)(until_ns / 1000000000u),
+				     (long)(until_ns % 1000000000u) };
 
-	clock_gettime(CLOCK_REALTIME, &at);
-	at.tv_sec += (time_t)(ns / 1000000000u);
-	at.tv_nsec += (long)(ns % 1000000000u);
-	if (at.tv_nsec >= 1000000000) {
-		at.tv_nsec -= 1000000000;
-		at.tv_sec++;
-	}
-	return at;
+	return pthread_cond_clockwait(&fewer, &lock, CLOCK_MONOTONIC, &at) == 0;
 }
 
 void twi_flight_settle(struct twi_engine *engine)
 {
 	struct twi_inquiry *inquiry = engine->inquiry;
-	uint64_t waited;
-	struct timespec until;
+	uint64_t until;
 
 	if (inquiry == NULL || !atomic_load(&inquiry->flight_due) || twi_engine_held(engine))
 		return;
-	waited = twi_now_ns() - atomic_load(&inquiry->flight_failed_ns);
-	if (waited >= SETTLE_NS)
-		return;
-	until = calendar_in(SETTLE_NS - waited);
+	until = atomic_load(&inquiry->flight_failed_ns) + SETTLE_NS;
 	pthread_mutex_lock(&lock);
-	while (atomic_load(&inquiry->flight_due) &&
-	       pthread_cond_timedwait(&fewer, &lock, &until) == 0)
+	while (atomic_load(&inquiry->flight_due) && wait_for_fewer(until))
 		continue;
 	pthread_mutex_unlock(&lock);
 }
@@ -131,15 +124,14 @@ void twi_flight_settle(struct twi_engine *engine)
 /* exit(): threads run on until it is over. */
 __attribute__((destructor)) static void settle_at_exit(void)
 {
-	struct timespec until;
+	uint64_t until = twi_now_ns() + SETTLE_NS;
 
 	if (due_count == 0)
 		return;
-	until = calendar_in(SETTLE_NS);
 	pthread_mutex_lock(&lock);
 	for (unsigned i = 0; i < due_count; i++)
 		twi_inquiry_hurry(due[i].event_fd);
-	while (due_count > 0 && pthread_cond_timedwait(&fewer, &lock, &until) == 0)
+	while (due_count > 0 && wait_for_fewer(until))
 		continue;
 	pthread_mutex_unlock(&lock);
 }

@@ -9,7 +9,6 @@
  */
 #include <pthread.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include <internal/base.h>
 
@@ -18,6 +17,7 @@
 #include "diag/judge/verdict_history.h"
 #include "diag/record/diag.h"
 #include "transport/engine/engine.h"
+#include "transport/inquiry/flight.h"
 #include "transport/inquiry/inquiry.h"
 #include "transport/job/group.h"
 
@@ -130,14 +130,6 @@ void twi_inquiry_look_end(struct twi_inquiry *inquiry)
 	twi_log(inquiry->engine->diag, 3, "verdict: %s", text);
 }
 
-static uint64_t calendar_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 void twi_inquiry_looks_describe(void *arg, struct twi_emit *emit)
 {
 	struct twi_engine *engine = arg;
@@ -148,7 +140,7 @@ void twi_inquiry_looks_describe(void *arg, struct twi_emit *emit)
 	if (looks == NULL)
 		return;
 	pthread_mutex_lock(&looks->lock);
-	twi_history_emit(&looks->history, now, calendar_ns() - now, emit);
+	twi_history_emit(&looks->history, now, twi_flight_unix_offset(engine), emit);
 	pthread_mutex_unlock(&looks->lock);
 }
 

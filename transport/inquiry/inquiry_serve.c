@@ -191,10 +191,19 @@ static uint64_t wait_events(struct twi_inquiry_thread *thread, int timeout_ms)
 
 static void dump_flight(struct twi_inquiry_thread *thread)
 {
+	uint64_t begun = twi_now_ns();
+
 	if (thread->engine->knobs.flight_dir[0] != '\0')
 		twi_flight_dump(thread->engine, &thread->file);
 	thread->dumped_ns = twi_now_ns();
-	twi_flight_done(thread->engine->inquiry);
+	twi_flight_done(thread->engine->inquiry, begun);
+}
+
+/* A file is due, and the last one was written a second ago or more. */
+static bool is_due(const struct twi_inquiry_thread *thread)
+{
+	return atomic_load(&thread->engine->inquiry->flight_due) &&
+	       twi_now_ns() - thread->dumped_ns >= DUMP_MS * 1000000ull;
 }
 
 static int wait_ms(uint64_t ns)
@@ -202,13 +211,21 @@ static int wait_ms(uint64_t ns)
 	return (int)twi_min(ns / 1000000 + 1, 3600000u);
 }
 
-/* Until `due` of the engine's clock, or the end. Returns what has come meanwhile. */
+/*
+ * Until `due` of the engine's clock, or the end. Returns what has come meanwhile, but for failures
+ * whose file is written here: who has failed waits for it, and for no look.
+ */
 static uint64_t wait_until(struct twi_inquiry_thread *thread, uint64_t due)
 {
 	uint64_t events = 0, now;
 
-	while (!thread->stopping && due > (now = twi_engine_clock(thread->engine)))
+	while (!thread->stopping && due > (now = twi_engine_clock(thread->engine))) {
 		events |= wait_events(thread, wait_ms(due - now));
+		if (is_due(thread)) {
+			dump_flight(thread);
+			events &= ~(EVENT_LOOKS - 1); /* failures stand below */
+		}
+	}
 	return events;
 }
 

@@ -291,7 +291,11 @@ static size_t take_ops(struct tow_queue *queue, struct tow_op *ops[CHUNK], size_
 
 static void give_taken(struct tow_op *op, struct tow_result *out)
 {
+	struct twi_engine *engine = op->engine;
 	struct tow_result result;
+
+	if (twi_unlikely(op->status < 0))
+		engine->hooks.inquiry->settle(engine); /* who hears of it may exit */
 
 	if (twi_likely(out->size == sizeof(result))) {
 		twi_op_take(op, out);

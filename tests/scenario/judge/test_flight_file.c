@@ -1,7 +1,7 @@
 /*
  * test_flight_file.c - the last word of a rank: its group breaks, it hears of that and is gone in
- * the same moment, by _exit, by exit, by closing its runtime, or by returning from a callback's
- * error: the flight recorder's file is there, whole, with what the rank knew.
+ * the same moment, by _exit, by exit, or by closing its runtime, also while a look at the job is
+ * under way: the flight recorder's file is there, whole, with what the rank knew.
  */
 #include "twt.h"
 
@@ -25,10 +25,11 @@
 #define LIMIT_S   60
 #define COUNT     256u
 #define TIMEOUT   300000000
+#define LOOKS_US  1100000 /* the first look has begun then, and takes 0.95 s */
 #define JOB       "last-word"
 #define MUST(say) must((say), #say)
 
-enum leaving { BY_WAIT, BY_TEST, BY_BARRIER, BY_CALLBACK, BY_CLOSE, WAYS };
+enum leaving { BY_WAIT, IN_LOOK, BY_TEST, BY_QUEUE, BY_BARRIER, BY_CALLBACK, BY_CLOSE, WAYS };
 
 static char folder[64], store[64];
 static const char *address;
@@ -49,7 +50,8 @@ static void on_done(struct tow_op *op, const struct tow_result *result)
 	atomic_store(&heard, result->status);
 }
 
-static void open_rank(int rank, struct tow_runtime **runtime, struct tow_group **group)
+static void open_rank(int rank, enum leaving way, struct tow_runtime **runtime,
+		      struct tow_group **group)
 {
 	struct tow_options options = TOW_OPTIONS_INIT;
 	struct tow_group_options where = TOW_GROUP_OPTIONS_INIT;
@@ -60,6 +62,7 @@ static void open_rank(int rank, struct tow_runtime **runtime, struct tow_group *
 	options.stats_dir = folder;
 	options.flight_dir = folder;
 	options.coll_timeout_ns = TIMEOUT;
+	options.verdict_interval_ns = way == IN_LOOK ? 1 : 0;
 	where.rank = rank;
 	where.world_size = RANKS;
 	where.store = store;
@@ -69,22 +72,35 @@ static void open_rank(int rank, struct tow_runtime **runtime, struct tow_group *
 	MUST(tow_group_barrier(*group, TOW_FOREVER) == TOW_OK);
 }
 
-static struct tow_op *start(struct tow_group *group, float *data, enum leaving way)
+static struct tow_op *start(struct tow_group *group, float *data, enum leaving way,
+			    struct tow_queue *queue)
 {
 	struct tow_coll_options options = TOW_COLL_OPTIONS_INIT;
 	struct tow_op *op;
 
 	if (way == BY_CALLBACK)
 		options.done = on_done;
+	options.queue = queue;
 	MUST(tow_coll_all_reduce_start(group, data, data, COUNT, TOW_F32, TOW_SUM, &options, &op) ==
 	     TOW_OK);
 	return op;
+}
+
+static void take_failure(struct tow_queue *queue)
+{
+	struct tow_result result = TOW_RESULT_INIT;
+	size_t count = 0;
+
+	while (tow_queue_take(queue, &result, 1, &count) == TOW_AGAIN)
+		continue;
+	MUST(count == 1 && result.status < 0);
 }
 
 /* Fails, and is gone. */
 static void rank_main(int rank, enum leaving way)
 {
 	struct tow_runtime *runtime;
+	struct tow_queue *queue = NULL;
 	struct tow_group *group;
 	struct tow_op *op;
 	void *data;
@@ -92,7 +108,7 @@ static void rank_main(int rank, enum leaving way)
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	alarm(LIMIT_S);
-	open_rank(rank, &runtime, &group);
+	open_rank(rank, way, &runtime, &group);
 	MUST(tow_alloc(runtime, COUNT * sizeof(float), 64, &data) == TOW_OK);
 	memset(data, 0, COUNT * sizeof(float));
 	if (rank == HANGS) {
@@ -103,13 +119,21 @@ static void rank_main(int rank, enum leaving way)
 		MUST(tow_group_barrier(group, TIMEOUT) == TOW_EDEADLINE);
 		_exit(FAILED);
 	}
-	op = start(group, data, way);
+	if (way == BY_QUEUE)
+		MUST(tow_queue_open(runtime, 4, &queue) == TOW_OK);
+	if (way == IN_LOOK)
+		usleep(LOOKS_US);
+	op = start(group, data, way, queue);
+	if (way == BY_QUEUE) {
+		take_failure(queue);
+		_exit(FAILED);
+	}
 	if (way == BY_CALLBACK) {
 		while (atomic_load(&heard) == 0)
 			usleep(100);
 		exit(FAILED);
 	}
-	if (way == BY_WAIT) {
+	if (way == BY_WAIT || way == IN_LOOK) {
 		status = tow_op_wait(op, TOW_FOREVER);
 		_exit(status < 0 ? FAILED : 1);
 	}
@@ -170,7 +194,8 @@ static void run_once(enum leaving way, const char *what)
 
 static void last_word(void **state)
 {
-	static const char *const names[WAYS] = { "wait", "test", "barrier", "callback", "close" };
+	static const char *const names[WAYS] = { "wait",    "wait in a look", "test", "queue",
+						 "barrier", "callback",       "close" };
 	char line[128];
 
 	(void)state;

@@ -1,15 +1,15 @@
 /*
  * The second collective like one before builds no plan and allocates nothing: every kind, twice to
- * warm up, then many times with every allocation of the process counted, at both ranks, over shared
- * memory, over tcp, and with both ranks in one process on the loop lane.
+ * warm up, then many times with every allocation of the thread that drives them counted, at both
+ * ranks, over shared memory, over tcp, and with both ranks in one process on the loop lane. None
+ * but that thread drives them (`background` is 0); the thread that looks at the job each
+ * verdict_interval_ns allocates when it begins and when it looks, which may be at any time.
  *
  * A message that comes before its receive was posted takes a piece of memory of its own on lanes of
  * messages (twi_inbox_keep, twi_session_offer_keep); these are the only ones allowed.
  */
 #include "coll_ranks.h"
 #include "coll_sim.h"
-
-#include <stdatomic.h>
 
 #include "diag/record/counter.h"
 #include "transport/stream/session_parts.h"
@@ -19,7 +19,8 @@
 
 #define EARLY_CODE_BYTES 200u
 
-static _Atomic uint64_t allocations;
+static uint64_t allocations;
+static _Thread_local bool drives; /* this thread's allocations are counted */
 
 #ifndef TWT_SANITIZED
 extern void *__libc_malloc(size_t bytes);
@@ -33,19 +34,19 @@ void *malloc(size_t bytes)
 	bool early = from - (uintptr_t)twi_inbox_keep < EARLY_CODE_BYTES ||
 		     from - (uintptr_t)twi_session_offer_keep < EARLY_CODE_BYTES;
 
-	atomic_fetch_add(&allocations, !early);
+	allocations += drives && !early;
 	return __libc_malloc(bytes);
 }
 
 void *calloc(size_t count, size_t bytes)
 {
-	atomic_fetch_add(&allocations, 1);
+	allocations += drives;
 	return __libc_calloc(count, bytes);
 }
 
 void *realloc(void *at, size_t bytes)
 {
-	atomic_fetch_add(&allocations, 1);
+	allocations += drives;
 	return __libc_realloc(at, bytes);
 }
 #endif
@@ -129,7 +130,7 @@ static bool all_kinds(struct tow_group **groups, uint32_t here, uint32_t **buffe
 /* What has been counted: allocations that are not for early messages, and plans. */
 static void counted(struct twi_diag *diag, uint64_t counts[2])
 {
-	counts[0] = atomic_load(&allocations);
+	counts[0] = allocations;
 	counts[1] = twi_counter_sum(diag, TWI_C_coll_plans_built);
 }
 
@@ -149,6 +150,7 @@ static bool builds_nothing(struct tow_runtime *runtime, struct tow_group **group
 		buffers[r] = memory;
 		memset(memory, 0, sizeof(uint32_t[4 * COUNT]));
 	}
+	drives = true;
 	for (int i = 0; i < 3; i++)
 		well = well && all_kinds(groups, here, buffers, true);
 	counted(diag, before);

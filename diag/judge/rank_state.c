@@ -247,6 +247,7 @@ static void walk_messages(struct walk *w, struct twi_rank_state *state)
 	walk_u64(w, &state->ended);
 	walk_u64(w, &state->polls);
 	walk_u64(w, &state->usual_ns);
+	walk_u64(w, &state->throttled_ns);
 	walk_count(w, &state->message_count, TWI_STATE_MESSAGES);
 	walk_count(w, &state->stray_count, TWI_STATE_STRAYS);
 	for (uint32_t i = 0; !w->bad && i < state->message_count; i++)

@@ -192,6 +192,8 @@ struct twi_rank_state {
 	uint64_t ended;    /* operations of the user's, so far */
 	uint64_t polls;    /* by threads of the user's, so far */
 	uint64_t usual_ns; /* the longest that an operation has taken lately; 0: none took long */
+	/* Its control groups were kept off CPUs for that long so far, their quota being used up. */
+	uint64_t throttled_ns;
 	uint32_t group_count, wait_count, link_count, flow_count;
 	struct twi_state_group groups[TWI_STATE_GROUPS];
 	struct twi_state_wait waits[TWI_STATE_WAITS];
@@ -207,7 +209,7 @@ enum twi_state_form {
 	TWI_STATE_FORM_BARE = 2,
 	TWI_STATE_FORM_NAMED,    /* names, groups of other libraries and their messages */
 	TWI_STATE_FORM_HEADS,    /* heads of bursts, the time namespace */
-	TWI_STATE_FORM_MESSAGES, /* messages under way, strays, what goes on */
+	TWI_STATE_FORM_MESSAGES, /* messages under way, strays, what goes on, the quota of CPU */
 };
 
 /* Returns the bytes written, 0 when there is no room. Members are written back as they are. */

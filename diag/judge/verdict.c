@@ -391,6 +391,7 @@ static void emit_rank(const struct twi_verdict_case *what, const struct twi_verd
 		twi_emit_u64(emit, "waiting_threads", state->waiters);
 		twi_emit_u64(emit, "run_queue_ns", state->run_queue_ns);
 		twi_emit_u64(emit, "on_cpu_ns", state->on_cpu_ns);
+		twi_emit_u64(emit, "throttled_ns", state->throttled_ns);
 		twi_emit_u64(emit, "pool_free_bytes", state->pool_free_bytes);
 		twi_emit_u64(emit, "records_lost", state->lost);
 		if (!rank->me)

@@ -48,6 +48,9 @@ struct twi_emit;
 	  "(towdoctor says to what)")                                                              \
 	X(SLOW_LINK, "slow_link", "is slower than the others",                                     \
 	  "look at that direction of the path: rate of the port, errors, what else goes there")    \
+	X(THROTTLED, "throttled", "uses up its quota of CPU time",                                 \
+	  "raise the quota of its container or control group (cpu.max; docker --cpus, "            \
+	  "Kubernetes limits), or give it whole CPUs instead (cpuset)")                            \
 	X(CPU, "cpu", "does not get the CPU",                                                      \
 	  "find who else runs on its cores; pin the ranks, or give them cores of their own")       \
 	X(LATE, "late", "comes late",                                                              \

@@ -351,6 +351,7 @@ static void blame_missing(struct twi_judge *judge, const struct twi_verdict_rank
 	const struct twi_state_past *done = group->past_count > 0 ? &group->past[0] : NULL;
 	uint64_t waited = twi_since(absence->waiting->last->now_ns, absence->past->start_ns);
 	char time[24], kind[TWI_JUDGE_KIND], last[24], call[TWI_JUDGE_CALL];
+	char quota[TWI_JUDGE_QUOTA];
 	uint32_t of = absence->arrival_count, late = 0;
 	double share;
 
@@ -363,10 +364,11 @@ static void blame_missing(struct twi_judge *judge, const struct twi_verdict_rank
 	twi_judge_time(waited, time);
 	twi_judge_time(done != NULL ? twi_since(rank->last->now_ns, done->done_ns) : 0, last);
 	if (is_starved(judge, rank, done, &share))
-		twi_judge_blame(judge, TWI_CAUSE_CPU, rank->rank, 0.9,
-				"rank %u wanted a CPU and had none for %.0f %% of the time; it has "
-				"not entered %s (%s), in which rank %u has waited for %s",
-				rank->rank, share * 100, call, kind, absence->waiting->rank, time);
+		twi_judge_blame(judge, twi_judge_denied(rank, share, quota), rank->rank, 0.9,
+				"rank %u wanted a CPU and had none for %.0f %% of the time%s; it "
+				"has not entered %s (%s), in which rank %u has waited for %s",
+				rank->rank, share * 100, quota, call, kind, absence->waiting->rank,
+				time);
 	else if (of >= 3 && late * 2 >= of)
 		twi_judge_blame(judge, TWI_CAUSE_LATE, rank->rank, 0.9,
 				"rank %u came last by 300 ms and more to %u of the last %u %ss, "

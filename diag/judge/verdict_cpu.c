@@ -5,8 +5,13 @@
  * some that it has written down as it came to waits (cpu_log.h), and the two looks. Load
  * that all ranks of a host have alike is not what makes one of them late: what they were denied of
  * what they wanted is taken off.
+ *
+ * Who has used up the CPU quota of its control group wants a CPU likewise, and what mends it is
+ * another thing. That time is known of the whole group (cpu.stat), and between the looks.
  */
 #include "diag/judge/verdict_parts.h"
+
+#include <stdio.h>
 
 #include <internal/base.h>
 
@@ -110,4 +115,24 @@ bool twi_judge_starved(const struct twi_judge *judge, const struct twi_verdict_r
 	out->ran_more = (double)use.ran_ns * (double)others.window_ns >
 			1.5 * (double)others.ran_ns * window;
 	return true;
+}
+
+#define THROTTLED 0.1 /* of the time, at least */
+
+enum twi_cause twi_judge_denied(const struct twi_verdict_rank *rank, double waited,
+				char room[TWI_JUDGE_QUOTA])
+{
+	const struct twi_rank_state *first = rank->first, *last = rank->last;
+	double share = 0;
+
+	room[0] = '\0';
+	if (first != NULL && last != NULL && last->now_ns > first->now_ns)
+		share = (double)twi_since(last->throttled_ns, first->throttled_ns) /
+			(double)(last->now_ns - first->now_ns);
+	share = twi_min(share, 1.0); /* each CPU counts */
+	if (share < THROTTLED || share * 2 < waited)
+		return TWI_CAUSE_CPU;
+	snprintf(room, TWI_JUDGE_QUOTA,
+		 "; the quota of its control group was used up for %.0f %% of it", share * 100);
+	return TWI_CAUSE_THROTTLED;
 }

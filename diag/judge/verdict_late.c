@@ -53,10 +53,13 @@ static void blame_late(struct twi_judge *judge, const struct lateness *late)
 {
 	const struct twi_verdict_rank *rank = late->rank;
 	double pool = pool_share(rank), lost = 1;
+	char quota[TWI_JUDGE_QUOTA];
 	struct twi_starved cpu;
+	enum twi_cause denied;
 
 	twi_judge_starved(judge, rank, to_their_time(rank, late->from_ns),
 			  to_their_time(rank, late->to_ns), &cpu);
+	denied = twi_judge_denied(rank, cpu.waited, quota);
 	if (!late->once)
 		lost = late->lost;
 	else if (cpu.window_ns > late->to_ns - late->from_ns) /* known, but not apart */
@@ -66,18 +69,17 @@ static void blame_late(struct twi_judge *judge, const struct lateness *late)
 				"%s; it waited for room in its pool for %.0f %% of the time",
 				late->how, pool * 100);
 	else if (cpu.own >= STARVED && cpu.own * 2 >= lost)
-		twi_judge_blame(judge, TWI_CAUSE_CPU, rank->rank, late->confidence,
-				"%s; it wanted a CPU and had none for %.0f %% of the time",
-				late->how, cpu.waited * 100);
+		twi_judge_blame(judge, denied, rank->rank, late->confidence,
+				"%s; it wanted a CPU and had none for %.0f %% of the time%s",
+				late->how, cpu.waited * 100, quota);
 	else if (cpu.waited >= STARVED && cpu.waited * 2 >= lost)
 		/* Of all that are denied one it is late, as it has more to do or waits for more. */
 		twi_judge_blame(
-			judge,
-			cpu.ran_more || cpu.slept > cpu.waited ? TWI_CAUSE_LATE : TWI_CAUSE_CPU,
+			judge, cpu.ran_more || cpu.slept > cpu.waited ? TWI_CAUSE_LATE : denied,
 			rank->rank, 0.6,
 			"%s; it wanted a CPU and had none for %.0f %% of the time, as all of its "
-			"host do, and slept for %.0f %%",
-			late->how, cpu.waited * 100, cpu.slept * 100);
+			"host do, and slept for %.0f %%%s",
+			late->how, cpu.waited * 100, cpu.slept * 100, quota);
 	else
 		twi_judge_blame(judge, TWI_CAUSE_LATE, rank->rank, late->confidence,
 				"%s; it had no CPU for %.0f %% of the time", late->how,

@@ -91,6 +91,14 @@ struct twi_starved {
 };
 bool twi_judge_starved(const struct twi_judge *judge, const struct twi_verdict_rank *rank,
 		       uint64_t from, uint64_t to, struct twi_starved *out);
+/*
+ * Why it had none, where that was for `waited` of the time, 0 to 1: TWI_CAUSE_CPU, or, if its
+ * control group's quota was the reason, TWI_CAUSE_THROTTLED. Words of the latter's evidence go to
+ * `room`, else "".
+ */
+#define TWI_JUDGE_QUOTA 96u
+enum twi_cause twi_judge_denied(const struct twi_verdict_rank *rank, double waited,
+				char room[TWI_JUDGE_QUOTA]);
 /* verdict_flows.c: whose link or device is slower than the others'. */
 void twi_judge_flows(struct twi_judge *judge);
 /* verdict_late.c: who comes late. */

@@ -218,6 +218,7 @@ static enum twi_cause cause_of(const struct twi_waits_graph *graph,
 			       const struct twi_waits_node *node, const char **does_out)
 {
 	const struct twi_rank_state *state = node->rank->last;
+	char quota[TWI_JUDGE_QUOTA];
 	struct twi_starved cpu;
 
 	if (state->pool_waiters > 0) {
@@ -231,7 +232,7 @@ static enum twi_cause cause_of(const struct twi_waits_graph *graph,
 	twi_judge_starved(graph->judge, node->rank, node->rank->first->now_ns, state->now_ns, &cpu);
 	if (cpu.own >= 0.5) {
 		*does_out = "which wants a CPU and has none";
-		return TWI_CAUSE_CPU;
+		return twi_judge_denied(node->rank, cpu.waited, quota);
 	}
 	*does_out = node->kind == TWI_WAITS_IDLE
 			    ? "which is in no call of the library, and has messages under way"

@@ -7,12 +7,13 @@ const char *const twt_vj_names[VJ_FAULTS] = { "healthy",          "never enters"
 					      "pool exhausted",   "wrong TCP buffers",
 					      "CPU hog",          "never enters a barrier",
 					      "receives nothing", "receives nothing (ofi)",
-					      "device stalls",    "late in bursts" };
+					      "device stalls",    "late in bursts",
+					      "CPU quota" };
 
 const char *const twt_vj_causes[VJ_FAULTS] = {
-	"",       "never_entered", "late", "other_operation", "stopped", "link",
-	"pool",   "tcp_buffers",   "cpu",  "never_entered",   "credit",  "credit",
-	"device", "late"
+	"",       "never_entered", "late",     "other_operation", "stopped", "link",
+	"pool",   "tcp_buffers",   "cpu",      "never_entered",   "credit",  "credit",
+	"device", "late",          "throttled"
 };
 
 uint64_t twt_vj_now(void)

@@ -5,6 +5,7 @@
 #ifndef TWT_VERDICT_FAULTS_H
 #define TWT_VERDICT_FAULTS_H
 
+#include "cpu_quota.h"
 #include "netlab.h"
 
 #include <pthread.h>
@@ -14,12 +15,13 @@
 
 #include <towline/towline.h>
 
-#define VJ_RANKS    4
-#define VJ_HOGS     12
-#define VJ_STEPS    10 /* healthy ones, before the fault */
-#define VJ_LIMIT_S  60
-#define VJ_BUCKETS  2 /* of a burst, before its last */
-#define VJ_NS_PER_S 1000000000ull
+#define VJ_RANKS         4
+#define VJ_HOGS          12
+#define VJ_STEPS         10 /* healthy ones, before the fault */
+#define VJ_LIMIT_S       60
+#define VJ_BUCKETS       2 /* of a burst, before its last */
+#define VJ_QUOTA_PERCENT 5 /* far less than a busy machine leaves it */
+#define VJ_NS_PER_S      1000000000ull
 
 enum twt_vj_fault {
 	VJ_HEALTHY,
@@ -36,6 +38,7 @@ enum twt_vj_fault {
 	VJ_CREDIT_OFI, /* the same over libfabric's tcp */
 	VJ_DEVICE,
 	VJ_BURST, /* late to the first of three collectives that are under way at once */
+	VJ_QUOTA, /* its control group may have a CPU for a part of the time alone */
 	VJ_FAULTS
 };
 
@@ -57,6 +60,7 @@ struct twt_vj_job {
 	char name[40], dir[32], store[64];
 	struct twt_vj_marks *marks;
 	pid_t pids[VJ_RANKS], hogs[VJ_HOGS], world;
+	struct twt_quota quota;
 	int port;
 };
 

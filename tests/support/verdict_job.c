@@ -116,7 +116,7 @@ bool twt_vj_reached(const struct twt_vj_job *job, int steps)
 	return false;
 }
 
-void twt_vj_plant(struct twt_vj_job *job)
+bool twt_vj_plant(struct twt_vj_job *job)
 {
 	if (job->fault == VJ_STOPPED)
 		kill(job->pids[job->victim], SIGSTOP);
@@ -128,6 +128,8 @@ void twt_vj_plant(struct twt_vj_job *job)
 		if (job->hogs[i] == 0)
 			twt_vj_hog_main(job);
 	}
+	return job->fault != VJ_QUOTA ||
+	       twt_quota_begin(&job->quota, job->pids[job->victim], VJ_QUOTA_PERCENT);
 }
 
 static void twt_vj_kill(pid_t *pid)
@@ -168,6 +170,7 @@ bool twt_vj_end(struct twt_vj_job *job)
 		twt_vj_kill(&job->pids[i]);
 	}
 	twt_vj_kill(&job->world);
+	twt_quota_end(&job->quota);
 	close(job->port);
 	munmap(job->marks, sizeof(*job->marks));
 	rmdir(job->dir);

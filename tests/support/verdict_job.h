@@ -19,8 +19,8 @@ bool twt_vj_refused(const struct twt_vj_job *job);
 
 bool twt_vj_reached(const struct twt_vj_job *job, int steps);
 
-/* Plants what is not the victim's own doing. */
-void twt_vj_plant(struct twt_vj_job *job);
+/* Plants what is not the victim's own doing. False: that cannot be had here. */
+bool twt_vj_plant(struct twt_vj_job *job);
 
 /* True: all ranks have ended well, but for those that a fault does not let. */
 bool twt_vj_end(struct twt_vj_job *job);

@@ -54,7 +54,7 @@ static void twt_vj_open(struct twt_vj_rank *me, int rank)
 int twt_vj_rank_main(const struct twt_vj_job *job, int rank)
 {
 	struct twt_vj_rank me = { .job = job };
-	bool on = true;
+	bool on = true, busy = job->fault == VJ_HOG || job->fault == VJ_QUOTA;
 
 	alarm(VJ_LIMIT_S);
 	atomic_store(&job->marks->pids[rank], getpid());
@@ -65,8 +65,8 @@ int twt_vj_rank_main(const struct twt_vj_job *job, int rank)
 		if (job->fault != VJ_BUFFERS) {
 			uint64_t jitter = (job->seed + (uint64_t)n * 7919) % 10000;
 
-			twt_vj_compute(job->fault == VJ_HOG ? 10000000 : 500000);
-			usleep((useconds_t)(job->fault == VJ_HOG ? jitter / 4 : 10000 + jitter));
+			twt_vj_compute(busy ? 10000000 : 500000);
+			usleep((useconds_t)(busy ? jitter / 4 : 10000 + jitter));
 		}
 		if (rank == job->victim)
 			on = twt_vj_misbehave(&me, rank, n);

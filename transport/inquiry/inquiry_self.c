@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "diag/base/cgroup.h"
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
 #include "memreg/pool/pool.h"
@@ -278,6 +279,7 @@ const struct twi_rank_state *twi_inquiry_self(struct twi_inquiry *inquiry)
 	};
 	gethostname(out->host, sizeof(out->host) - 1);
 	add_threads(engine, out);
+	twi_cgroup_throttled("", &out->throttled_ns);
 	add_pool(engine, out);
 	add_series(engine, false, COLL_GROUPS, out);
 	twi_foreign_tell(engine, now, FOREIGN_GROUPS, out);

@@ -66,7 +66,7 @@ static void begin(struct twt_vj_job *job)
 {
 	twt_vj_begin(job);
 	assert_true(twt_vj_reached(job, VJ_STEPS));
-	twt_vj_plant(job);
+	assert_true(twt_vj_plant(job));
 }
 
 /* -1: it tells none. */

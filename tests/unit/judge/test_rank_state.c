@@ -27,6 +27,7 @@ static void fill_messages(struct twi_rank_state *state)
 	state->ended = UINT64_MAX;
 	state->polls = 6;
 	state->usual_ns = 7;
+	state->throttled_ns = UINT64_MAX;
 	state->message_count = TWI_STATE_MESSAGES;
 	state->stray_count = TWI_STATE_STRAYS;
 	for (uint32_t i = 0; i < TWI_STATE_MESSAGES; i++) {

@@ -126,9 +126,79 @@ static void test_missing_for_a_cpu(void **state)
 	}
 }
 
+/* Between the looks its control group was kept off the CPUs for so long. */
+static void throttle(uint32_t rank, uint64_t ms)
+{
+	job.first[rank].throttled_ns = 7000 * VS_MS;
+	job.last[rank].throttled_ns = 7000 * VS_MS + ms * VS_MS;
+}
+
+static void test_late_by_its_quota(void **state)
+{
+	const uint64_t half = VS_GAP / VS_MS * 4 / 10 / 2; /* of the 40 % that it wanted one */
+
+	(void)state;
+	late_with(100, 40);
+	throttle(2, half + 1);
+	twt_vs_expect(&job, TWI_CAUSE_THROTTLED, 2);
+	assert_non_null(strstr(job.verdict.findings[0].evidence[0], "used up for 20 %"));
+	throttle(2, half - 1); /* others take more from it than the quota does */
+	twt_vs_expect(&job, TWI_CAUSE_CPU, 2);
+	throttle(2, 40 * half); /* of many CPUs together: no more than all of the time */
+	twt_vs_expect(&job, TWI_CAUSE_THROTTLED, 2);
+	assert_non_null(strstr(job.verdict.findings[0].evidence[0], "used up for 100 %"));
+	job.ranks[2].first = NULL; /* since when is not known */
+	twt_vs_expect(&job, TWI_CAUSE_CPU, 2);
+	/* Others of its group use up the quota, and it sleeps: it is not late by that. */
+	late_with(10, 40);
+	throttle(2, 300);
+	twt_vs_expect(&job, TWI_CAUSE_LATE, 2);
+	/* Another rank's quota is no reason of its. */
+	late_with(100, 40);
+	throttle(1, 300);
+	twt_vs_expect(&job, TWI_CAUSE_CPU, 2);
+	/* All are denied a CPU alike: still it is what it lacks. */
+	late_with(120, 20);
+	for (uint32_t i = 0; i < 4; i++)
+		if (i != 2)
+			twt_vs_cpu(&job, i, 120, 20);
+	throttle(2, 180);
+	twt_vs_expect(&job, TWI_CAUSE_THROTTLED, 2);
+	assert_true(job.verdict.findings[0].confidence < 0.7);
+}
+
+static void test_missing_by_its_quota(void **state)
+{
+	(void)state;
+	twt_vs_healthy(&job, 3);
+	twt_vs_miss(&job, 1, 1500);
+	twt_vs_cpu(&job, 1, 150, 20);
+	throttle(1, 200);
+	twt_vs_expect(&job, TWI_CAUSE_THROTTLED, 1);
+	assert_non_null(strstr(job.verdict.findings[0].evidence[0], "used up for 50 %"));
+	twt_vs_cpu(&job, 1, 10, 20);
+	twt_vs_expect(&job, TWI_CAUSE_NEVER_ENTERED, 1);
+}
+
+/* Rank 0 waits for a message of rank 1's. */
+static void test_absent_by_its_quota(void **state)
+{
+	(void)state;
+	for (unsigned throttled = 0; throttled < 2; throttled++) {
+		twt_vs_still(&job, 2);
+		twt_vs_message(&job, 0, TWI_STATE_RECV, 1, 5, 4000, true);
+		twt_vs_cpu(&job, 1, 200, 20);
+		throttle(1, throttled ? 300 : 0);
+		twt_vs_expect(&job, throttled ? TWI_CAUSE_THROTTLED : TWI_CAUSE_CPU, 1);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_late_by_its_quota),
+		cmocka_unit_test(test_missing_by_its_quota),
+		cmocka_unit_test(test_absent_by_its_quota),
 		cmocka_unit_test(test_half_of_the_lateness),
 		cmocka_unit_test(test_one_look_is_enough),
 		cmocka_unit_test(test_load_that_all_have),

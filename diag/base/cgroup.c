@@ -1,0 +1,143 @@
+/*
+ * cgroup.c - see cgroup.h. Files and units: Documentation/admin-guide/cgroup-v2.rst (cpu.stat) and
+ * Documentation/scheduler/sched-bwc.rst (the same of version 1) of Linux.
+ */
+#include "diag/base/cgroup.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PATH  512u
+#define DEPTH 32u
+
+/* A small file as text; what does not fit is left out. */
+static bool read_text(const char *path, char *out, size_t room)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n;
+
+	if (fd < 0)
+		return false;
+	n = read(fd, out, room - 1);
+	close(fd);
+	out[n > 0 ? n : 0] = '\0';
+	return n > 0;
+}
+
+/* Whether `names`, which ends at a colon, has `name` among its words. */
+static bool has_name(const char *names, const char *name)
+{
+	size_t bytes = strlen(name);
+
+	for (;;) {
+		size_t word = strcspn(names, ",:\n");
+
+		if (word == bytes && strncmp(names, name, bytes) == 0)
+			return true;
+		if (names[word] != ',')
+			return false;
+		names += word + 1;
+	}
+}
+
+bool twi_cgroup_path(const char *text, const char *controller, char *out, size_t room)
+{
+	/* Each line is "number:controllers:path". */
+	for (const char *line = text; line != NULL && *line != '\0'; line = strchr(line, '\n')) {
+		const char *names, *path;
+		int n;
+
+		line += *line == '\n';
+		names = strchr(line, ':');
+		path = names != NULL ? strchr(names + 1, ':') : NULL;
+		if (path == NULL)
+			return false;
+		if (!has_name(names + 1, controller))
+			continue;
+		path++;
+		n = snprintf(out, room, "%.*s", (int)strcspn(path, "\n"), path);
+		return n > 0 && (size_t)n < room;
+	}
+	return false;
+}
+
+/* The number behind `key` and a space, at the start of a line. */
+static bool number_of(const char *text, const char *key, uint64_t *out)
+{
+	size_t bytes = strlen(key);
+
+	for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
+		line += *line == '\n';
+		if (strncmp(line, key, bytes) != 0 || line[bytes] != ' ')
+			continue;
+		*out = strtoull(line + bytes + 1, NULL, 10);
+		return true;
+	}
+	return false;
+}
+
+static bool throttled_of(const char *folder, uint64_t *ns_out)
+{
+	char path[PATH + 16], text[1024];
+
+	snprintf(path, sizeof(path), "%s/cpu.stat", folder);
+	if (!read_text(path, text, sizeof(text)))
+		return false;
+	if (number_of(text, "throttled_usec", ns_out)) {
+		*ns_out *= 1000;
+		return true;
+	}
+	return number_of(text, "throttled_time", ns_out);
+}
+
+/* Of the group at `path` below `base` and of all above it. */
+static bool add_up(const char *base, const char *path, uint64_t *ns_out)
+{
+	char folder[PATH];
+	size_t top = strlen(base);
+	bool any = false;
+	int n = snprintf(folder, sizeof(folder), "%s%s", base, path);
+
+	if (n < 0 || (size_t)n >= sizeof(folder) || (path[0] != '/' && path[0] != '\0'))
+		return false;
+	for (unsigned i = 0; i < DEPTH; i++) {
+		char *slash;
+		uint64_t ns;
+
+		if (throttled_of(folder, &ns)) {
+			*ns_out += ns;
+			any = true;
+		}
+		slash = strrchr(folder, '/');
+		if (strlen(folder) <= top || slash == NULL)
+			break;
+		*slash = '\0';
+	}
+	return any;
+}
+
+bool twi_cgroup_throttled(const char *root, uint64_t *ns_out)
+{
+	/* The folder of version 1 has the names of all controllers that are mounted there. */
+	static const char *const bases[][2] = { { "", "/sys/fs/cgroup" },
+						{ "", "/sys/fs/cgroup/unified" },
+						{ "cpu", "/sys/fs/cgroup/cpu" },
+						{ "cpu", "/sys/fs/cgroup/cpu,cpuacct" } };
+	char text[4096], path[PATH], base[PATH];
+
+	*ns_out = 0;
+	snprintf(base, sizeof(base), "%s/proc/self/cgroup", root);
+	if (!read_text(base, text, sizeof(text)))
+		return false;
+	for (size_t i = 0; i < sizeof(bases) / sizeof(bases[0]); i++) {
+		if (!twi_cgroup_path(text, bases[i][0], path, sizeof(path)))
+			continue;
+		snprintf(base, sizeof(base), "%s%s", root, bases[i][1]);
+		if (add_up(base, strcmp(path, "/") == 0 ? "" : path, ns_out))
+			return true;
+	}
+	return false;
+}

@@ -56,6 +56,27 @@ def play(what, size, parts, environment=None, spared=(), **options):
     return texts
 
 
+def analyze(flights):
+    """PyTorch's own analyzer reads what towstat makes of the files: it names the rank that stayed
+    out of the last all_reduce, and the messages that never came, and stops at none."""
+    with tempfile.TemporaryDirectory() as out:
+        made = subprocess.run(
+            [ranks.built("tools/towstat/towstat"), "verdict", "--from", flights, "--fr-trace", out],
+            capture_output=True, text=True, check=False)
+        ranks.expect(made.returncode == 0 and "3 of 3 ranks" in made.stdout and
+                     "left out" not in made.stdout, "towstat --fr-trace",
+                     made.stdout + made.stderr)
+        read = subprocess.run(
+            [PYTHON, "-m", "torch.distributed.flight_recorder.fr_trace", out],
+            env={**os.environ, **COMMON}, capture_output=True, text=True, check=False)
+    said = read.stdout + read.stderr
+    for wanted in (r"sequence number: 4\n(.*\n)*?collective: nccl:all_reduce\nmissing ranks: \{2\}",
+                   r"collective: nccl:recv 1<-0\n", r"collective: nccl:recv 1<-\?\n"):
+        ranks.expect(read.returncode == 0 and re.search(wanted, said), f"fr_trace: {wanted}", said)
+    ranks.expect("send 0->1" not in said, "fr_trace: a message that was received", said)
+    print("fr_trace: fine", flush=True)
+
+
 @contextlib.contextmanager
 def wheel_folder():
     """Where the wheel is unpacked; what is compiled of it goes with it."""
@@ -89,6 +110,10 @@ def main():
             play("no launcher", 2, ["named"], {
                 **by_entry, "TWT_WORLD_SIZE": "2", "TOW_STATS_DIR": stats,
                 "TOW_FLIGHT_DIR": stats, "TWT_TOWSTAT": ranks.built("tools/towstat/towstat")})
+        with tempfile.TemporaryDirectory() as flights:
+            play("recorded", 3, ["recorded"], {
+                **by_entry, "TOW_FLIGHT_DIR": flights, "TOW_LANES": "tcp"})
+            analyze(flights)
         play("checked by c10d's wrapper", 2, ["works", "splits", "checked"],
              {**by_entry, "TORCH_DISTRIBUTED_DEBUG": "DETAIL"})
         play("placed by the preload", 2, ["placed"], {

@@ -869,6 +869,32 @@ def named(ours, gloo):
     dist.barrier(group=ours)
 
 
+def recorded(ours, gloo):
+    """Messages that end, one that never comes, and a collective that the last rank stays out of:
+    flight recorders write that down. (test_torch.py shows it to PyTorch's analyzer.)"""
+    flights = os.environ["TOW_FLIGHT_DIR"]
+    late = dist.new_group(timeout=datetime.timedelta(seconds=2))
+    for turn in range(3):
+        dist.all_reduce(torch.full((1000,), 1.0 + turn), group=ours)
+        dist.all_reduce(torch.ones(10), group=late)
+    large = torch.full((1 << 16,), float(RANK))
+    if RANK == 0:
+        dist.send(large, 1, group=ours)
+    elif RANK == 1:
+        dist.recv(large, 0, group=ours)
+        dist.irecv(torch.zeros(5), 0, group=ours, tag=7)
+        dist.irecv(torch.zeros(6), group=ours, tag=8)  # of anybody
+    if RANK < SIZE - 1:
+        raises(dist.DistBackendError, "TOW_EDEADLINE", dist.all_reduce, torch.ones(3), group=late)
+    until = time.monotonic() + 60
+    while len({name.split(".")[-3] for name in glob.glob(f"{flights}/flight.*.json")}) < SIZE:
+        assert time.monotonic() < until, os.listdir(flights)
+        time.sleep(0.05)
+    print(f"recorded: {flights}", flush=True)
+    gloo.barrier().wait()
+    os._exit(0)  # with a receive that never ends
+
+
 def killed(ours, gloo):
     """A rank is killed: the others name it. (test_torch.py looks at what they print.)"""
     dist.barrier(group=ours)

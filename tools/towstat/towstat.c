@@ -28,6 +28,7 @@ struct arguments {
 	long seconds;       /* -1: not given */
 	const char *output; /* NULL: not given */
 	const char *from;   /* likewise */
+	const char *torch;  /* likewise */
 	int argc;
 	char **argv; /* what is no option */
 };
@@ -78,6 +79,8 @@ static const char usage[] =
 	"                      looks each verdict_interval_ns: 90s, 10m, 2h\n"
 	"      --from FOLDER   verdict: of a job that has ended, by the files that its flight\n"
 	"                      recorders have left there (flight_dir); NAME is the job\n"
+	"      --fr-trace OUT  verdict --from: writes them into folder OUT as PyTorch's fr_trace\n"
+	"                      reads them\n"
 	"      --json          why, verdict: as JSON, all there is\n"
 	"      --seconds N     alloclog: from 0 to 60; without: what there is where the knob "
 	"alloclog\n"
@@ -284,6 +287,10 @@ static int run_verdict(const struct arguments *arguments)
 		return misuse("verdict takes one name or socket", arguments->argv[2]);
 	if (arguments->from != NULL && arguments->since_s > 0)
 		return misuse("verdict takes --from or --since", "");
+	if (arguments->torch != NULL && (arguments->from == NULL || arguments->json))
+		return misuse("--fr-trace goes with --from, and without --json", "");
+	if (arguments->torch != NULL)
+		return write_last_words(arguments->from, target, arguments->torch);
 	if (arguments->from != NULL)
 		return show_last_words(arguments->from, target, arguments->json);
 	if (target != NULL && strchr(target, '/') != NULL)
@@ -350,7 +357,16 @@ static const struct {
 	{ "dpdk", NULL, run_dpdk },         { "lanes", run_lanes, NULL },
 };
 
-enum { OPT_MARKDOWN = 256, OPT_MAN, OPT_JSON, OPT_VERSION, OPT_SECONDS, OPT_SINCE, OPT_FROM };
+enum {
+	OPT_MARKDOWN = 256,
+	OPT_MAN,
+	OPT_JSON,
+	OPT_VERSION,
+	OPT_SECONDS,
+	OPT_SINCE,
+	OPT_FROM,
+	OPT_FR_TRACE
+};
 
 /* Those without a value. */
 static int take_flag(struct arguments *out, int option)
@@ -386,6 +402,9 @@ static int take_text(struct arguments *out, int option)
 	case OPT_FROM:
 		out->from = optarg;
 		return 0;
+	case OPT_FR_TRACE:
+		out->torch = optarg;
+		return 0;
 	default:
 		return -1;
 	}
@@ -402,6 +421,7 @@ static int read_options(int argc, char **argv, struct arguments *out)
 		{ "seconds", required_argument, NULL, OPT_SECONDS },
 		{ "since", required_argument, NULL, OPT_SINCE },
 		{ "from", required_argument, NULL, OPT_FROM },
+		{ "fr-trace", required_argument, NULL, OPT_FR_TRACE },
 		{ "output", required_argument, NULL, 'o' },
 		{ "markdown", no_argument, NULL, OPT_MARKDOWN },
 		{ "man", no_argument, NULL, OPT_MAN },

@@ -101,6 +101,8 @@ enum verdict_status {
 };
 /* What the flight recorders of an ended job have left in `folder`; job NULL: the only one. */
 int show_last_words(const char *folder, const char *job, int json);
+/* Writes the same into folder `out`, for PyTorch's fr_trace. */
+int write_last_words(const char *folder, const char *job, const char *out);
 /* A verdict, for people; the status of one. */
 int print_verdict(const json_t *root);
 enum verdict_status verdict_status_of(const json_t *root);

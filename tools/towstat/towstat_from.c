@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "tools/common/words.h"
+#include "tools/towstat/fr_trace.h"
 #include "tools/towstat/towstat.h"
 
 #define RANKS_MAX  4096u
@@ -339,7 +340,31 @@ static int dump_words(const struct last_words *words)
 	return verdict != NULL ? (int)verdict_status_of(verdict) : VERDICT_NOBODY;
 }
 
-int show_last_words(const char *folder, const char *job, int json)
+/* A file of each rank for PyTorch's analyzer. */
+static int write_words(const struct last_words *words, const char *out)
+{
+	size_t written = 0, left_out = 0;
+
+	for (size_t i = 0; i < words->count; i++) {
+		const struct last_word *word = &words->rows[i];
+
+		if (word->document == NULL)
+			continue;
+		if (fr_trace_write(out, word->rank, word->document, &left_out) != 0)
+			return 1;
+		written++;
+	}
+	printf("%zu of %zu ranks: python -m torch.distributed.flight_recorder.fr_trace %s\n",
+	       written, words->count, out);
+	if (left_out > 0)
+		printf("%zu entries are left out, which do not name both ranks or a group that is "
+		       "known\n",
+		       left_out);
+	return written > 0 ? 0 : 1;
+}
+
+/* `out` NULL: they are shown. */
+static int tell_words(const char *folder, const char *job, int json, const char *out)
 {
 	struct last_words words = { .rows = calloc(RANKS_MAX, sizeof(struct last_word)) };
 	int status = 1;
@@ -347,9 +372,21 @@ int show_last_words(const char *folder, const char *job, int json)
 	if (words.rows == NULL)
 		fprintf(stderr, "towstat: no memory\n");
 	else if (read_words(folder, job, &words) == 0)
-		status = json ? dump_words(&words) : print_words(&words);
+		status = out != NULL ? write_words(&words, out)
+			 : json      ? dump_words(&words)
+				     : print_words(&words);
 	for (size_t i = 0; i < words.count; i++)
 		json_decref(words.rows[i].document);
 	free(words.rows);
 	return status;
+}
+
+int show_last_words(const char *folder, const char *job, int json)
+{
+	return tell_words(folder, job, json, NULL);
+}
+
+int write_last_words(const char *folder, const char *job, const char *out)
+{
+	return tell_words(folder, job, 0, out);
 }

@@ -27,7 +27,9 @@
 #define VERSION     "2.10" /* of the fields, as PyTorch counts */
 #define MESSAGES    256u   /* under way, and ended, that are told of */
 #define OPS_SCANNED 65536u
-#define TEXT        (TOW_GROUP_LABEL_MAX + 24)
+/* The group of PyTorch's that messages are of. */
+#define MESSAGES_GROUP "messages"
+#define TEXT           (TOW_GROUP_LABEL_MAX + 24)
 
 uint64_t twi_flight_unix_offset(const struct twi_engine *engine)
 {
@@ -78,16 +80,6 @@ static const char *torch_type(uint8_t type)
 	}
 }
 
-/* "towline:all_reduce" */
-static void name_of(const char *kind, char *out, size_t room)
-{
-	snprintf(out, room, "towline:%s", kind);
-	for (char *at = out; *at != '\0'; at++) {
-		if (*at == '-')
-			*at = '_';
-	}
-}
-
 static void emit_time(struct twi_emit *emit, const char *key, uint64_t ns, uint64_t offset)
 {
 	if (ns > 0)
@@ -120,8 +112,8 @@ struct entry {
 	const char *kind, *type, *status, *user_name;
 	const void *caller;
 	uint64_t timeout_ns;
-	int64_t peer;   /* of a message: its rank in the job, plus 1; 0: not known */
-	bool groupless; /* a message of a peer, and of no group */
+	int64_t me, peer; /* of a message: ranks in the job; -1: not known */
+	bool grouped;     /* it is a message of the group ctx */
 };
 
 static void emit_frames(const struct entry *entry, struct twi_emit *emit)
@@ -156,26 +148,58 @@ static void name_group(struct twi_diag *diag, uint32_t ctx, char name[24], char 
 		snprintf(text, TEXT, "%sgroup %u", barriers ? "barriers of " : "", ctx);
 }
 
-static void emit_entry(struct twi_diag *diag, const struct entry *entry, uint64_t offset,
-		       struct twi_emit *emit)
+/*
+ * "towline:all_reduce"; of a message, as PyTorch's analyzer reads them, "towline:send 0->1", and
+ * "towline:recv 1<-0", or "towline:recv 1<-?".
+ */
+static void emit_name(const struct entry *entry, struct twi_emit *emit)
+{
+	char text[TEXT], peer[24] = "?";
+
+	snprintf(text, sizeof(text), "towline:%s", entry->kind);
+	for (char *at = text; *at != '\0'; at++) {
+		if (*at == '-')
+			*at = '_';
+	}
+	if (entry->p2p && entry->me >= 0) {
+		size_t used = strlen(text);
+
+		if (entry->peer >= 0)
+			snprintf(peer, sizeof(peer), "%lld", (long long)entry->peer);
+		snprintf(text + used, sizeof(text) - used, " %lld%s%s", (long long)entry->me,
+			 strcmp(entry->kind, "send") == 0 ? "->" : "<-", peer);
+	}
+	twi_emit_str(emit, "profiling_name", text);
+}
+
+/* Messages of a job are a group of their own, too: they have no place among collectives. */
+static void emit_group(struct twi_diag *diag, const struct entry *entry, struct twi_emit *emit)
 {
 	char text[TEXT], name[24];
 
 	name_group(diag, entry->ctx, name, text);
-	if (entry->groupless)
-		snprintf(text, sizeof(text), "no group");
+	if (!entry->p2p || entry->grouped)
+		twi_emit_u64(emit, "pg_id", entry->ctx);
+	else
+		twi_emit_str(emit, "pg_id", NULL);
+	twi_emit_array_begin(emit, "process_group");
+	twi_emit_str(emit, NULL, entry->p2p ? MESSAGES_GROUP : name);
+	twi_emit_str(emit, NULL, entry->p2p ? MESSAGES_GROUP : text);
+	twi_emit_array_end(emit);
+	if (entry->grouped)
+		twi_emit_str(emit, "group", text);
+}
+
+static void emit_entry(struct twi_diag *diag, const struct entry *entry, uint64_t offset,
+		       struct twi_emit *emit)
+{
 	twi_emit_object_begin(emit, NULL);
 	twi_emit_u64(emit, "record_id", entry->record_id);
-	twi_emit_u64(emit, "pg_id", entry->ctx);
-	twi_emit_array_begin(emit, "process_group");
-	twi_emit_str(emit, NULL, name);
-	twi_emit_str(emit, NULL, text);
-	twi_emit_array_end(emit);
+	emit_group(diag, entry, emit);
 	twi_emit_u64(emit, "collective_seq_id", entry->p2p ? 0 : entry->seq);
 	twi_emit_u64(emit, "p2p_seq_id", entry->p2p ? entry->seq : 0);
 	twi_emit_u64(emit, "op_id", entry->op_id);
-	name_of(entry->kind, text, sizeof(text));
-	twi_emit_str(emit, "profiling_name", text);
+	emit_name(entry, emit);
 	if (entry->user_name != NULL)
 		twi_emit_str(emit, "name", entry->user_name);
 	emit_time(emit, "time_created_ns", entry->created_ns, offset);
@@ -199,8 +223,8 @@ static void emit_entry(struct twi_diag *diag, const struct entry *entry, uint64_
 	twi_emit_bool(emit, "retired", entry->ended);
 	twi_emit_u64(emit, "timeout_ms", entry->timeout_ns / 1000000);
 	twi_emit_bool(emit, "is_p2p", entry->p2p);
-	if (entry->peer > 0)
-		twi_emit_i64(emit, "peer_rank", entry->peer - 1);
+	if (entry->p2p && entry->peer >= 0)
+		twi_emit_i64(emit, "peer_rank", entry->peer);
 	emit_frames(entry, emit);
 	twi_emit_object_end(emit);
 }
@@ -303,7 +327,22 @@ static void emit_all_barriers(const struct twi_engine *engine, uint64_t offset,
 	}
 }
 
-static void emit_message(struct twi_diag *diag, const struct tow_op *op, uint32_t row,
+/* The job, if this runtime is in a group of it; its rank there, or -1. */
+static const struct twi_ranks *ranks_of(const struct twi_engine *engine)
+{
+	const struct twi_list *pos = twi_list_first(&engine->coll_groups);
+
+	return pos != NULL ? twi_container_of(pos, struct twi_coll_group, all)->ranks : NULL;
+}
+
+static int64_t rank_of(const struct twi_engine *engine)
+{
+	const struct twi_ranks *ranks = ranks_of(engine);
+
+	return ranks != NULL ? (int64_t)ranks->rank : engine->knobs.rank;
+}
+
+static void emit_message(const struct twi_engine *engine, const struct tow_op *op, uint32_t row,
 			 uint64_t offset, struct twi_emit *emit)
 {
 	struct entry entry = { .record_id = row,
@@ -316,16 +355,18 @@ static void emit_message(struct twi_diag *diag, const struct tow_op *op, uint32_
 			       .kind = op->kind == TWI_OP_SEND ? "send" : "recv",
 			       .type = "Byte",
 			       .user_name = twi_tag_text(op->site.tag),
-			       .caller = op->site.caller };
+			       .caller = op->site.caller,
+			       .me = rank_of(engine),
+			       .peer = -1 };
 
-	entry.groupless = op->channel < TWI_CHANNEL_GROUPS;
-	if (!entry.groupless)
+	entry.grouped = op->channel >= TWI_CHANNEL_GROUPS;
+	if (entry.grouped)
 		entry.ctx = op->channel - TWI_CHANNEL_GROUPS;
 	if (op->stage == TWI_STAGE_HELD)
-		entry.peer = ((const struct twi_slot *)op->owner)->rank + 1;
-	else if (op->peer != NULL && op->peer->job_rank >= 0)
-		entry.peer = op->peer->job_rank + 1;
-	emit_entry(diag, &entry, offset, emit);
+		entry.peer = ((const struct twi_slot *)op->owner)->rank;
+	else if (op->peer != NULL)
+		entry.peer = op->peer->job_rank;
+	emit_entry(engine->diag, &entry, offset, emit);
 }
 
 /* Messages of the user's that are under way. */
@@ -342,7 +383,7 @@ static void emit_messages(const struct twi_engine *engine, uint64_t offset, stru
 		    op->space != TWI_SPACE_USER)
 			continue;
 		told++;
-		emit_message(engine->diag, op, i, offset, emit);
+		emit_message(engine, op, i, offset, emit);
 	}
 }
 
@@ -385,13 +426,20 @@ static void choose_ended(const struct twi_trace_rank *rank, struct ended *ended)
 	}
 }
 
-static void emit_ended(struct twi_diag *diag, const struct ended *ended, uint64_t offset,
-		       struct twi_emit *emit)
+static int64_t peer_of(const struct twi_trace_rank *trace, const struct twi_span *span)
+{
+	bool known = span->peer > 0 && span->peer <= trace->peer_count;
+
+	return known ? trace->peers[span->peer - 1].rank : -1;
+}
+
+static void emit_ended(const struct twi_engine *engine, const struct twi_trace_rank *trace,
+		       const struct ended *ended, uint64_t offset, struct twi_emit *emit)
 {
 	for (uint32_t i = 0; i < ended->count; i++) {
 		const struct twi_span *span = ended->spans[i];
 
-		emit_entry(diag,
+		emit_entry(engine->diag,
 			   &(struct entry){ .record_id = i,
 					    .seq = span->id,
 					    .op_id = span->id,
@@ -404,27 +452,37 @@ static void emit_ended(struct twi_diag *diag, const struct ended *ended, uint64_
 					    .kind = span->kind == TWI_SPAN_SEND ? "send" : "recv",
 					    .type = "Byte",
 					    .status = tow_status_name(span->status),
-					    .user_name = twi_tag_text(span->name) },
+					    .user_name = twi_tag_text(span->name),
+					    .me = rank_of(engine),
+					    .peer = peer_of(trace, span) },
 			   offset, emit);
 	}
 }
 
-static void emit_config(struct twi_diag *diag, const struct twi_series *series,
+/* members NULL: all ranks up to size. */
+static void emit_config(const char *name, const char *text, const uint32_t *members, uint32_t size,
 			struct twi_emit *emit)
 {
 	struct twi_emit ranks = { 0 };
-	char name[24], text[TEXT];
 
-	name_group(diag, series->ctx, name, text);
 	twi_emit_object_begin(emit, name);
 	twi_emit_str(emit, "name", name);
 	twi_emit_str(emit, "desc", text);
-	for (uint32_t i = 0; i < series->size; i++)
-		twi_emit_raw(&ranks, "%s%u", i > 0 ? ", " : "[", series->members[i]);
+	for (uint32_t i = 0; i < size; i++)
+		twi_emit_raw(&ranks, "%s%u", i > 0 ? ", " : "[", members != NULL ? members[i] : i);
 	twi_emit_raw(&ranks, "]");
 	twi_emit_str(emit, "ranks", ranks.text != NULL ? ranks.text : "[]");
 	twi_emit_fini(&ranks);
 	twi_emit_object_end(emit);
+}
+
+static void emit_members(struct twi_diag *diag, const struct twi_series *series,
+			 struct twi_emit *emit)
+{
+	char name[24], text[TEXT];
+
+	name_group(diag, series->ctx, name, text);
+	emit_config(name, text, series->members, series->size, emit);
 }
 
 static void emit_status(struct twi_diag *diag, const struct twi_series *series,
@@ -454,8 +512,10 @@ static void emit_groups(const struct twi_engine *engine, bool status, struct twi
 		if (status)
 			emit_status(engine->diag, series, emit);
 		else
-			emit_config(engine->diag, series, emit);
+			emit_members(engine->diag, series, emit);
 	}
+	if (!status && ranks_of(engine) != NULL)
+		emit_config(MESSAGES_GROUP, MESSAGES_GROUP, NULL, ranks_of(engine)->size, emit);
 	twi_emit_object_end(emit);
 }
 
@@ -485,7 +545,8 @@ void twi_flight_emit(struct twi_engine *engine, struct twi_emit *emit)
 			emit_record(engine, record, offset, emit);
 	}
 	emit_all_barriers(engine, offset, emit);
-	emit_ended(engine->diag, &ended, offset, emit);
+	if (ended.count > 0)
+		emit_ended(engine, &trace.ranks[0], &ended, offset, emit);
 	emit_messages(engine, offset, emit);
 	twi_emit_array_end(emit);
 	twi_engine_leave(engine);

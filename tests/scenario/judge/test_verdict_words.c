@@ -116,7 +116,11 @@ static void check_message(const json_t *entry)
 {
 	check_entry(entry);
 	TWT_TRUE(json_is_true(json_object_get(entry, "is_p2p")));
-	TWT_TRUE(strcmp(text_of(entry, "profiling_name"), "towline:send") == 0);
+	TWT_TRUE(strcmp(text_of(entry, "profiling_name"), "towline:send 0->1") == 0);
+	TWT_TRUE(json_integer_value(json_object_get(entry, "peer_rank")) == 1);
+	TWT_TRUE(strcmp(json_string_value(
+				json_array_get(json_object_get(entry, "process_group"), 0)),
+			"messages") == 0);
 	TWT_TRUE(strcmp(text_of(entry, "state"), "completed") == 0);
 	TWT_TRUE(json_integer_value(json_array_get(
 			 json_array_get(json_object_get(entry, "input_sizes"), 0), 0)) ==
@@ -145,6 +149,9 @@ static void check_flight(const struct twt_rank *rank)
 			 json_object_get(json_object_get(json_object_get(root, "pg_status"), "0"),
 					 "last_completed_collective")) == 3);
 	TWT_TRUE(strcmp(text_of(json_object_get(json_object_get(root, "pg_config"), "0"), "ranks"),
+			"[0, 1]") == 0);
+	TWT_TRUE(strcmp(text_of(json_object_get(json_object_get(root, "pg_config"), "messages"),
+				"ranks"),
 			"[0, 1]") == 0);
 	json_decref(root);
 }

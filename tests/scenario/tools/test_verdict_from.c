@@ -52,7 +52,7 @@ static void empty_folder(void)
 {
 	char line[128];
 
-	snprintf(line, sizeof(line), "rm -f %s/*", dir);
+	snprintf(line, sizeof(line), "rm -rf %s/*", dir);
 	twt_command(line, &command);
 	assert_int_equal(command.status, 0);
 }
@@ -170,12 +170,112 @@ static void what_is_none(void **state)
 	twt_command_expect(&command, 1, "/nonexistent/folder: No such file or directory", 1);
 }
 
+/* What Python reads of rank_N is what stands in the file, but for what fr_trace.c says. */
+static void is_read_by_python(const char *file, const char *expression)
+{
+	char line[2048];
+
+	snprintf(line, sizeof(line),
+		 "python3 -c 'import json, pickle, sys\n"
+		 "was = json.load(open(sys.argv[1]))\n"
+		 "now = pickle.load(open(sys.argv[2], \"rb\"))\n"
+		 "names = [one[\"profiling_name\"] for one in now[\"entries\"]]\n"
+		 "numbers = [one[\"p2p_seq_id\"] for one in now[\"entries\"] if one[\"is_p2p\"]]\n"
+		 "rest = {key: now[key] == was[key] for key in was if key != \"entries\"}\n"
+		 "assert set(was) == set(now) and all(rest.values()), rest\n"
+		 "print(names, numbers)\n"
+		 "assert %s, (names, numbers)' %s/%s %s/out/rank_0",
+		 expression, dir, file, dir);
+	twt_command(line, &command);
+	if (command.status != 0)
+		fail_msg("%s", command.text);
+}
+
+static void make_out(void)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/out", dir);
+	assert_int_equal(mkdir(path, 0700), 0);
+}
+
+/* Every kind of value that JSON has; two groups whose members are told. */
+#define VALUES                                                                                     \
+	"\"numbers\":[0,-1,127,-128,65536,2147483647,-2147483648,2147483648,-2147483649,"          \
+	"9223372036854775807,-9223372036854775808,1795709849914478458],"                           \
+	"\"reals\":[0.0,-1.5,1e300,5e-324,0.1],\"rest\":[null,true,false,\"\",{},[],"              \
+	"{\"a\":{\"b\":[[{}]]}},\"\\u00e9\\u20ac\\ud83d\\ude00\\u0001\"],"
+#define MEMBERS                                                                                    \
+	"\"pg_config\":{\"0\":{\"name\":\"0\",\"desc\":\"dp\",\"ranks\":\"[0, 1]\"},"              \
+	"\"messages\":{\"name\":\"messages\",\"desc\":\"messages\",\"ranks\":\"[0, 1]\"}},"
+
+static void for_pytorch(void **state)
+{
+	static const char *const messages[] = {
+		"send 0->1", "recv 0<-1",  "recv 0<-?", /* the others do not name both ranks */
+		"send 0->?", "send",       "send ->1",  "send 0->1x",
+		"send 0-",   "send 0-> 1", "send a->1", "send 0->12345678901",
+	};
+	char text[4096], line[256];
+	size_t used;
+
+	(void)state;
+	empty_folder();
+	make_out();
+	used = (size_t)snprintf(text, sizeof(text), "{" VALUES MEMBERS "\"entries\":[");
+	for (size_t i = 0; i < sizeof(messages) / sizeof(messages[0]); i++)
+		used += (size_t)snprintf(text + used, sizeof(text) - used,
+					 "{\"profiling_name\":\"towline:%s\",\"is_p2p\":true,"
+					 "\"p2p_seq_id\":0,\"process_group\":[\"messages\",\"\"]},",
+					 messages[i]);
+	snprintf(text + used, sizeof(text) - used,
+		 ENTRY("all_reduce", 1,
+		       "") ",3,{\"profiling_name\":7},{\"process_group\":[\"9\"]}]}");
+	put("flight.t.0.0.json", 0, text);
+	snprintf(line, sizeof(line), "--fr-trace %s/out", dir);
+	from(line, 0);
+	says("1 of 1 ranks: python -m torch.distributed.flight_recorder.fr_trace ");
+	says("11 entries are left out, which do not name both ranks or a group that is known\n");
+	is_read_by_python("flight.t.0.0.json",
+			  "names == [\"nccl:send 0->1\", \"nccl:recv 0<-1\", \"nccl:recv 0<-?\", "
+			  "\"nccl:all_reduce\"] and numbers == [1, 2, 3]");
+}
+
+static void not_for_pytorch(void **state)
+{
+	char text[256] = "{\"deep\":", line[256];
+
+	(void)state;
+	empty_folder();
+	make_out();
+	for (int i = 0; i < 100; i++)
+		strcat(text, "[");
+	for (int i = 0; i < 100; i++)
+		strcat(text, "]");
+	strcat(text, "}");
+	put("flight.t.0.0.json", 0, text);
+	snprintf(line, sizeof(line), "--fr-trace %s/out", dir);
+	from(line, 1);
+	says("rank 0: its document is too deep, or there is no memory\n");
+	put("flight.t.0.0.json", 0, "{}");
+	snprintf(line, sizeof(line), "--fr-trace %s/none", dir);
+	from(line, 1);
+	says("/none/rank_0");
+	put("flight.t.0.0.json", 0, "{");
+	snprintf(line, sizeof(line), "--fr-trace %s/out", dir);
+	from(line, 1);
+	from("--json --fr-trace x", 2);
+	twt_command("@/tools/towstat/towstat verdict --fr-trace x", &command);
+	assert_int_equal(command.status, 2);
+	says("--fr-trace goes with --from");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(verdict_is_kept),
-		cmocka_unit_test(who_is_behind),
-		cmocka_unit_test(what_is_none),
+		cmocka_unit_test(verdict_is_kept), cmocka_unit_test(who_is_behind),
+		cmocka_unit_test(what_is_none),    cmocka_unit_test(for_pytorch),
+		cmocka_unit_test(not_for_pytorch),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

@@ -38,8 +38,9 @@
  *		its device and its peer took, match_ns of a RECV what its device took
  * CALL, SERVE	id: the call's. The client's and the server's side of one call
  * COLL		from tow_coll_*_start to done. id: group's context << 32 | sequence in the
- *		group, the same on every rank. bytes: of this rank's result. detail: its kind
- *		(enum twi_coll_kind). queue_ns: time within the start call. ranks: of the group.
+ *		group, the same on every rank. bytes: of this rank's result, or of what it gives
+ *		where that is more (reduce-scatter). detail: its kind (enum twi_coll_kind).
+ *		queue_ns: time within the start call. ranks: of the group.
  *		match_ns: how long the last rank came after this one. parent: the step it was
  *		started in
  * WAIT		a thread blocked in tow_op_wait: of less than 10 us only for a collective, or

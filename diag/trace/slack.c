@@ -37,6 +37,7 @@ bool twi_slack_wire_bytes(unsigned kind, uint64_t ranks, uint64_t bytes, uint64_
 	case TWI_COLL_SEND_RECEIVE:
 		wire = r;
 		break;
+	case TWI_COLL_REDUCE_SCATTER:
 	case TWI_COLL_ALL_GATHER:
 	case TWI_COLL_ALL_GATHER_V:
 	case TWI_COLL_ALL_TO_ALL:
@@ -45,9 +46,6 @@ bool twi_slack_wire_bytes(unsigned kind, uint64_t ranks, uint64_t bytes, uint64_
 		break;
 	case TWI_COLL_ALL_REDUCE:
 		wire = g > 0 ? 2 * (g - 1) * r / g : 0;
-		break;
-	case TWI_COLL_REDUCE_SCATTER:
-		wire = g > 0 ? r * (g - 1) : 0;
 		break;
 	default:
 		sized = false;
@@ -81,7 +79,7 @@ static int gather_span(struct gather *g, const struct twi_span *span)
 {
 	if (span->kind == TWI_SPAN_COLL)
 		return twi_cover_add(&g->network, span->start_ns,
-				     span->start_ns + twi_span_part(span, span->queue_ns));
+				     span->start_ns + twi_span_called(span));
 	if (!twi_view_is_wait(span))
 		return TOW_OK;
 	if (span->detail == TWI_SPAN_COLL)
@@ -136,11 +134,13 @@ static void judge_wait(const struct gather *g, const struct twi_span *span,
 		       struct twi_slack_row *row)
 {
 	size_t at = find_wait(g, span->id);
-	uint64_t from = twi_max(span->start_ns, span->end_ns), to = from, gap;
+	uint64_t from = twi_max(span->start_ns, span->end_ns), to = from, first = from, gap;
 
 	row->waited = at < g->wait_count;
-	if (row->waited)
+	if (row->waited) {
+		first = g->waits[at].start_ns;
 		to = 0;
+	}
 	for (; at < g->wait_count && g->waits[at].id == span->id; at++) {
 		row->wait_ns += g->waits[at].end_ns - g->waits[at].start_ns;
 		if (g->waits[at].end_ns > to) {
@@ -148,7 +148,9 @@ static void judge_wait(const struct gather *g, const struct twi_span *span,
 			to = g->waits[at].end_ns;
 		}
 	}
-	row->send_ns = twi_span_part(span, span->queue_ns);
+	row->send_ns = twi_span_called(span);
+	if (span->queue_ns == UINT32_MAX && first > span->start_ns) /* it was over by then */
+		row->send_ns = twi_min(row->send_ns, first - span->start_ns);
 	row->observed_ns = to > span->start_ns ? to - span->start_ns : 0;
 	gap = from > span->start_ns ? from - span->start_ns : 0;
 	row->slack_ns = gap - twi_cover_within(&g->network, span->start_ns, span->start_ns + gap);

@@ -46,7 +46,7 @@ struct twi_slack_row {
 	uint8_t kind;   /* enum twi_coll_kind, or another number from a stranger */
 	bool sized;     /* there is a formula for its bytes */
 	bool waited;
-	uint64_t bytes;      /* of the result */
+	uint64_t bytes;      /* of the result, or of what is given where that is more */
 	uint64_t wire_bytes; /* by the formula; 0 without */
 	uint64_t start_ns;   /* by the rank's clock */
 	uint64_t observed_ns, slack_ns, send_ns, wait_ns;
@@ -84,7 +84,8 @@ struct twi_slack {
 int twi_slack_make(const struct twi_trace *trace, struct twi_slack *out);
 void twi_slack_fini(struct twi_slack *slack);
 
-/* Bytes on the network for a result of `bytes`; false, and 0: there is no formula. */
+/* Bytes on the network for a result of `bytes`, or for what a rank gives where that is more; false,
+ * and 0: there is no formula. */
 bool twi_slack_wire_bytes(unsigned kind, uint64_t ranks, uint64_t bytes, uint64_t *out);
 
 /* bytes * 8 / ns in bits per second, rounded down. */

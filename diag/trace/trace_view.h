@@ -59,6 +59,15 @@ static inline uint64_t twi_span_part(const struct twi_span *span, uint64_t ns)
 	return ns < all ? ns : all;
 }
 
+/*
+ * What the start call of a COLL took. Of one that took longer than a span can say (4 s) it is not
+ * known when it was over: it is told as all of it, as time that nobody can count on is no slack.
+ */
+static inline uint64_t twi_span_called(const struct twi_span *span)
+{
+	return twi_span_part(span, span->queue_ns == UINT32_MAX ? UINT64_MAX : span->queue_ns);
+}
+
 /* All spans of all ranks, one after the other: start with a walk that is all zero. */
 struct twi_walk {
 	size_t rank, thread, next;

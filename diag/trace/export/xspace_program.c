@@ -11,6 +11,9 @@
  */
 #include <stdio.h>
 
+#include <internal/base.h>
+
+#include "diag/record/coll_kind.h"
 #include "diag/trace/export/xspace.h"
 
 /* PrimitiveType of XLA. */
@@ -152,9 +155,14 @@ static void add_shape(struct twi_packed *shape, struct shapes *s, size_t n)
 	twi_packed_add(shape, &part.base);
 }
 
+/* What a rank gets of a reduce-scatter is its part of what is known to us. */
 static int64_t bytes_of(const struct twi_rendezvous *rendezvous)
 {
-	return rendezvous->bytes < (uint64_t)BYTES_MAX ? (int64_t)rendezvous->bytes : BYTES_MAX;
+	uint64_t bytes = rendezvous->bytes;
+
+	if (rendezvous->collective && rendezvous->kind == TWI_COLL_REDUCE_SCATTER)
+		bytes /= twi_max(rendezvous->ranks, 1u);
+	return bytes < (uint64_t)BYTES_MAX ? (int64_t)bytes : BYTES_MAX;
 }
 
 static void make_module(const struct twi_ops *ops, struct twi_packed *out)

@@ -26,7 +26,7 @@ static void formulas(void **state)
 		{ TWI_COLL_ALL_GATHER_V, 4, 1000, 750, true },
 		{ TWI_COLL_ALL_TO_ALL, 8, 800, 700, true },
 		{ TWI_COLL_ALL_TO_ALL_V, 8, 800, 700, true },
-		{ TWI_COLL_REDUCE_SCATTER, 4, 250, 750, true },
+		{ TWI_COLL_REDUCE_SCATTER, 4, 1000, 750, true },
 		{ TWI_COLL_PERMUTE, 4, 1000, 1000, true },
 		{ TWI_COLL_SEND_RECEIVE, 4, 1000, 1000, true },
 		{ TWI_COLL_ALL_REDUCE, 0, 1000, 0, true },
@@ -34,7 +34,7 @@ static void formulas(void **state)
 		{ TWI_COLL_BROADCAST, 4, 1000, 0, false },
 		{ TWI_COLL_BARRIER, 4, 0, 0, false },
 		{ TWI_COLL_KINDS, 4, 1000, 0, false },
-		{ TWI_COLL_REDUCE_SCATTER, 1u << 31, UINT64_MAX, UINT64_MAX, true },
+		{ TWI_COLL_ALL_REDUCE, 1u << 31, UINT64_MAX, UINT64_MAX, true },
 	};
 
 	(void)state;

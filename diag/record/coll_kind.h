@@ -28,6 +28,9 @@ enum twi_coll_kind {
 		TWI_COLL_KINDS
 };
 
+/* What the library calls one that it has fused of several calls: "<number> combined". */
+#define TWI_COLL_COMBINED "combined"
+
 /* "?" for what is none. */
 const char *twi_coll_kind_name(enum twi_coll_kind kind);
 

@@ -326,7 +326,7 @@ static void gather_held(struct fused *fused, uint32_t count, struct twi_coll_cal
 	call->in_place = true;
 	call->count = end / tow_type_bytes(call->type);
 	call->parts = parts | 1;
-	snprintf(call->name, sizeof(call->name), "%u combined", count);
+	snprintf(call->name, sizeof(call->name), "%u " TWI_COLL_COMBINED, count);
 }
 
 int twi_coll_batch_fill(struct tow_op *op, struct twi_coll_call *call)

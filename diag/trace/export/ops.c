@@ -1,7 +1,6 @@
 /* ops.c - a rank's operations as pairs of ops. */
 #include "diag/trace/export/ops.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,14 +9,16 @@
 
 #include "diag/base/error.h"
 #include "diag/record/coll_kind.h"
+#include "diag/trace/export/ops_line.h"
 #include "diag/trace/export/show.h"
+#include "diag/trace/trace_view.h"
 
 /* How many of one name, kind and size can be under way at once. */
 #define DEPTH_MAX 256u
 
 const char *twi_op_what_name(unsigned what)
 {
-	static const char *const names[] = { "send", "recv", "send-done", "recv-done" };
+	static const char *const names[] = { "send", "recv", "send-done", "recv-done", "wait" };
 
 	return names[what];
 }
@@ -46,23 +47,11 @@ const char *twi_rendezvous_transfer(const struct twi_rendezvous *rendezvous)
 	return names[rendezvous->kind];
 }
 
-/* A name of letters that XProf's patterns take. */
-static void name_rendezvous(struct twi_rendezvous *row, const char *text, size_t number)
-{
-	size_t at = 0;
-
-	for (; text[at] && at < TWI_RENDEZVOUS_BYTES - 12; at++) {
-		char c = text[at];
-
-		row->name[at] = (char)(isalnum((unsigned char)c) || c == '.' || c == '-' ? c : '_');
-	}
-	snprintf(row->name + at, sizeof(row->name) - at, "%s_%zu", at ? "" : "op", number);
-}
-
 static uint32_t new_rendezvous(struct twi_ops *ops, const struct twi_rendezvous *like,
 			       const char *text)
 {
 	struct twi_rendezvous *row;
+	bool named;
 
 	if (ops->rendezvous_count >= TWI_RENDEZVOUS_MAX)
 		return 0;
@@ -79,19 +68,23 @@ static uint32_t new_rendezvous(struct twi_ops *ops, const struct twi_rendezvous 
 	*row = *like;
 	row->busy_rank = SIZE_MAX;
 	row->next = 0;
-	name_rendezvous(row, text, ops->rendezvous_count);
-	return (uint32_t)ops->rendezvous_count;
+	named = like->collective
+			? twi_op_names_make(&ops->names, text, like->kind, like->bytes, row->name)
+			: twi_op_names_plain(&ops->names, text, row->name);
+	if (!named)
+		ops->rendezvous_count--;
+	return named ? (uint32_t)ops->rendezvous_count : 0;
 }
 
 /*
  * The rendezvous of what a rank does in [start, end), or 0. XProf keeps one state for each, so what
- * is under way at once must not share one.
+ * is under way at once, or at its end, must not share one.
  */
 static uint32_t find_rendezvous(struct twi_ops *ops, uint32_t context, const char *text,
 				const struct twi_rendezvous *like, size_t rank, uint64_t start_ns,
 				uint64_t end_ns)
 {
-	char key[TWI_SHOW_NAME_BYTES + 64];
+	char key[TWI_SHOW_NAME_BYTES + 64]; /* unnamed and "" are one */
 	uint32_t number;
 	bool is_new;
 
@@ -108,7 +101,7 @@ static uint32_t find_rendezvous(struct twi_ops *ops, uint32_t context, const cha
 	for (uint32_t depth = 0; number; depth++) {
 		struct twi_rendezvous *row = &ops->rendezvous[number];
 
-		if (row->busy_rank != rank || row->busy_until <= start_ns) {
+		if (row->busy_rank != rank || row->busy_until < start_ns) {
 			row->busy_rank = rank;
 			row->busy_until = end_ns;
 			return number;
@@ -171,156 +164,173 @@ static bool is_network_wait(const struct twi_span *span)
 		span->detail == TWI_SPAN_SERVE);
 }
 
-static void add_op(struct twi_ops_rank *rank, enum twi_op_what what, uint32_t rendezvous,
-		   uint64_t start_ns, uint64_t end_ns)
+/* What a rank does on the line, while it is gathered. */
+struct gather {
+	struct twi_ops *ops;
+	const struct twi_trace *trace;
+	size_t r; /* the rank */
+	struct twi_op_time *times;
+	size_t count;
+};
+
+static void add_time(struct gather *g, enum twi_op_time_kind kind, uint32_t rendezvous,
+		     struct twi_op_said *said, uint64_t start_ns, uint64_t end_ns)
 {
-	rank->ops[rank->op_count++] = (struct twi_op){
-		.start_ns = start_ns, .end_ns = end_ns, .rendezvous = rendezvous, .what = what
-	};
+	g->times[g->count++] = (struct twi_op_time){ .start_ns = start_ns,
+						     .end_ns = twi_max(start_ns, end_ns),
+						     .rendezvous = rendezvous,
+						     .kind = (uint8_t)kind,
+						     .said = said };
 }
 
-/*
- * When a start call was over at the latest, of a collective whose wait began then. XProf cuts times
- * off to nanoseconds and subtracts them as numbers without a sign, so a slack of none comes out
- * as 500 years now and then: two nanoseconds are left to it.
- */
-static uint64_t call_over_ns(uint64_t start_ns, uint64_t wait_ns)
-{
-	uint64_t gap_ns = wait_ns > start_ns ? wait_ns - start_ns : 0;
-
-	return start_ns + (gap_ns > 2 ? gap_ns - 2 : 0);
-}
-
-static void add_coll(struct twi_ops *ops, const struct twi_trace *trace, size_t r,
-		     struct twi_op_coll *coll)
+static void add_coll(struct gather *g, struct twi_op_coll *coll)
 {
 	const struct twi_span *span = coll->span;
-	const char *user = twi_show_user_name(&trace->ranks[r], span);
-	uint64_t took_ns = span->end_ns - span->start_ns;
-	uint64_t called_ns = span->start_ns + twi_min(took_ns, (uint64_t)span->queue_ns);
-	uint64_t from_ns = coll->wait != NULL ? coll->wait->start_ns : span->end_ns;
-	uint64_t to_ns = coll->wait != NULL ? coll->wait->end_ns : span->end_ns;
+	const char *user = twi_show_user_name(&g->trace->ranks[g->r], span);
+	uint64_t over_ns = twi_max(span->start_ns, span->end_ns);
+	uint64_t called_ns = span->start_ns + twi_span_called(span);
+	uint64_t from_ns = coll->wait != NULL ? coll->wait->start_ns : over_ns;
+	uint64_t to_ns = coll->wait != NULL ? coll->wait->end_ns : over_ns;
 	struct twi_rendezvous like = {
 		.collective = true, .kind = span->detail, .ranks = span->ranks, .bytes = span->bytes
 	};
 
 	if (coll->first != NULL)
-		called_ns = twi_min(called_ns, call_over_ns(span->start_ns, coll->first->start_ns));
-	coll->rendezvous = find_rendezvous(ops, (uint32_t)(span->id >> 32),
-					   user != NULL ? user : twi_show_coll_name(span->detail),
-					   &like, r, span->start_ns, twi_max(to_ns, span->end_ns));
+		called_ns = twi_min(called_ns, coll->first->start_ns);
+	coll->rendezvous =
+		find_rendezvous(g->ops, (uint32_t)(span->id >> 32), user != NULL ? user : "", &like,
+				g->r, span->start_ns, twi_max(to_ns, over_ns));
 	if (coll->rendezvous == 0) {
-		ops->left_out++;
+		g->ops->left_out++;
 		return;
 	}
-	add_op(&ops->ranks[r], TWI_OP_SEND, coll->rendezvous, span->start_ns, called_ns);
-	add_op(&ops->ranks[r], TWI_OP_RECV, coll->rendezvous, called_ns, called_ns);
-	add_op(&ops->ranks[r], TWI_OP_SEND_DONE, coll->rendezvous, from_ns, from_ns);
-	add_op(&ops->ranks[r], TWI_OP_RECV_DONE, coll->rendezvous, from_ns, to_ns);
+	add_time(g, TWI_OP_TIME_CALL, coll->rendezvous, &coll->said, span->start_ns, called_ns);
+	add_time(g, coll->wait != NULL ? TWI_OP_TIME_LAST : TWI_OP_TIME_OVER, coll->rendezvous,
+		 &coll->said, from_ns, to_ns);
 }
 
 /* A wait that is no collective's last one. */
-static void add_wait(struct twi_ops *ops, size_t r, const struct twi_span *span)
+static void add_wait(struct gather *g, const struct twi_span *span)
 {
-	const struct twi_op_coll *coll = NULL;
+	struct twi_op_coll *coll = NULL;
 	bool receives = span->detail == TWI_SPAN_RECV || span->detail == TWI_SPAN_CALL;
+	enum twi_op_time_kind kind = receives ? TWI_OP_TIME_OTHERS : TWI_OP_TIME_OTHER;
 	struct twi_rendezvous like = { .kind = span->detail };
 	char text[32];
 	uint32_t rendezvous;
 
 	if (span->detail == TWI_SPAN_COLL)
-		coll = twi_ops_coll(&ops->ranks[r], span->id, span->start_ns);
+		coll = twi_ops_coll(&g->ops->ranks[g->r], span->id, span->start_ns);
 	if (coll != NULL && coll->wait == span)
 		return;
+	if (coll != NULL)
+		kind = TWI_OP_TIME_WAITED;
 	snprintf(text, sizeof(text), "wait-%s", twi_show_kind(span->detail));
 	rendezvous = coll != NULL ? coll->rendezvous
-				  : find_rendezvous(ops, 0, text, &like, SIZE_MAX, 0, 0);
+				  : find_rendezvous(g->ops, 0, text, &like, SIZE_MAX, 1, 0);
 	if (rendezvous == 0)
-		ops->left_out++;
+		g->ops->left_out++;
 	else
-		add_op(&ops->ranks[r], receives ? TWI_OP_RECV_DONE : TWI_OP_SEND_DONE, rendezvous,
-		       span->start_ns, span->end_ns);
+		add_time(g, kind, rendezvous, coll != NULL ? &coll->said : NULL, span->start_ns,
+			 span->end_ns);
 }
 
-static int ops_by_start(const void *a, const void *b)
+typedef void (*visit_span)(struct gather *g, const struct twi_span *span);
+
+static void visit_spans(struct gather *g, visit_span call)
 {
-	const struct twi_op *x = a, *y = b;
-
-	if (x->start_ns != y->start_ns)
-		return x->start_ns < y->start_ns ? -1 : 1;
-	if (x->what != y->what)
-		return x->what < y->what ? -1 : 1;
-	return (x->rendezvous > y->rendezvous) - (x->rendezvous < y->rendezvous);
-}
-
-typedef void (*visit_span)(struct twi_ops *ops, size_t r, const struct twi_span *span);
-
-static void visit_spans(struct twi_ops *ops, const struct twi_trace *trace, size_t r,
-			visit_span call)
-{
-	const struct twi_trace_rank *rank = &trace->ranks[r];
+	const struct twi_trace_rank *rank = &g->trace->ranks[g->r];
 
 	for (size_t t = 0; t < rank->thread_count; t++)
 		for (size_t i = 0; i < rank->threads[t].span_count; i++)
-			call(ops, r, &rank->threads[t].spans[i]);
+			call(g, &rank->threads[t].spans[i]);
 }
 
-/* How much room there must be: four ops for a collective. */
-static void count_span(struct twi_ops *ops, size_t r, const struct twi_span *span)
+/* How much room there must be: a collective is a call and a wait. */
+static void count_span(struct gather *g, const struct twi_span *span)
 {
-	ops->ranks[r].coll_count += span->kind == TWI_SPAN_COLL;
-	ops->ranks[r].op_count += span->kind == TWI_SPAN_COLL ? 4 : is_network_wait(span);
+	g->ops->ranks[g->r].coll_count += span->kind == TWI_SPAN_COLL;
+	g->count += span->kind == TWI_SPAN_COLL ? 2 : is_network_wait(span);
 }
 
-static void take_coll(struct twi_ops *ops, size_t r, const struct twi_span *span)
+static void take_coll(struct gather *g, const struct twi_span *span)
 {
-	struct twi_ops_rank *rank = &ops->ranks[r];
+	struct twi_ops_rank *rank = &g->ops->ranks[g->r];
 
 	if (span->kind == TWI_SPAN_COLL)
 		rank->colls[rank->coll_count++] = (struct twi_op_coll){ .span = span };
 }
 
-static void take_coll_wait(struct twi_ops *ops, size_t r, const struct twi_span *span)
+static void take_coll_wait(struct gather *g, const struct twi_span *span)
 {
 	struct twi_op_coll *coll;
 
 	if (!is_network_wait(span) || span->detail != TWI_SPAN_COLL)
 		return;
-	coll = twi_ops_coll(&ops->ranks[r], span->id, span->start_ns);
+	coll = twi_ops_coll(&g->ops->ranks[g->r], span->id, span->start_ns);
 	if (coll != NULL && (coll->wait == NULL || coll->wait->end_ns < span->end_ns))
 		coll->wait = span;
 	if (coll != NULL && (coll->first == NULL || coll->first->start_ns > span->start_ns))
 		coll->first = span;
 }
 
-static void take_wait(struct twi_ops *ops, size_t r, const struct twi_span *span)
+static void take_wait(struct gather *g, const struct twi_span *span)
 {
 	if (is_network_wait(span))
-		add_wait(ops, r, span);
+		add_wait(g, span);
 }
 
-static int make_rank(struct twi_ops *ops, const struct twi_trace *trace, size_t r)
+static int lay_rank(struct gather *g)
 {
-	struct twi_ops_rank *rank = &ops->ranks[r];
+	struct twi_ops_rank *rank = &g->ops->ranks[g->r];
 
-	visit_spans(ops, trace, r, count_span);
-	rank->ops = calloc(rank->op_count + 1, sizeof(*rank->ops));
-	rank->colls = calloc(rank->coll_count + 1, sizeof(*rank->colls));
-	rank->by_id = calloc(rank->coll_count + 1, sizeof(*rank->by_id));
-	if (rank->ops == NULL || rank->colls == NULL || rank->by_id == NULL)
-		return twi_error(TOW_ENOMEM, "no memory to write a trace");
-	rank->op_count = rank->coll_count = 0;
-	visit_spans(ops, trace, r, take_coll);
+	g->count = rank->coll_count = 0;
+	visit_spans(g, take_coll);
 	qsort(rank->colls, rank->coll_count, sizeof(*rank->colls), colls_by_start);
 	for (size_t i = 0; i < rank->coll_count; i++)
 		rank->by_id[i] = i;
 	qsort_r(rank->by_id, rank->coll_count, sizeof(*rank->by_id), colls_by_id, rank->colls);
-	visit_spans(ops, trace, r, take_coll_wait);
+	visit_spans(g, take_coll_wait);
 	for (size_t i = 0; i < rank->coll_count; i++)
-		add_coll(ops, trace, r, &rank->colls[i]);
-	visit_spans(ops, trace, r, take_wait);
-	qsort(rank->ops, rank->op_count, sizeof(*rank->ops), ops_by_start);
-	return TOW_OK;
+		add_coll(g, &rank->colls[i]);
+	visit_spans(g, take_wait);
+	return twi_ops_line(g->times, g->count, rank);
+}
+
+static int make_rank(struct twi_ops *ops, const struct twi_trace *trace, size_t r)
+{
+	struct gather g = { .ops = ops, .trace = trace, .r = r };
+	struct twi_ops_rank *rank = &ops->ranks[r];
+	int status;
+
+	visit_spans(&g, count_span);
+	g.times = calloc(g.count + 1, sizeof(*g.times));
+	rank->colls = calloc(rank->coll_count + 1, sizeof(*rank->colls));
+	rank->by_id = calloc(rank->coll_count + 1, sizeof(*rank->by_id));
+	if (g.times == NULL || rank->colls == NULL || rank->by_id == NULL)
+		status = twi_error(TOW_ENOMEM, "no memory to write a trace");
+	else
+		status = lay_rank(&g);
+	free(g.times);
+	return status;
+}
+
+/* Names are of all ranks, so all are seen before one is made. */
+static void see_names(struct twi_ops *ops, const struct twi_trace *trace)
+{
+	for (size_t r = 0; r < trace->rank_count; r++) {
+		const struct twi_trace_rank *rank = &trace->ranks[r];
+
+		for (size_t t = 0; t < rank->thread_count; t++)
+			for (size_t i = 0; i < rank->threads[t].span_count; i++) {
+				const struct twi_span *span = &rank->threads[t].spans[i];
+
+				if (span->kind == TWI_SPAN_COLL)
+					twi_op_names_see(&ops->names,
+							 twi_show_user_name(rank, span),
+							 span->detail, span->bytes);
+			}
+	}
 }
 
 int twi_ops_make(const struct twi_trace *trace, struct twi_ops *out)
@@ -330,8 +340,10 @@ int twi_ops_make(const struct twi_trace *trace, struct twi_ops *out)
 	*out = (struct twi_ops){ .rank_count = trace->rank_count };
 	out->ranks = calloc(trace->rank_count + 1, sizeof(*out->ranks));
 	out->first = calloc(TWI_RENDEZVOUS_MAX + 1, sizeof(*out->first));
-	if (out->ranks == NULL || out->first == NULL)
+	if (!twi_op_names_init(&out->names) || out->ranks == NULL || out->first == NULL)
 		status = twi_error(TOW_ENOMEM, "no memory to write a trace");
+	else
+		see_names(out, trace);
 	for (size_t r = 0; r < trace->rank_count && status == TOW_OK; r++)
 		status = make_rank(out, trace, r);
 	if (status < 0)
@@ -350,5 +362,6 @@ void twi_ops_fini(struct twi_ops *ops)
 	free(ops->rendezvous);
 	free(ops->first);
 	twi_names_fini(&ops->keys);
+	twi_op_names_fini(&ops->names);
 	*ops = (struct twi_ops){ 0 };
 }

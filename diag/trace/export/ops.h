@@ -8,11 +8,13 @@
  *	                                computed, either
  *
  * From these XProf reckons (docs/traces.md): observed = end of recv-done - start of send; stall =
- * all four; slack = start of recv-done - start of send - all ops between.
+ * all of it; slack = start of recv-done - start of send - all ops between. So no two ops may share
+ * a time: what overlaps (calls of a batch, waits of several threads) is cut into pieces, one after
+ * another (ops_line.h). Pieces between send and recv-done are `wait`, the first of them send-done.
  *
  * Ops belong together by a *rendezvous*: one for each group of ranks, kind, name, size, and which
  * of those under way at once. A collective nobody waited for has a recv-done of no length at its
- * end. Of several waits for one the last is recv-done, those before send-done.
+ * end. Of several waits for one the last is recv-done.
  */
 #ifndef TWI_OPS_H
 #define TWI_OPS_H
@@ -22,15 +24,20 @@
 #include <stdint.h>
 
 #include "diag/trace/export/names.h"
+#include "diag/trace/export/ops_name.h"
 #include "diag/trace/trace.h"
 
-#define TWI_RENDEZVOUS_MAX   4096u
-#define TWI_RENDEZVOUS_BYTES 96
-
-enum twi_op_what { TWI_OP_SEND, TWI_OP_RECV, TWI_OP_SEND_DONE, TWI_OP_RECV_DONE, TWI_OP_WHATS };
+enum twi_op_what {
+	TWI_OP_SEND,
+	TWI_OP_RECV,
+	TWI_OP_SEND_DONE,
+	TWI_OP_RECV_DONE,
+	TWI_OP_WAIT,
+	TWI_OP_WHATS
+};
 
 struct twi_rendezvous {
-	char name[TWI_RENDEZVOUS_BYTES]; /* [a-zA-Z0-9_.-]+_<number> */
+	char name[TWI_RENDEZVOUS_BYTES]; /* ops_name.h */
 	bool collective;                 /* else a wait for a message or call */
 	uint8_t kind;                    /* enum twi_coll_kind */
 	uint32_t ranks;
@@ -47,16 +54,22 @@ struct twi_op {
 	uint8_t what;
 };
 
+/* Which of its ops are on the line. */
+struct twi_op_said {
+	bool sent, send_done;
+};
+
 /* A collective: what its messages and waits are put together with. */
 struct twi_op_coll {
 	const struct twi_span *span;
 	uint32_t rendezvous;                 /* 0: there was no room for it */
 	const struct twi_span *first, *wait; /* waits for it: the first, and the last */
+	struct twi_op_said said;
 };
 
 struct twi_ops_rank {
-	size_t op_count, coll_count;
-	struct twi_op *ops;        /* by start */
+	size_t op_count, op_room, coll_count;
+	struct twi_op *ops;        /* by start; none begins before the one before it has ended */
 	struct twi_op_coll *colls; /* by start */
 	size_t *by_id;             /* indexes of colls, by id and start */
 };
@@ -67,7 +80,8 @@ struct twi_ops {
 	struct twi_ops_rank *ranks;
 	struct twi_rendezvous *rendezvous; /* from 1 */
 	struct twi_names keys;
-	uint32_t *first;   /* by number of a key */
+	uint32_t *first; /* by number of a key */
+	struct twi_op_names names;
 	uint64_t left_out; /* operations without a rendezvous */
 };
 
@@ -78,7 +92,7 @@ void twi_ops_fini(struct twi_ops *ops);
 /* The collective with that id that was started last before `at_ns`; NULL: none. */
 struct twi_op_coll *twi_ops_coll(const struct twi_ops_rank *rank, uint64_t id, uint64_t at_ns);
 
-/* "send", "recv", "send-done", "recv-done"; "ALL_REDUCE" as MegaScale spells a transfer. */
+/* "send", "recv", "send-done", "recv-done", "wait"; "ALL_REDUCE" as MegaScale spells a transfer. */
 const char *twi_op_what_name(unsigned what);
 const char *twi_rendezvous_transfer(const struct twi_rendezvous *rendezvous);
 

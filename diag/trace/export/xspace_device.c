@@ -11,6 +11,12 @@
 
 enum { LINE_STEPS = 1, LINE_MODULES, LINE_OPS };
 
+/* What a further piece is to XProf. */
+static const char *op_code(const struct twi_op *op)
+{
+	return twi_op_what_name(op->what == TWI_OP_WAIT ? TWI_OP_SEND_DONE : op->what);
+}
+
 /* What an XProf of HLO prints of an op: the rendezvous is found in this text. */
 static void long_name(const struct twi_op *op, const struct twi_rendezvous *rendezvous, char *out,
 		      size_t out_size)
@@ -20,7 +26,7 @@ static void long_name(const struct twi_op *op, const struct twi_rendezvous *rend
 	snprintf(out, out_size,
 		 "%%%s.%u = %s, channel_id=%u, is_host_transfer=true, frontend_attributes="
 		 "{_xla_host_transfer_rendezvous=\"%s\",_xla_megascale_transfer_type=\"%s\"}",
-		 what, op->rendezvous, what, op->rendezvous, rendezvous->name,
+		 what, op->rendezvous, op_code(op), op->rendezvous, rendezvous->name,
 		 twi_rendezvous_transfer(rendezvous));
 }
 
@@ -62,7 +68,7 @@ static int64_t op_name(struct twi_plane *plane, const struct twi_rendezvous *ren
 	common.count = 0;
 	long_name(op, rendezvous, text, sizeof(text));
 	snprintf(shown, sizeof(shown), "%s.%u", twi_op_what_name(op->what), op->rendezvous);
-	snprintf(category, sizeof(category), "host %s", twi_op_what_name(op->what));
+	snprintf(category, sizeof(category), "host %s", op_code(op));
 	twi_stats_text(&common, TWI_STAT_HLO_CATEGORY, category);
 	twi_stats_u64(&common, TWI_STAT_PROGRAM_ID, TWI_XSPACE_PROGRAM_ID);
 	if (op->what == TWI_OP_SEND) {

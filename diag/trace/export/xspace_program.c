@@ -8,6 +8,11 @@
  *	  send-done.n = token[] send-done(send.n)
  *	  recv.n = (u8[bytes], u32[], token[]) recv(token)
  *	  recv-done.n = (u8[bytes], token[]) recv-done(recv.n)
+ *	  wait.n = token[] send-done(send.n)
+ *
+ * `wait` is a further piece of what a collective took: XProf adds it up as it does a send-done, and
+ * the Megascale Viewer, which joins a send to one send-done, does not know it by its name.
+ * Bytes are those of the result.
  */
 #include <stdio.h>
 
@@ -70,11 +75,12 @@ static void add_row(struct twi_packed *computation, Twi__HloInstruction *row)
 
 /* An op of the program; `operands` are ids of those before it. */
 struct op {
-	const char *what;
+	const char *what; /* its name */
 	Twi__Shape *shape;
 	int64_t id, number;
 	int64_t operands[2];
 	size_t operand_count;
+	const char *opcode; /* NULL: as its name */
 };
 
 static void add_op(struct twi_packed *computation, const struct op *op,
@@ -89,7 +95,7 @@ static void add_op(struct twi_packed *computation, const struct op *op,
 
 	snprintf(name, sizeof(name), "%s.%lld", op->what, (long long)op->number);
 	row.name = name;
-	row.opcode = twi_packed_text(op->what);
+	row.opcode = twi_packed_text(op->opcode != NULL ? op->opcode : op->what);
 	row.shape = op->shape;
 	row.id = op->id;
 	row.n_operand_ids = op->operand_count;
@@ -108,8 +114,8 @@ static void add_op(struct twi_packed *computation, const struct op *op,
 	add_row(computation, &row);
 }
 
-/* Ids: 0 the token, 1 the root, then five for each rendezvous. */
-enum { ID_TOKEN, ID_ROOT, ID_FIRST, ID_EACH = 5 };
+/* Ids: 0 the token, 1 the root, then six for each rendezvous. */
+enum { ID_TOKEN, ID_ROOT, ID_FIRST, ID_EACH = 6 };
 
 static void add_parameter(struct twi_packed *computation, struct shapes *s, int64_t id, size_t n)
 {
@@ -129,16 +135,18 @@ static void add_rendezvous(struct twi_packed *computation, struct shapes *s, siz
 			   const struct twi_rendezvous *rendezvous)
 {
 	int64_t id = ID_FIRST + ID_EACH * ((int64_t)n - 1), number = (int64_t)n;
-	struct op send = { "send", &s->start, id + 1, number, { id, ID_TOKEN }, 2 };
-	struct op send_done = { "send-done", &s->token, id + 2, number, { id + 1, 0 }, 1 };
-	struct op recv = { "recv", &s->start, id + 3, number, { ID_TOKEN, 0 }, 1 };
-	struct op recv_done = { "recv-done", &s->done, id + 4, number, { id + 3, 0 }, 1 };
+	struct op send = { "send", &s->start, id + 1, number, { id, ID_TOKEN }, 2, NULL };
+	struct op send_done = { "send-done", &s->token, id + 2, number, { id + 1, 0 }, 1, NULL };
+	struct op recv = { "recv", &s->start, id + 3, number, { ID_TOKEN, 0 }, 1, NULL };
+	struct op recv_done = { "recv-done", &s->done, id + 4, number, { id + 3, 0 }, 1, NULL };
+	struct op wait = { "wait", &s->token, id + 5, number, { id + 1, 0 }, 1, "send-done" };
 
 	add_parameter(computation, s, id, n);
 	add_op(computation, &send, rendezvous);
 	add_op(computation, &send_done, rendezvous);
 	add_op(computation, &recv, rendezvous);
 	add_op(computation, &recv_done, rendezvous);
+	add_op(computation, &wait, rendezvous);
 }
 
 /* The parameter of rendezvous n, in what the program takes. */

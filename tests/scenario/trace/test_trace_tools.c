@@ -81,10 +81,12 @@ static json_t *expected_slack(const struct twi_trace *trace)
 	for (size_t i = 0; i < slack.group_count; i++) {
 		const struct twi_slack_group *group = &slack.groups[i];
 		json_t *row = json_object();
+		char name[64];
 
-		json_object_set_new(row, "name",
-				    json_string(group->name[0] ? group->name
-							       : twi_coll_kind_name(group->kind)));
+		/* What has no name is told by kind and size, which are all of whole KiB here. */
+		snprintf(name, sizeof(name), "%s-%lluKiB", twi_coll_kind_name(group->kind),
+			 (unsigned long long)group->bytes / 1024);
+		json_object_set_new(row, "name", json_string(group->name[0] ? group->name : name));
 		json_object_set_new(row, "transfer", json_string(transfer_of(group->kind)));
 		json_object_set_new(row, "occurrences",
 				    json_integer((json_int_t)group->occurrences));

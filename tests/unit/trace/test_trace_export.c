@@ -135,6 +135,79 @@ static void what_overlaps_has_its_own_rendezvous(void **state)
 	twi_trace_fini(&trace);
 }
 
+/* What nobody has named is told by kind and size; each size in one way, and no two alike. */
+static void names_tell_kind_and_size(void **state)
+{
+	static const struct {
+		const char *user;
+		unsigned kind;
+		uint64_t bytes;
+		const char *want;
+	} rows[] = {
+		{ NULL, TWI_COLL_ALL_REDUCE, 0, "all-reduce-0B_1" },
+		{ NULL, TWI_COLL_ALL_REDUCE, 1000, "all-reduce-1000B_1" },
+		{ "", TWI_COLL_ALL_REDUCE, 1000, "all-reduce-1000B_2" },
+		{ NULL, TWI_COLL_ALL_GATHER, 1000, "all-gather-1000B_1" },
+		{ NULL, TWI_COLL_ALL_REDUCE, 1024, "all-reduce-1KiB_1" },
+		{ NULL, TWI_COLL_ALL_REDUCE, 1025, "all-reduce-1025B_1" },
+		{ NULL, TWI_COLL_ALL_REDUCE, 1536, "all-reduce-1.5KiB_1" },
+		{ NULL, TWI_COLL_ALL_REDUCE, 2359296, "all-reduce-2.25MiB_1" },
+		{ NULL, TWI_COLL_ALL_REDUCE, 154389504, "all-reduce-150771KiB_1" },
+		{ NULL, TWI_COLL_ALL_REDUCE, (1ull << 40) * 21 / 20, NULL },
+		{ NULL, TWI_COLL_ALL_REDUCE, (1ull << 30) / 25 * 25, NULL },
+		{ NULL, TWI_COLL_REDUCE_SCATTER, UINT64_MAX,
+		  "reduce-scatter-18446744073709551615B_1" },
+		{ NULL, TWI_COLL_BARRIER, 0, "barrier_1" },
+		{ NULL, TWI_COLL_KINDS, 3 << 20, "collective-3MiB_1" },
+		{ "one", TWI_COLL_ALL_REDUCE, 77, "one_1" },
+		{ "one", TWI_COLL_ALL_REDUCE, 77, "one_2" },
+		{ "two", TWI_COLL_ALL_REDUCE, 1024, "two-all-reduce-1KiB_1" },
+		{ "two", TWI_COLL_ALL_REDUCE, 2048, "two-all-reduce-2KiB_1" },
+		{ "a=b c", TWI_COLL_ALL_REDUCE, 9, "a_b_c_1" },
+		{ "a b=c", TWI_COLL_ALL_REDUCE, 9, "a_b_c_2" },
+		{ "3 combined", TWI_COLL_ALL_REDUCE, 9216, "all-reduce-9KiB-3_combined_1" },
+		{ "3 combined of dp", TWI_COLL_ALL_REDUCE, 9216,
+		  "all-reduce-9KiB-3_combined_of_dp_1" },
+		{ "3 combinedx", TWI_COLL_ALL_REDUCE, 9216, "3_combinedx_1" },
+		{ "combined", TWI_COLL_ALL_REDUCE, 9216, "combined_1" },
+	};
+	char out[TWI_RENDEZVOUS_BYTES], before[TWI_RENDEZVOUS_BYTES] = "";
+	struct twi_op_names names;
+
+	(void)state;
+	assert_true(twi_op_names_init(&names));
+	for (size_t i = 0; i < twi_array_count(rows); i++)
+		twi_op_names_see(&names, rows[i].user, rows[i].kind, rows[i].bytes);
+	for (size_t i = 0; i < twi_array_count(rows); i++) {
+		assert_true(
+			twi_op_names_make(&names, rows[i].user, rows[i].kind, rows[i].bytes, out));
+		assert_string_not_equal(out, before);
+		strcpy(before, out);
+		if (rows[i].want != NULL)
+			assert_string_equal(out, rows[i].want);
+	}
+	assert_true(twi_op_names_plain(&names, "", out));
+	assert_string_equal(out, "op_1");
+	twi_op_names_fini(&names);
+}
+
+/* However long a name is, its kind and size are told, and its number. */
+static void long_names_are_cut_before_their_size(void **state)
+{
+	char user[400], out[TWI_RENDEZVOUS_BYTES];
+	struct twi_op_names names;
+
+	(void)state;
+	memset(user, 'n', sizeof(user) - 1);
+	user[sizeof(user) - 1] = '\0';
+	assert_true(twi_op_names_init(&names));
+	twi_op_names_see(&names, user, TWI_COLL_REDUCE_SCATTER, 1);
+	twi_op_names_see(&names, user, TWI_COLL_REDUCE_SCATTER, UINT64_MAX);
+	assert_true(twi_op_names_make(&names, user, TWI_COLL_REDUCE_SCATTER, UINT64_MAX, out));
+	assert_non_null(strstr(out, "n-reduce-scatter-18446744073709551615B_1"));
+	twi_op_names_fini(&names);
+}
+
 /* More names than there is room for: the spans are all there, the views say what they lack. */
 static void too_many_names_are_told(void **state)
 {
@@ -211,6 +284,8 @@ int main(void)
 		cmocka_unit_test(clocks_are_put_on_one_axis),
 		cmocka_unit_test(ops_are_what_calls_and_waits_were),
 		cmocka_unit_test(what_overlaps_has_its_own_rendezvous),
+		cmocka_unit_test(names_tell_kind_and_size),
+		cmocka_unit_test(long_names_are_cut_before_their_size),
 		cmocka_unit_test(too_many_names_are_told),
 		cmocka_unit_test(texts_are_cleaned),
 	};

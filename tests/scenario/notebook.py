@@ -85,8 +85,8 @@ def touch(folder, name):
         pass
 
 
-def capture(build, folder, lane, seconds):
-    """The file of both ranks, and their /v1/latency before and after; None: it was too short."""
+def capture(build, folder, lane, seconds, program, read):
+    """The file of both ranks, and what `read` says before and after; None: it was too short."""
     os.makedirs(os.path.join(folder, "s"))
     environment = dict(os.environ, TOW_JOB=f"job-{lane}", TOW_LANES=lane,
                        TOW_STATS_DIR=os.path.join(folder, "s"))
@@ -94,14 +94,14 @@ def capture(build, folder, lane, seconds):
     with open(os.path.join(folder, "log"), "w", encoding="utf-8") as log:
         job = subprocess.Popen(
             [f"{build}/tools/towrun/towrun", "-n", "2", "--timeout", "100", "--",
-             f"{build}/tests/latency_program", folder],
+             f"{build}/tests/{program}", folder],
             env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     taking = None
     try:
         until(lambda: all(os.path.exists(path.format("ready")) for path in there), job, "two ranks")
         sockets = sorted(glob.glob(os.path.join(folder, "s", f"job-{lane}.*.sock")))
         expect(len(sockets) == 2, f"sockets: {sockets}")
-        before = settled(sockets)
+        before = read(sockets)
         taking = subprocess.Popen(
             [f"{build}/tools/towtrace/towtrace", "capture", "--seconds", str(seconds), *sockets,
              "--logdir", os.path.join(folder, "log.d"), "--run", "run"],
@@ -110,7 +110,7 @@ def capture(build, folder, lane, seconds):
               "captures")
         touch(folder, "go")
         until(lambda: all(os.path.exists(path.format("done")) for path in there), job, "messages")
-        after = settled(sockets)
+        after = read(sockets)
         whole = all(get(path, "/v1/info")["captures"] > 0 for path in sockets)
         text, _ = taking.communicate(timeout=PATIENCE_S)
         expect(taking.returncode == 0, text)
@@ -127,10 +127,11 @@ def capture(build, folder, lane, seconds):
     return (path, before, after) if whole else None
 
 
-def capture_whole(build, folder, lane):
+def capture_whole(build, folder, lane, program="latency_program", read=settled):
     """A loaded machine may need longer for the messages than the capture lasts."""
     for seconds in (1, 4, 16):
-        got = capture(build, os.path.join(folder, f"{lane}-{seconds}"), lane, seconds)
+        got = capture(build, os.path.join(folder, f"{lane}-{seconds}"), lane, seconds, program,
+                      read)
         if got is not None:
             return got
     raise TimeoutError(f"{lane}: the messages took longer than any capture")

@@ -358,12 +358,20 @@ static void latencies_agree(void **state)
 	ask("notebook.py", "\"$TOW_TEST_BUILD\" . tcp shm");
 }
 
+/* XProf's slack, sizes and names of a job are what the job did: megascale.py. */
+static void planted_slack_is_found(void **state)
+{
+	(void)state;
+	ask("megascale.py", "\"$TOW_TEST_BUILD\" . tcp shm");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_made_up_trace_agrees),
 		cmocka_unit_test(a_captured_job_agrees),
 		cmocka_unit_test(latencies_agree),
+		cmocka_unit_test(planted_slack_is_found),
 	};
 	char line[64];
 	int failed;

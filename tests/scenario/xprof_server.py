@@ -84,6 +84,10 @@ def main(logdir, run, expected):
                                    perfetto="true"))
     expect(all(what in trace for what in (b"NetworkReceive END", b"Megascale")),
            "the Megascale Viewer's trace")
+    # The overview reckons with what devices did, and says that nothing is known of it.
+    expect(b"Towline: a device here is a rank" in plugin("data", run=run, tag="overview_page",
+                                                         host=host),
+           "the overview does not say that its shares of time are not measured")
     # Some are asked about an op of a module.
     module = plugin("module_list", run=run, host=host).decode()
     expect(module.startswith("towline"), f"modules {module}")

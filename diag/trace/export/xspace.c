@@ -207,11 +207,32 @@ void twi_plane_end(struct twi_plane *plane, struct twi_packed *space)
 	twi_packed_add(space, &space_part.base);
 }
 
+/* XProf shows warnings on its overview. */
+static void add_warning(struct twi_packed *space, char *text)
+{
+	Twi__XSpace part = TWI__XSPACE__INIT;
+
+	part.n_warnings = 1;
+	part.warnings = &text;
+	twi_packed_add(space, &part.base);
+}
+
+/* Ranks are shown as devices, as XProf looks for slack there alone. */
+static void warn_no_device(struct twi_packed *space)
+{
+	char text[] =
+		"Towline: a device here is a rank, of which its calls for the network and its "
+		"steps are known, but no computation. Step times are measured; duty cycle, idle "
+		"time, and the shares of compute, input and output are not, and 0 % says nothing. "
+		"See Trace Viewer and Megascale Stats.";
+
+	add_warning(space, text);
+}
+
 /* What the views for XProf leave out; the spans themselves are all there. */
 static void warn_left_out(const struct twi_ops *ops, struct twi_packed *space)
 {
-	Twi__XSpace part = TWI__XSPACE__INIT;
-	char text[160], *warnings = text;
+	char text[160];
 
 	if (ops->left_out == 0)
 		return;
@@ -219,9 +240,7 @@ static void warn_left_out(const struct twi_ops *ops, struct twi_packed *space)
 		 "Towline: %llu operations are not among the XLA Ops, which had no room for more "
 		 "than %u names",
 		 (unsigned long long)ops->left_out, TWI_RENDEZVOUS_MAX);
-	part.n_warnings = 1;
-	part.warnings = &warnings;
-	twi_packed_add(space, &part.base);
+	add_warning(space, text);
 }
 
 static void add_hosts(const struct twi_trace *trace, struct twi_packed *space)
@@ -265,6 +284,7 @@ int twi_export_xspace(const struct twi_trace *trace, char **bytes_out, size_t *c
 		twi_xspace_program(&ops, &space);
 		twi_xspace_ranks(&view, &space);
 		twi_xspace_time(&view, &space);
+		warn_no_device(&space);
 		warn_left_out(&ops, &space);
 		add_hosts(&view, &space);
 		twi_ops_fini(&ops);

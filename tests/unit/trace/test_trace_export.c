@@ -233,6 +233,7 @@ static void too_many_names_are_told(void **state)
 	twi_ops_fini(&ops);
 	assert_int_equal(twi_export_xspace(&trace, &bytes, &count), TOW_OK);
 	assert_non_null(memmem(bytes, count, "10 operations are not among", 27));
+	assert_non_null(memmem(bytes, count, "a device here is a rank", 23));
 	assert_int_equal(twi_import_xspace(bytes, count, &again), TOW_OK);
 	assert_true(twt_trace_same(&trace, &again, why, sizeof(why)));
 	free(bytes);

@@ -12,9 +12,9 @@
  * At each time the op has it that ends first. So a `send` begins where its call does (without any
  * length where another has that time) and a `recv-done` ends where its wait does. Of a collective
  * that was over before somebody asked it stands at the end of what the line shows then: a thread
- * that waits for another one could not have asked before. What lies between
- * is covered by ops as before, and by each part of it once: slack is what it is. The stall of a
- * collective is its own share of the time: the shares of all make up what the program lost.
+ * that waits for another one could not have asked before. All time that was covered is covered
+ * still, and once: slack is what it is. The stall of a collective is its own share of the time: the
+ * shares of all make up what the program lost.
  */
 #ifndef TWI_OPS_LINE_H
 #define TWI_OPS_LINE_H

@@ -106,6 +106,7 @@ struct state {
 	char rendezvous[TWI_RENDEZVOUS_BYTES];
 	uint64_t start_ns, others_ns, stall_ns;
 	bool sent;
+	unsigned recvs, send_dones; /* since the send: the Megascale Viewer joins one of each */
 };
 
 static struct name names[ROWS_MAX];
@@ -201,14 +202,19 @@ static void visit(const struct slice *slice)
 	uint64_t end_ns = slice->start_ns + slice->took_ns;
 
 	own->stall_ns += slice->took_ns;
+	own->recvs += strncmp(name->shown, "recv.", 5) == 0;
+	own->send_dones += strncmp(name->shown, "send-done.", 10) == 0;
 	if (strncmp(name->shown, "send.", 5) == 0) {
 		own->sent = true;
 		own->start_ns = slice->start_ns;
 		own->others_ns = 0;
 		own->stall_ns = slice->took_ns;
+		own->recvs = own->send_dones = 0;
 	} else if (strncmp(name->shown, "recv-done.", 10) == 0 && own->sent) {
 		struct row *row = &rows[row_count++];
 
+		assert_int_equal(own->recvs, 1);
+		assert_int_equal(own->send_dones, 1);
 		strcpy(row->rendezvous, name->rendezvous);
 		row->start_ns = own->start_ns;
 		row->end_ns = end_ns;

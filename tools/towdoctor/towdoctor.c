@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <getopt.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,8 +33,10 @@ static const struct check checks[] = {
 
 struct arguments {
 	const char *root, *peer, *judge;
+	const char *which; /* process, as it was written */
 	bool serve, once, json, list, all, no_probe;
 	long seconds; /* 0: not given */
+	long pid;     /* likewise */
 	bool only[CHECK_COUNT], some;
 	int argc;
 	char **argv;
@@ -53,6 +56,7 @@ static const char usage[] =
 	"      --json         as JSON; of --peer with all that was measured\n"
 	"      --no-probe     reads files alone: opens no runtime, measures nothing\n"
 	"      --root DIR     looks at the files of another host that lie there\n"
+	"      --pid PID      limits, control groups and CPUs of that process, instead of its own\n"
 	"      --seconds N    serve: ends after N s without a peer (default 600); peer: how long\n"
 	"                     each direction is measured (default 1)\n"
 	"      --once         serve: ends when the first peer has gone\n"
@@ -238,8 +242,12 @@ static int run_checks(const struct arguments *arguments)
 	static struct finding findings[CHECK_COUNT];
 	struct doctor doctor = { .root = arguments->root != NULL ? arguments->root : "",
 				 .live = arguments->root == NULL,
-				 .probe = !arguments->no_probe };
+				 .probe = !arguments->no_probe,
+				 .pid = arguments->pid };
 	enum severity worst;
+
+	if (doctor.pid > 0 && !root_exists(&doctor, "/proc/self/status"))
+		return misuse_of("--pid: no process of that number can be seen", arguments->which);
 
 	doctor.pool_bytes = pool_wanted();
 	for (size_t i = 0; i < CHECK_COUNT; i++) {
@@ -431,6 +439,7 @@ enum {
 	OPT_LIST,
 	OPT_ONLY,
 	OPT_ROOT,
+	OPT_PID,
 	OPT_PEER,
 	OPT_SERVE,
 	OPT_SECONDS,
@@ -446,6 +455,7 @@ static const struct option long_options[] = {
 	{ "once", no_argument, NULL, OPT_ONCE },
 	{ "only", required_argument, NULL, OPT_ONLY },
 	{ "root", required_argument, NULL, OPT_ROOT },
+	{ "pid", required_argument, NULL, OPT_PID },
 	{ "peer", required_argument, NULL, OPT_PEER },
 	{ "serve", no_argument, NULL, OPT_SERVE },
 	{ "seconds", required_argument, NULL, OPT_SECONDS },
@@ -456,11 +466,19 @@ static const struct option long_options[] = {
 	{ NULL, 0, NULL, 0 },
 };
 
-/* -1 to go on, else the exit status. */
-static int read_option(struct arguments *out, int option)
+/* From 1 to `most`; -1: it is none. */
+static int read_number(const char *text, long most, long *out)
 {
 	char *end;
 
+	errno = 0;
+	*out = strtol(text, &end, 10);
+	return errno != 0 || *end != '\0' || end == text || *out < 1 || *out > most ? -1 : 0;
+}
+
+/* -1 to go on, else the exit status. */
+static int read_option(struct arguments *out, int option)
+{
 	switch (option) {
 	case 'a':
 		out->all = true;
@@ -479,6 +497,11 @@ static int read_option(struct arguments *out, int option)
 	case OPT_ROOT:
 		out->root = optarg;
 		break;
+	case OPT_PID:
+		out->which = optarg;
+		return read_number(optarg, INT_MAX, &out->pid) == 0
+			       ? -1
+			       : misuse_of("--pid is the number of a process", optarg);
 	case OPT_PEER:
 		out->peer = optarg;
 		break;
@@ -486,8 +509,7 @@ static int read_option(struct arguments *out, int option)
 		out->serve = true;
 		break;
 	case OPT_SECONDS:
-		out->seconds = strtol(optarg, &end, 10);
-		if (*end != '\0' || end == optarg || out->seconds < 1 || out->seconds > 86400)
+		if (read_number(optarg, 86400, &out->seconds) != 0)
 			return misuse_of("--seconds is a number from 1 to 86400", optarg);
 		break;
 	case OPT_JUDGE:

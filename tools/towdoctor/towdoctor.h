@@ -37,6 +37,7 @@ struct doctor {
 	const char *root; /* "" for this host */
 	bool live;        /* this host: it can be asked and measured */
 	bool probe;       /* take the time to measure */
+	long pid;         /* whose limits, groups and CPUs count; 0: its own */
 	uint64_t pool_bytes;
 };
 

@@ -17,16 +17,23 @@
 #define PATH_BYTES  512
 #define LARGE_BYTES 16384
 
+/* What checks call /proc/self is the process that is looked at. */
 static bool full_path(const struct doctor *doctor, char out[PATH_BYTES], const char *path,
 		      va_list args)
 {
-	int used = snprintf(out, PATH_BYTES, "%s", doctor->root);
-	int more;
+	static const char self[] = "/proc/self/";
+	const size_t skipped = sizeof(self) - 1;
+	char below[PATH_BYTES];
+	int used = vsnprintf(below, sizeof(below), path, args);
 
-	if (used < 0 || used >= PATH_BYTES)
+	if (used < 0 || used >= (int)sizeof(below))
 		return false;
-	more = vsnprintf(out + used, (size_t)(PATH_BYTES - used), path, args);
-	return more >= 0 && more < PATH_BYTES - used;
+	if (doctor->pid > 0 && strncmp(below, self, skipped) == 0)
+		used = snprintf(out, PATH_BYTES, "%s/proc/%ld/%s", doctor->root, doctor->pid,
+				below + skipped);
+	else
+		used = snprintf(out, PATH_BYTES, "%s%s", doctor->root, below);
+	return used >= 0 && used < PATH_BYTES;
 }
 
 static bool read_text(const char *path, char *out, size_t size)

@@ -240,6 +240,32 @@ static void test_no_check_is_left_out(void **state)
 	json_decref(rows);
 }
 
+/* With --pid the limits and CPUs of that process count, and those of no other. */
+static void test_another_process(void **state)
+{
+	static struct twt_command command;
+	char line[256];
+
+	(void)state;
+	write_file("/proc/4711/limits", DT_LIMITS DT_OPEN("100"));
+	write_file("/proc/4711/status", DT_STATUS("0000000000000000", "2", "0"));
+	snprintf(line, sizeof(line), "@/tools/towdoctor/towdoctor --root %s --only files,cpuset",
+		 root);
+	twt_command(line, &command);
+	twt_command_expect(&command, 0, "2 ok\n", 1);
+	snprintf(line, sizeof(line),
+		 "@/tools/towdoctor/towdoctor --root %s --pid 4711 --only files,cpuset", root);
+	twt_command(line, &command);
+	twt_command_expect(&command, 2, "error: files: ", 1);
+	twt_command_expect(&command, 2, "warning: cpuset: ", 1);
+	snprintf(line, sizeof(line), "@/tools/towdoctor/towdoctor --root %s --pid 4712", root);
+	twt_command(line, &command);
+	twt_command_expect(&command, 64, "no process of that number can be seen: 4712", 1);
+	twt_command("@/tools/towdoctor/towdoctor --pid 12x", &command);
+	twt_command_expect(&command, 64, "--pid is the number of a process: 12x", 1);
+	make_good(NULL);
+}
+
 /* Hostile bytes from files do not reach a terminal, and wrong usage is told from findings. */
 static void test_words_and_usage(void **state)
 {
@@ -408,10 +434,15 @@ static void test_wrong_measurements(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_a_good_host),   cmocka_unit_test(test_hosts),
-		cmocka_unit_test(test_nets),          cmocka_unit_test(test_no_check_is_left_out),
-		cmocka_unit_test(test_an_empty_host), cmocka_unit_test(test_words_and_usage),
-		cmocka_unit_test(test_what_limits),   cmocka_unit_test(test_wrong_measurements),
+		cmocka_unit_test(test_a_good_host),
+		cmocka_unit_test(test_hosts),
+		cmocka_unit_test(test_nets),
+		cmocka_unit_test(test_no_check_is_left_out),
+		cmocka_unit_test(test_an_empty_host),
+		cmocka_unit_test(test_another_process),
+		cmocka_unit_test(test_words_and_usage),
+		cmocka_unit_test(test_what_limits),
+		cmocka_unit_test(test_wrong_measurements),
 		cmocka_unit_test(test_this_host),
 	};
 	static const char *const knobs[] = { "TOW_PREMAP_MEMORY_BYTES", "TOW_INTERFACES",

@@ -2,7 +2,8 @@
  * documents.c - see documents.h.
  *
  * A quantile is judged where enough lies beyond it: the p99 of fifty messages is one message. The
- * largest of all is told and never judged.
+ * largest of all is told and never judged. A difference counts where it is beyond a floor: start-up
+ * makes a few copies more in one run than in the next, and nobody is slower by that.
  */
 #include "tools/towstat/documents.h"
 
@@ -15,66 +16,141 @@
 
 #include "tools/common/words.h"
 
-#define BEYOND_MIN 5 /* readings beyond a quantile, to judge it */
+#define BEYOND_MIN       5 /* readings beyond a quantile, to judge it */
+#define LATENCY_NS_FLOOR 50e3
+
+#define MIB   1048576.0
+#define MS_NS 1e6
 
 /* The others tell how much was done. */
-static const char *const judged[] = {
-	"accept_failures",
-	"alloclog_lost",
-	"announced_refusals",
-	"auth_refused",
-	"checksum_mismatches",
-	"coll_groups_broken",
-	"coll_mismatches",
-	"connections_broken",
-	"credit_stalls",
-	"fallback_copies",
-	"fallback_copy_bytes",
-	"handshakes_evicted",
-	"handshakes_refused",
-	"handshakes_throttled",
-	"late_cache_evictions",
-	"late_registration_bytes",
-	"late_registrations",
-	"ops_expired",
-	"ops_failed",
-	"ops_forgotten_failed",
-	"peer_lease_refusals",
-	"peers_lost",
-	"pool_exhausted",
-	"pool_grown",
-	"pool_grown_bytes",
-	"pool_overflow_allocs",
-	"pool_overflow_bytes",
-	"pool_wait_ns",
-	"pool_wait_timeouts",
-	"pool_waits",
-	"protocol_errors",
-	"replayed_bulk_bytes",
-	"replayed_control_bytes",
-	"resume_failed",
-	"telemetry_lost",
-	"unregistered_recv_bytes",
-	"unregistered_recvs",
-	"unregistered_send_bytes",
-	"unregistered_sends",
-	"zero_copy_refusals",
-	"zerocopy_kernel_copies",
-	"zerocopy_kernel_copy_bytes",
+static const struct judged_counter judged[] = {
+	{ "accept_failures",
+	  0,
+	  "raise the limit of open files (ulimit -n), and see how much memory the host has",
+	  { NULL, NULL } },
+	{ "alloclog_lost", 0, "raise alloclog_events", { NULL, NULL } },
+	{ "announced_refusals", 100, "post receives before the peer sends", { NULL, NULL } },
+	{ "auth_refused",
+	  0,
+	  "start all processes with the same job key; the log names who was refused",
+	  { NULL, NULL } },
+	{ "checksum_mismatches",
+	  0,
+	  "find the memory, cable or card that changes bytes on their way",
+	  { NULL, NULL } },
+	{ "coll_groups_broken",
+	  0,
+	  "see what failed there first: towstat get /v1/flight, and the rank's log",
+	  { NULL, NULL } },
+	{ "coll_mismatches",
+	  0,
+	  "let all ranks call the same collectives in the same order; /v1/flight has the calls",
+	  { NULL, NULL } },
+	{ "connections_broken",
+	  0,
+	  "measure the way between the two hosts: towdoctor --peer",
+	  { NULL, NULL } },
+	{ "credit_stalls", 100, "post receives sooner, or raise credit_bytes", { NULL, NULL } },
+	{ "fallback_copies", 100, NULL, { NULL, NULL } },
+	{ "fallback_copy_bytes", MIB, NULL, { NULL, NULL } },
+	{ "handshakes_evicted",
+	  0,
+	  "find out who connects and says nothing, such as a scanner of ports",
+	  { NULL, NULL } },
+	{ "handshakes_refused",
+	  0,
+	  "the log says why; often it is another job, version or lane",
+	  { NULL, NULL } },
+	{ "handshakes_throttled",
+	  0,
+	  "start fewer ranks at a time, or find out who else connects to that port",
+	  { NULL, NULL } },
+	{ "late_cache_evictions",
+	  100,
+	  "raise late_cache_bytes and late_cache_entries, or allocate with tow_alloc",
+	  { NULL, NULL } },
+	{ "late_registration_bytes", MIB, NULL, { NULL, NULL } },
+	{ "late_registrations", 10, NULL, { NULL, NULL } },
+	{ "ops_expired",
+	  0,
+	  "see what they waited for: towstat get /v1/flight; else give them more time",
+	  { NULL, NULL } },
+	{ "ops_failed",
+	  0,
+	  "see their statuses: towstat get /v1/flight",
+	  { "ops_canceled", "ops_expired" } },
+	{ "ops_forgotten_failed",
+	  0,
+	  "the log names them; start them with a handle",
+	  { NULL, NULL } },
+	{ "peer_lease_refusals",
+	  0,
+	  "raise peer_lease_bytes, or see why that peer does not let go of memory",
+	  { NULL, NULL } },
+	{ "peers_lost",
+	  0,
+	  "see how the peer's process ended; a host that was silent for too long: peer_timeout_ns",
+	  { NULL, NULL } },
+	{ "pool_exhausted", 0, NULL, { NULL, NULL } },
+	{ "pool_grown", 0, NULL, { NULL, NULL } },
+	{ "pool_grown_bytes", 0, NULL, { NULL, NULL } },
+	{ "pool_overflow_allocs", 0, NULL, { NULL, NULL } },
+	{ "pool_overflow_bytes", 0, NULL, { NULL, NULL } },
+	{ "pool_wait_ns", MS_NS, NULL, { NULL, NULL } },
+	{ "pool_wait_timeouts", 0, NULL, { NULL, NULL } },
+	{ "pool_waits", 10, NULL, { NULL, NULL } },
+	{ "protocol_errors",
+	  0,
+	  "find out what else connects to that port; the log says what came",
+	  { NULL, NULL } },
+	{ "replayed_bulk_bytes",
+	  MIB,
+	  "measure the way between the two hosts: towdoctor --peer",
+	  { NULL, NULL } },
+	{ "replayed_control_bytes",
+	  MIB,
+	  "measure the way between the two hosts: towdoctor --peer",
+	  { NULL, NULL } },
+	{ "resume_failed",
+	  0,
+	  "measure the way between the two hosts: towdoctor --peer",
+	  { NULL, NULL } },
+	{ "telemetry_lost",
+	  0,
+	  "give the host more memory; until then what diagnostics say is incomplete",
+	  { NULL, NULL } },
+	{ "unregistered_recv_bytes", MIB, NULL, { NULL, NULL } },
+	{ "unregistered_recvs", 100, NULL, { NULL, NULL } },
+	{ "unregistered_send_bytes", MIB, NULL, { NULL, NULL } },
+	{ "unregistered_sends", 100, NULL, { NULL, NULL } },
+	{ "zero_copy_refusals",
+	  0,
+	  "allocate with tow_alloc what is sent and received",
+	  { NULL, NULL } },
+	{ "zerocopy_kernel_copies",
+	  1000,
+	  "over loopback there is no other way; else let a card with scatter-gather send, or "
+	  "zerocopy=never",
+	  { NULL, NULL } },
+	{ "zerocopy_kernel_copy_bytes",
+	  MIB,
+	  "over loopback there is no other way; else let a card with scatter-gather send, or "
+	  "zerocopy=never",
+	  { NULL, NULL } },
 };
 
-const char *documents_judged(size_t index)
+const struct judged_counter *documents_judged(size_t index)
 {
-	return index < sizeof(judged) / sizeof(judged[0]) ? judged[index] : NULL;
+	return index < sizeof(judged) / sizeof(judged[0]) ? &judged[index] : NULL;
 }
 
-bool documents_judge(const char *counter)
+const struct judged_counter *documents_judge(const char *counter)
 {
-	for (size_t i = 0; documents_judged(i) != NULL; i++) {
-		if (strcmp(judged[i], counter) == 0)
-			return true;
+	for (size_t i = 0; i < sizeof(judged) / sizeof(judged[0]); i++) {
+		if (strcmp(judged[i].name, counter) == 0)
+			return &judged[i];
 	}
-	return false;
+	return NULL;
 }
 
 /* What one comparison works with. */
@@ -82,8 +158,11 @@ struct work {
 	const json_t *a, *b;
 	double per_a, per_b;
 	double tolerance;
+	bool exact; /* without floors */
 	struct comparison *out;
 };
+
+#define NOT_JUDGED (-1.0)
 
 static double number_of(const json_t *object, const char *key)
 {
@@ -92,8 +171,12 @@ static double number_of(const json_t *object, const char *key)
 	return json_is_number(value) ? json_number_value(value) : 0;
 }
 
+/*
+ * `floor`: a difference up to it says nothing; NOT_JUDGED: none does. `per_b` is what both values
+ * were divided by in B, so that the floor is one of what was counted there.
+ */
 static struct compared *add_compared(struct work *work, enum compared_unit unit, double a, double b,
-				     bool is_judged)
+				     double floor, double per_b)
 {
 	struct compared *row = &work->out->rows[work->out->count];
 
@@ -102,12 +185,13 @@ static struct compared *add_compared(struct work *work, enum compared_unit unit,
 		return NULL;
 	}
 	work->out->count++;
-	*row = (struct compared){ .unit = unit, .a = a, .b = b, .judged = is_judged };
+	*row = (struct compared){ .unit = unit, .a = a, .b = b, .judged = floor >= 0 };
 	if (a == b)
 		row->change = 0;
 	else
 		row->change = a != 0 ? (b - a) / fabs(a) : b > 0 ? INFINITY : -INFINITY;
-	row->worse = is_judged && row->change > work->tolerance;
+	row->worse = row->judged && row->change > work->tolerance &&
+		     (work->exact || (b - a) * per_b > floor);
 	work->out->worse += row->worse;
 	return row;
 }
@@ -130,11 +214,13 @@ static void compare_counter(struct work *work, const char *name)
 {
 	double a = number_of(json_object_get(work->a, "counters"), name) / work->per_a;
 	double b = number_of(json_object_get(work->b, "counters"), name) / work->per_b;
+	const struct judged_counter *is_judged = documents_judge(name);
 	struct compared *row;
 
 	if (work->out->per != NULL && strcmp(work->out->per, name) == 0)
 		return; /* 1 of itself */
-	row = add_compared(work, unit_of(name), a, b, documents_judge(name));
+	row = add_compared(work, unit_of(name), a, b,
+			   is_judged != NULL ? is_judged->floor : NOT_JUDGED, work->per_b);
 	if (row != NULL)
 		words_clean(row->name, sizeof(row->name), name);
 }
@@ -203,13 +289,16 @@ static void compare_reason(struct work *work, const json_t *a, const json_t *b)
 	static const struct {
 		const char *key;
 		enum compared_unit unit;
-	} parts[] = { { "count", UNIT_COUNT }, { "bytes", UNIT_BYTES }, { "ns", UNIT_NS } };
+		double floor;
+	} parts[] = { { "count", UNIT_COUNT, REASON_COUNT_FLOOR },
+		      { "bytes", UNIT_BYTES, REASON_BYTES_FLOOR },
+		      { "ns", UNIT_NS, REASON_NS_FLOOR } };
 	const char *name = json_string_value(json_object_get(a != NULL ? a : b, "name"));
 
 	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]) && name != NULL; i++) {
-		struct compared *row =
-			add_compared(work, parts[i].unit, number_of(a, parts[i].key) / work->per_a,
-				     number_of(b, parts[i].key) / work->per_b, true);
+		struct compared *row = add_compared(
+			work, parts[i].unit, number_of(a, parts[i].key) / work->per_a,
+			number_of(b, parts[i].key) / work->per_b, parts[i].floor, work->per_b);
 		char text[COMPARED_NAME];
 
 		snprintf(text, sizeof(text), "reason %.90s %s", name, parts[i].key);
@@ -252,7 +341,8 @@ static void compare_latencies(struct work *work, const char *what, const json_t 
 	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
 		bool enough = least * parts[i].beyond >= BEYOND_MIN;
 		struct compared *row = add_compared(work, UNIT_NS, number_of(a, parts[i].key),
-						    number_of(b, parts[i].key), enough);
+						    number_of(b, parts[i].key),
+						    enough ? LATENCY_NS_FLOOR : NOT_JUDGED, 1);
 		char text[COMPARED_NAME];
 
 		snprintf(text, sizeof(text), "%s %s %s", what, name, parts[i].key);
@@ -314,7 +404,9 @@ int documents_compare(const json_t *a, const json_t *b, const struct compare_opt
 	static const char *const reason_keys[] = { "name", "kind", NULL };
 	static const char *const latency_keys[] = { "lane", "bytes_min", "bytes_max", "peer",
 						    NULL };
-	struct work work = { .a = a, .b = b, .tolerance = options->tolerance, .out = out };
+	struct work work = {
+		.a = a, .b = b, .tolerance = options->tolerance, .exact = options->exact, .out = out
+	};
 
 	out->count = out->worse = out->missed = 0;
 	out->per = options->per;

@@ -35,16 +35,31 @@ struct comparison {
 struct compare_options {
 	const char *per;  /* NULL, "second", or a counter: the others are divided by it */
 	double tolerance; /* 0.1: a tenth */
+	bool exact;       /* small differences count, too */
 };
 
 /* 0, or -1 with why in error_out: there is nothing to divide by. Worse first, then by change. */
 int documents_compare(const json_t *a, const json_t *b, const struct compare_options *options,
 		      struct comparison *out, char *error_out, size_t error_size);
 
-/* Whether more of a counter is worse. */
-bool documents_judge(const char *counter);
+/* Below these a reason has cost nothing that anybody would notice. */
+#define REASON_COUNT_FLOOR 100
+#define REASON_BYTES_FLOOR 1048576.0
+#define REASON_NS_FLOOR    1e6
 
-/* Name `index` of those of which more is worse, NULL behind the last. */
-const char *documents_judged(size_t index);
+/* A counter of which more is worse. */
+struct judged_counter {
+	const char *name;
+	double floor;     /* up to so much says nothing */
+	const char *cure; /* NULL: why and pool say it (towstat why) */
+	const char
+		*less[2]; /* counters that it holds, and that say nothing or speak for themselves */
+};
+
+/* NULL: more of it is not worse. */
+const struct judged_counter *documents_judge(const char *counter);
+
+/* Number `index` of them, NULL behind the last. */
+const struct judged_counter *documents_judged(size_t index);
 
 #endif

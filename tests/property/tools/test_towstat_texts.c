@@ -141,7 +141,7 @@ static void reads_anything(void **state)
 {
 	struct reading *readings = calloc(2, sizeof(*readings));
 	struct comparison *found = calloc(1, sizeof(*found));
-	const struct compare_options options = { NULL, 0.1 };
+	const struct compare_options options = { NULL, 0.1, false };
 	struct verdict verdict;
 	char text[64];
 

@@ -1,6 +1,6 @@
 /*
  * test_towstat_parts.c - what towstat does with documents once it has them: merging OpenMetrics,
- * selecting a part, rates of an interval, the table of top, and diff.
+ * selecting a part, rates of an interval, and the table of top.
  */
 #include "twt.h"
 
@@ -10,7 +10,6 @@
 
 #include <towline/towline.h>
 
-#include "tools/towstat/documents.h"
 #include "tools/towstat/metrics_merge.h"
 #include "tools/towstat/reading.h"
 #include "tools/towstat/select.h"
@@ -445,83 +444,6 @@ static void draws_in_bounds(void **state)
 	top_filter_fini(&screen.filter);
 }
 
-/* --- diff --- */
-
-static struct comparison *compare(const char *a, const char *b, const char *per)
-{
-	const struct compare_options options = { per, 0.1 };
-	struct comparison *out = calloc(1, sizeof(*out));
-	json_t *left = json_loads(a, 0, NULL), *right = json_loads(b, 0, NULL);
-	char error[200];
-
-	assert_non_null(out);
-	assert_non_null(left);
-	assert_non_null(right);
-	if (documents_compare(left, right, &options, out, error, sizeof(error)) != 0) {
-		free(out);
-		out = NULL;
-	}
-	json_decref(left);
-	json_decref(right);
-	return out;
-}
-
-static void compares(void **state)
-{
-	static const char a[] =
-		"{\"uptime_ns\":1000000000,\"counters\":{\"sends\":100,\"fallback_copies\":10},"
-		"\"reasons\":[{\"name\":\"late_extent\",\"kind\":\"late_registration\",\"count\":0}"
-		"],"
-		"\"rpcs\":[{\"lane\":\"tcp\",\"bytes_min\":0,\"bytes_max\":64,\"count\":1000,"
-		"\"p50\":100,\"p90\":100,\"p99\":500,\"p999\":100,\"mean\":1,\"max\":1}]}";
-	static const char b[] =
-		"{\"uptime_ns\":4000000000,\"counters\":{\"sends\":400,\"fallback_copies\":40},"
-		"\"reasons\":[{\"name\":\"late_extent\",\"kind\":\"late_registration\",\"count\":2}"
-		"],"
-		"\"rpcs\":[{\"lane\":\"tcp\",\"bytes_min\":0,\"bytes_max\":64,\"count\":1000,"
-		"\"p50\":105,\"p90\":100,\"p99\":900,\"p999\":9000,\"mean\":1,\"max\":9}]}";
-	struct comparison *found = compare(a, b, NULL);
-
-	(void)state;
-	/* New reason; 300 % of copies; 80 % of p99. Not p999 and max: of too few. Not p50: 5 %. */
-	assert_int_equal(found->worse, 3);
-	assert_string_equal(found->rows[0].name, "reason late_extent count");
-	assert_true(isinf(found->rows[0].change));
-	assert_string_equal(found->rows[1].name, "fallback_copies");
-	assert_string_equal(found->rows[2].name, "latency tcp 0-64 p99");
-	expect_near(found->rows[2].change, 0.8);
-	assert_string_equal(found->rows[3].name, "latency tcp 0-64 p999");
-	free(found);
-	found = compare(a, b, "sends"); /* as many copies a send as before */
-	assert_int_equal(found->worse, 2);
-	free(found);
-	found = compare(a, b, "second");
-	assert_int_equal(found->worse, 2);
-	free(found);
-	assert_null(compare(a, b, "no_such_counter"));
-	found = compare(a, a, NULL);
-	assert_int_equal(found->worse, 0);
-	free(found);
-	free(compare("{}", "{\"counters\":[1],\"rpcs\":{},\"reasons\":[1,null]}", NULL));
-}
-
-/* The list of what is judged names counters that there are. */
-static void judges_counters(void **state)
-{
-	(void)state;
-	for (size_t i = 0; documents_judged(i) != NULL; i++) {
-		struct tow_counter_info row = { .size = sizeof(row) };
-		bool found = false;
-
-		for (size_t j = 0; !found && tow_counter_info(j, &row) == TOW_OK; j++)
-			found = strcmp(row.name, documents_judged(i)) == 0;
-		if (!found)
-			fail_msg("no counter is called %s", documents_judged(i));
-	}
-	assert_true(documents_judge("fallback_copies"));
-	assert_false(documents_judge("sends"));
-}
-
 /* A caller that was built before rows told of lanes gets what it knows, and nothing behind it. */
 static void tells_old_callers(void **state)
 {
@@ -548,8 +470,7 @@ int main(void)
 		cmocka_unit_test(selects),         cmocka_unit_test(measures_between),
 		cmocka_unit_test(tells_verdicts),  cmocka_unit_test(sorts),
 		cmocka_unit_test(filters),         cmocka_unit_test(adds_up),
-		cmocka_unit_test(draws_in_bounds), cmocka_unit_test(compares),
-		cmocka_unit_test(judges_counters), cmocka_unit_test(tells_old_callers),
+		cmocka_unit_test(draws_in_bounds), cmocka_unit_test(tells_old_callers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

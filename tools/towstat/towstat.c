@@ -266,12 +266,12 @@ static int run_why(const struct arguments *arguments)
 		return misuse("why takes one name or socket, or --all",
 			      arguments->argv[arguments->argc - 1]);
 	if (arguments->all)
-		return explain_all(&options);
+		return show_why_all(&options);
 	if (target != NULL && strchr(target, '/') != NULL)
 		socket_path = target;
 	if (find_targets(socket_path, target, &targets) != 0)
 		return 1;
-	status = explain(&targets, &options);
+	status = show_why(&targets, &options);
 	runtime_list_fini(&targets);
 	return status;
 }

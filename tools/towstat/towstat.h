@@ -5,6 +5,7 @@
 #define TOWSTAT_H
 
 #include <jansson.h>
+#include <limits.h>
 #include <stddef.h>
 
 #include "tools/common/runtimes.h"
@@ -35,6 +36,9 @@ int run_get(int argc, char **argv);
 int run_dpdk(int argc, char **argv);
 /* Becomes towbpf: returns only when there is none. */
 int run_bpf(int argc, char **argv);
+
+/* The folder of this program, where the other tools lie; "" when it cannot be known. */
+void own_folder(char out[PATH_MAX]);
 
 /* Sleeps; signals do not shorten it. */
 void nap(double seconds);
@@ -71,9 +75,14 @@ struct why_options {
 };
 
 /* What was copied or registered late, and why; 1 when one of them does not answer. */
-int explain(const struct runtime_list *targets, const struct why_options *options);
+int show_why(const struct runtime_list *targets, const struct why_options *options);
 /* Of all ranks, whatever their job. */
-int explain_all(const struct why_options *options);
+int show_why_all(const struct why_options *options);
+/*
+ * The same of one as a document: info, copies, registrations, pool, and, with_waits, what it waits
+ * for. NULL: it has not answered, as was printed.
+ */
+json_t *fetch_why(const char *socket_path, int with_waits);
 
 /*
  * Why the job of these runtimes does not go on, or is slow, as the one says that knows most of it;
@@ -103,8 +112,17 @@ enum verdict_status {
 int show_last_words(const char *folder, const char *job, int json);
 /* Writes the same into folder `out`, for PyTorch's fr_trace. */
 int write_last_words(const char *folder, const char *job, const char *out);
+/*
+ * The verdict on the job of these runtimes: one document, or, where each knows itself alone, an
+ * array of rows with name, job, rank and document. NULL: none of them has answered, as was printed.
+ */
+json_t *find_verdict(const struct runtime_list *targets);
+/* The status of what find_verdict returns; of rows it is the gravest. */
+enum verdict_status verdict_status_of_all(const json_t *found);
 /* A verdict, for people; the status of one. */
 int print_verdict(const json_t *root);
+/* Its first line, without the findings. */
+void print_verdict_head(const json_t *root);
 enum verdict_status verdict_status_of(const json_t *root);
 /* 0, or 1, having said that it cannot be written. */
 int dump_json(const json_t *root);

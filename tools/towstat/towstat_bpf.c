@@ -16,18 +16,6 @@
 #define MEND "install it from where this towstat comes, or set PATH"
 #endif
 
-/* The folder of this program; "" when it cannot be known. */
-static void own_folder(char out[PATH_MAX])
-{
-	ssize_t bytes = readlink("/proc/self/exe", out, PATH_MAX - 1);
-	char *slash;
-
-	out[bytes > 0 ? bytes : 0] = '\0';
-	slash = strrchr(out, '/');
-	if (slash != NULL)
-		*slash = '\0';
-}
-
 int run_bpf(int argc, char **argv)
 {
 	static char all_users[] = "--all-users";

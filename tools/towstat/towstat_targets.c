@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tools/common/trust.h"
 #include "tools/towstat/towstat.h"
@@ -181,6 +182,17 @@ int find_target(const char *socket_path, const char *name, char *path_out, size_
 		snprintf(path_out, path_size, "%s", list.rows[0].path);
 	runtime_list_fini(&list);
 	return status;
+}
+
+void own_folder(char out[PATH_MAX])
+{
+	ssize_t bytes = readlink("/proc/self/exe", out, PATH_MAX - 1);
+	char *slash;
+
+	out[bytes > 0 ? bytes : 0] = '\0';
+	slash = strrchr(out, '/');
+	if (slash != NULL)
+		*slash = '\0';
 }
 
 void print_heading(const struct runtime_list *targets, size_t index)

@@ -84,11 +84,9 @@ static enum verdict_status graver_status(enum verdict_status one, enum verdict_s
 	return order[i];
 }
 
-int print_verdict(const json_t *root)
+void print_verdict_head(const json_t *root)
 {
-	json_t *findings = json_object_get(root, "findings"), *finding;
 	enum verdict_status status = verdict_status_of(root);
-	size_t i;
 
 	print_clean(json_string_value(json_object_get(root, "state")));
 	printf("%s: %lld of %lld ranks ", status == VERDICT_PARTIAL ? ", as far as is known" : "",
@@ -106,8 +104,16 @@ int print_verdict(const json_t *root)
 	printf("%s\n", json_is_true(json_object_get(root, "telemetry_lost"))
 			       ? "; some telemetry was lost"
 			       : "");
+}
+
+int print_verdict(const json_t *root)
+{
+	json_t *findings = json_object_get(root, "findings"), *finding;
+	size_t i;
+
+	print_verdict_head(root);
 	json_array_foreach(findings, i, finding) print_finding("", finding);
-	return status;
+	return verdict_status_of(root);
 }
 
 /* The document of one runtime; NULL, having said why. */
@@ -166,70 +172,88 @@ int dump_json(const json_t *root)
 	return 1;
 }
 
-/* No group joins them: nobody can say more than of itself, so each does. */
-static int show_each(const struct runtime_list *targets, json_t *const *documents, int json)
+/* No group joins them: nobody can say more than of itself, so each has a row. */
+static json_t *rows_of_each(const struct runtime_list *targets, json_t *const *documents)
 {
 	json_t *rows = json_array();
-	enum verdict_status status = VERDICT_HEALTHY;
-	int failed = 0;
 
 	for (size_t i = 0; i < targets->count; i++) {
 		json_t *row;
 
 		if (documents[i] == NULL)
 			continue;
-		status = graver_status(status, verdict_status_of(documents[i]));
-		if (!json) {
-			print_heading(targets, i);
-			print_verdict(documents[i]);
-			continue;
-		}
 		row = row_of_runtime(&targets->rows[i]);
 		json_object_set(row, "document", documents[i]);
 		json_array_append_new(rows, row);
 	}
-	if (json)
-		failed = dump_json(rows);
-	json_decref(rows);
-	return failed != 0 ? failed : (int)status;
+	return rows;
 }
 
-static int show_joined(const json_t *document, int json)
+json_t *find_verdict(const struct runtime_list *targets)
 {
-	if (!json)
-		return print_verdict(document);
-	return dump_json(document) != 0 ? 1 : (int)verdict_status_of(document);
-}
-
-int show_verdict(const struct runtime_list *targets, int json)
-{
-	json_t **documents = calloc(targets->count, sizeof(json_t *));
-	json_t *joined = targets->count > 1 ? join_verdict(targets) : NULL;
+	json_t *found = targets->count > 1 ? join_verdict(targets) : NULL, **documents;
 	size_t best;
-	int status = 1;
 
+	if (found != NULL)
+		return found;
+	documents = calloc(targets->count, sizeof(json_t *));
 	if (documents == NULL) {
-		json_decref(joined);
 		fprintf(stderr, "towstat: no memory\n");
-		return 1;
-	}
-	if (joined != NULL) {
-		status = show_joined(joined, json);
-		json_decref(joined);
-		free(documents);
-		return status;
+		return NULL;
 	}
 	best = ask_ranks(targets, documents);
 	if (best < targets->count && targets->count > 1 &&
 	    number_of(documents[best], "ranks_in_job") <= 1)
-		status = show_each(targets, documents, json);
-	else if (best < targets->count && !json)
-		status = print_verdict(documents[best]);
+		found = rows_of_each(targets, documents);
 	else if (best < targets->count)
-		status = dump_json(documents[best]) != 0 ? 1
-							 : (int)verdict_status_of(documents[best]);
+		found = json_incref(documents[best]);
 	for (size_t i = 0; i < targets->count; i++)
 		json_decref(documents[i]);
 	free(documents);
+	return found;
+}
+
+enum verdict_status verdict_status_of_all(const json_t *found)
+{
+	enum verdict_status status = VERDICT_HEALTHY;
+	json_t *row;
+	size_t i;
+
+	if (!json_is_array(found))
+		return verdict_status_of(found);
+	json_array_foreach(found, i, row) status =
+		graver_status(status, verdict_status_of(json_object_get(row, "document")));
+	return status;
+}
+
+static void print_each(const json_t *rows)
+{
+	json_t *row;
+	size_t i;
+
+	json_array_foreach(rows, i, row)
+	{
+		printf("%s# %s\n", i > 0 ? "\n" : "",
+		       json_string_value(json_object_get(row, "name")));
+		print_verdict(json_object_get(row, "document"));
+	}
+}
+
+int show_verdict(const struct runtime_list *targets, int json)
+{
+	json_t *found = find_verdict(targets);
+	int status = 1;
+
+	if (found != NULL && json && dump_json(found) != 0) {
+		json_decref(found);
+		return 1;
+	}
+	if (found != NULL && !json && json_is_array(found))
+		print_each(found);
+	else if (found != NULL && !json)
+		print_verdict(found);
+	if (found != NULL)
+		status = (int)verdict_status_of_all(found);
+	json_decref(found);
 	return status;
 }

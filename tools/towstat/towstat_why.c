@@ -117,7 +117,7 @@ static void locate_all(struct why *why, json_t *document, const char *one, const
 	json_object_set_new(document, "sites_known", json_integer(known));
 }
 
-static int read_documents(struct why *why, const char *socket_path)
+static int read_documents(struct why *why, const char *socket_path, int with_waits)
 {
 	json_t *flight;
 
@@ -128,14 +128,16 @@ static int read_documents(struct why *why, const char *socket_path)
 	why->pool = why->registrations != NULL ? fetch_json(socket_path, "/v1/pool") : NULL;
 	if (why->pool == NULL)
 		return -1;
-	flight = fetch_json(socket_path, "/v1/flight");
-	why->waits = find_waits(socket_path, flight);
-	json_decref(flight);
+	if (with_waits) {
+		flight = fetch_json(socket_path, "/v1/flight");
+		why->waits = find_waits(socket_path, flight);
+		json_decref(flight);
+	}
 	why->lines = lines_open((long)number_of(why->info, "pid"));
 	return why->lines != NULL ? 0 : -1;
 }
 
-static void why_fini(struct why *why)
+static void why_close(struct why *why)
 {
 	json_decref(why->info);
 	json_decref(why->copies);
@@ -143,6 +145,7 @@ static void why_fini(struct why *why)
 	json_decref(why->pool);
 	json_decref(why->waits);
 	lines_close(why->lines);
+	free(why);
 }
 
 /* The sentences of one document; how many events they are about. */
@@ -243,81 +246,84 @@ static json_t *object_of(const struct why *why)
 			 "waits", why->waits, "no_line", missing);
 }
 
-static int print_json(const json_t *root)
-{
-	if (root != NULL && json_dumpf(root, stdout, JSON_INDENT(2) | JSON_ENSURE_ASCII) == 0 &&
-	    putchar('\n') != EOF)
-		return 0;
-	fprintf(stderr, "towstat: no memory, or the output cannot be written\n");
-	return 1;
-}
-
-/* Printed, or in *json_out, which is NULL where it is to be printed. */
-static int explain_one(const char *socket_path, const struct why_options *options,
-		       json_t **json_out)
+static struct why *open_why(const char *socket_path, int with_waits)
 {
 	struct why *why = calloc(1, sizeof(*why));
-	size_t most = options->count > 0 ? (size_t)options->count : 10;
 
-	if (why == NULL || read_documents(why, socket_path) != 0) {
-		if (why != NULL)
-			why_fini(why);
-		free(why);
-		return 1;
+	if (why == NULL)
+		return NULL;
+	if (read_documents(why, socket_path, with_waits) != 0) {
+		why_close(why);
+		return NULL;
 	}
 	locate_all(why, why->copies, "copy", "copies");
 	locate_all(why, why->registrations, "late registration", "late registrations");
-	if (json_out != NULL)
-		*json_out = object_of(why);
-	else
-		print_why(why, most);
-	why_fini(why);
-	free(why);
+	return why;
+}
+
+json_t *fetch_why(const char *socket_path, int with_waits)
+{
+	struct why *why = open_why(socket_path, with_waits);
+	json_t *root = NULL;
+
+	if (why != NULL) {
+		root = object_of(why);
+		why_close(why);
+	}
+	return root;
+}
+
+static int print_one(const char *socket_path, const struct why_options *options)
+{
+	struct why *why = open_why(socket_path, 1);
+
+	if (why == NULL)
+		return 1;
+	print_why(why, options->count > 0 ? (size_t)options->count : 10);
+	why_close(why);
 	return 0;
 }
 
 /* The row of one in the array of several. */
-static int append_row(json_t *rows, const struct runtime_entry *entry,
-		      const struct why_options *options)
+static int append_row(json_t *rows, const struct runtime_entry *entry)
 {
-	json_t *row = row_of_runtime(entry), *document = NULL;
-	int failed = explain_one(entry->path, options, &document);
+	json_t *row = row_of_runtime(entry), *document = fetch_why(entry->path, 1);
 
 	if (document != NULL)
 		json_object_set_new(row, "document", document);
 	else
 		json_object_set_new(row, "error", json_string("it did not answer"));
 	json_array_append_new(rows, row);
-	return failed;
+	return document == NULL;
 }
 
-int explain(const struct runtime_list *targets, const struct why_options *options)
+int show_why(const struct runtime_list *targets, const struct why_options *options)
 {
 	json_t *root = NULL;
 	int failed = 0;
 
 	if (options->json && targets->count == 1) {
-		failed = explain_one(targets->rows[0].path, options, &root);
-		failed = failed || print_json(root);
+		root = fetch_why(targets->rows[0].path, 1);
+		failed = root == NULL || dump_json(root) != 0;
 	} else if (options->json) {
 		root = json_array();
 		for (size_t i = 0; i < targets->count; i++)
-			failed |= append_row(root, &targets->rows[i], options);
-		failed |= print_json(root);
+			failed |= append_row(root, &targets->rows[i]);
+		failed |= dump_json(root);
 	}
 	for (size_t i = 0; !options->json && i < targets->count; i++) {
 		if (i > 0)
 			printf("\n");
 		fflush(stdout);
-		failed |= explain_one(targets->rows[i].path, options, NULL);
+		failed |= print_one(targets->rows[i].path, options);
 	}
 	json_decref(root);
 	return failed;
 }
 
 /* Who does not answer a first question is not asked the others: so that costs one time for all. */
-static int explain_those(struct runtime_list *list, struct http_ask_of *asks,
-			 const struct why_options *options)
+static int show_those(struct runtime_list *list, struct http_ask_of *asks,
+		      const struct why_options *options)
 {
 	const struct http_limits limits = { ALL_TIMEOUT_MS, ALL_BYTES_MAX };
 	size_t count = 0, lived = 0;
@@ -342,11 +348,11 @@ static int explain_those(struct runtime_list *list, struct http_ask_of *asks,
 	if (lived == 0)
 		fprintf(stderr, "towstat: no runtime lives here that you may see\n");
 	if (count > 0)
-		failed |= explain(list, options);
+		failed |= show_why(list, options);
 	return failed || lived == 0;
 }
 
-int explain_all(const struct why_options *options)
+int show_why_all(const struct why_options *options)
 {
 	struct http_ask_of *asks;
 	struct runtime_list list;
@@ -355,7 +361,7 @@ int explain_all(const struct why_options *options)
 	if (find_sockets(&list) != 0)
 		return 1;
 	asks = calloc(list.count + 1, sizeof(*asks));
-	failed = asks == NULL || explain_those(&list, asks, options) != 0;
+	failed = asks == NULL || show_those(&list, asks, options) != 0;
 	free(asks);
 	runtime_list_fini(&list);
 	return failed;

@@ -20,11 +20,19 @@ static bool same_value(const json_t *a, const json_t *b, const char *key)
 	return json_equal(json_object_get(a, key), json_object_get(b, key)) == 1;
 }
 
-static bool same_line(const json_t *a, const json_t *b)
+/*
+ * The same line; or, of two processes, the same place of the same module. A site of which neither
+ * is known stays alone: a missing member equals nothing.
+ */
+static bool same_place(const json_t *a, const json_t *b)
 {
-	/* A missing member equals nothing, so a site without a line stays alone. */
-	return same_value(a, b, "file") && same_value(a, b, "line") && same_value(a, b, "reason") &&
-	       same_value(a, b, "tag");
+	bool line = same_value(a, b, "file") && same_value(a, b, "line");
+	bool code = json_is_string(json_object_get(a, "build_id")) &&
+		    same_value(a, b, "build_id") &&
+		    json_is_integer(json_object_get(a, "module_offset")) &&
+		    same_value(a, b, "module_offset");
+
+	return (line || code) && same_value(a, b, "reason") && same_value(a, b, "tag");
 }
 
 /* As the runtime adds them: modulo 2^64, whatever another process may write there. */
@@ -78,6 +86,22 @@ static void add_sizes(json_t *into, const json_t *from)
 	}
 }
 
+/* Whose site it is, where that was noted. */
+static void add_ranks(json_t *into, const json_t *from)
+{
+	json_t *ranks = json_object_get(into, "ranks"), *rank, *known;
+	size_t i, j;
+
+	json_array_foreach(json_object_get(from, "ranks"), i, rank)
+	{
+		bool there = false;
+
+		json_array_foreach(ranks, j, known) there = there || json_equal(known, rank) == 1;
+		if (!there)
+			json_array_append(ranks, rank);
+	}
+}
+
 static void fold_site(json_t *into, json_t *from)
 {
 	const json_t *most = json_object_get(into, "bytes_max");
@@ -90,6 +114,7 @@ static void fold_site(json_t *into, json_t *from)
 	}
 	json_array_append(addresses, json_object_get(from, "address"));
 	add_cost(into, from);
+	add_ranks(into, from);
 	take_if(into, from, "max_ns", number_of(from, "max_ns") > number_of(into, "max_ns"));
 	take_if(into, from, "first_at_ns",
 		number_of(from, "first_at_ns") < number_of(into, "first_at_ns"));
@@ -166,7 +191,7 @@ size_t merge_sites(json_t *document, const char *one, const char *many)
 		for (size_t j = i + 1; j < json_array_size(sites);) {
 			json_t *from = json_array_get(sites, j);
 
-			if (!same_line(into, from)) {
+			if (!same_place(into, from)) {
 				j++;
 				continue;
 			}

@@ -22,6 +22,7 @@
 	X(call_recv_bytes)                                                                         \
 	X(coll_send_bytes)                                                                         \
 	X(coll_recv_bytes)                                                                         \
+	X(colls_completed)                                                                         \
 	X(fallback_copies)                                                                         \
 	X(fallback_copy_bytes)                                                                     \
 	X(late_registrations)                                                                      \

@@ -39,6 +39,10 @@ static const char usage[] =
 	"  towstat list                        all runtimes: name, state, process, version, age\n"
 	"  towstat top                         all ranks: rates, latencies, pool, copies, slack, "
 	"verdict\n"
+	"  towstat explain [NAME|SOCKET]       all of it in one answer, the worst first, each with "
+	"its\n"
+	"                                      cure: verdict, why, counters, host, and 3 s of "
+	"rates\n"
 	"  towstat watch [SECONDS] [NAME]      rates and latencies, summed, each SECONDS (default "
 	"1)\n"
 	"  towstat why [NAME|SOCKET]           what it waits for now, and which rank holds it\n"
@@ -67,8 +71,11 @@ static const char usage[] =
 	"  towstat counters                    every counter, reason and status\n"
 	"  towstat lanes                       every lane, and whom it reaches\n"
 	"\n"
-	"  top, get, diff, export, dpdk and bpf have options of their own: towstat top --help.\n"
-	"\n"
+	"  top, explain, get, diff, export, dpdk and bpf have options of their own: towstat top "
+	"--help.\n"
+	"\n";
+
+static const char usage_options[] =
 	"  -s, --socket PATH   the runtime's stats socket, instead of NAME\n"
 	"      --all-users     also sockets of other users, and whose they are (all commands)\n"
 	"  -i, --interval S    watch: the same as SECONDS\n"
@@ -98,7 +105,7 @@ static const char usage[] =
 	"unless --all-users asks for them. Runtimes are looked for in\n"
 	"$TOW_STATS_DIR or, where it is not set, in the default directory of this user,\n"
 	"/run/towline, /run/user/*/towline, /tmp/towline-* and /dev/shm/towline-*. Status: 0 done, "
-	"1 failed, 2 wrong usage; of verdict\n"
+	"1 failed, 2 wrong usage; of verdict and explain\n"
 #define ROW(status, name, says) "  " #status "  " says "\n"
 	VERDICT_STATUS_MAP(ROW)
 #undef ROW
@@ -354,7 +361,8 @@ static const struct {
 	{ "get", NULL, run_get },           { "top", NULL, run_top },
 	{ "export", NULL, run_export },     { "diff", NULL, run_diff },
 	{ "verdict", run_verdict, NULL },   { "bpf", NULL, run_bpf },
-	{ "dpdk", NULL, run_dpdk },         { "lanes", run_lanes, NULL },
+	{ "explain", NULL, run_explain },   { "dpdk", NULL, run_dpdk },
+	{ "lanes", run_lanes, NULL },
 };
 
 enum {
@@ -455,6 +463,7 @@ static int read_options(int argc, char **argv, struct arguments *out)
 			return 0;
 		case 'h':
 			fputs(usage, stdout);
+			fputs(usage_options, stdout);
 			return 0;
 		default:
 			if (take_flag(out, option) != 0 && take_text(out, option) != 0)

@@ -34,6 +34,7 @@ int run_export(int argc, char **argv);
 int run_diff(int argc, char **argv);
 int run_get(int argc, char **argv);
 int run_dpdk(int argc, char **argv);
+int run_explain(int argc, char **argv);
 /* Becomes towbpf: returns only when there is none. */
 int run_bpf(int argc, char **argv);
 
@@ -53,6 +54,13 @@ int watch(const struct runtime_list *targets, const struct watch_options *option
 
 /* A document, to be given to json_decref; NULL, having said why. */
 json_t *fetch_json(const char *socket_path, const char *path);
+
+/*
+ * The document of each of them, asked side by side; NULL of those that do not answer within 2 s.
+ * The array goes to fetched_free with the number of targets; NULL: no memory.
+ */
+json_t **fetch_all(const struct runtime_list *targets, const char *path);
+void fetched_free(json_t **all, size_t count);
 
 /* Info, counters and latencies in one object; as fetch_json. */
 json_t *fetch_snapshot(const char *socket_path);
@@ -126,6 +134,8 @@ void print_verdict_head(const json_t *root);
 enum verdict_status verdict_status_of(const json_t *root);
 /* 0, or 1, having said that it cannot be written. */
 int dump_json(const json_t *root);
+/* The process that listens at a socket, by the number that it has here; 0: not known. */
+long pid_of_listener(const char *path);
 /* Of ranks that are joined by groups of another library alone, judged here; NULL: they are not. */
 json_t *join_verdict(const struct runtime_list *targets);
 

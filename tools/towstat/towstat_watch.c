@@ -15,6 +15,9 @@
 #include "tools/towstat/reading.h"
 #include "tools/towstat/towstat.h"
 
+#define ALL_TIMEOUT_MS 2000
+#define ALL_BYTES_MAX  (4u << 20)
+
 json_t *fetch_json(const char *socket_path, const char *path)
 {
 	struct http_answer answer;
@@ -32,6 +35,38 @@ json_t *fetch_json(const char *socket_path, const char *path)
 			answer.status);
 	http_answer_fini(&answer);
 	return root;
+}
+
+json_t **fetch_all(const struct runtime_list *targets, const char *path)
+{
+	const struct http_limits limits = { ALL_TIMEOUT_MS, ALL_BYTES_MAX };
+	struct http_ask_of *asks = calloc(targets->count + 1, sizeof(*asks));
+	json_t **all = calloc(targets->count + 1, sizeof(json_t *));
+
+	if (asks == NULL || all == NULL) {
+		free(asks);
+		free(all);
+		return NULL;
+	}
+	for (size_t i = 0; i < targets->count; i++)
+		asks[i].socket_path = targets->rows[i].path;
+	http_ask_all(asks, targets->count, path, &limits);
+	for (size_t i = 0; i < targets->count; i++) {
+		const struct http_answer *answer = &asks[i].ask.answer;
+
+		if (asks[i].ask.state == HTTP_DONE && answer->status == 200)
+			all[i] = json_loadb(answer->body, answer->bytes, 0, NULL);
+		http_ask_fini(&asks[i].ask);
+	}
+	free(asks);
+	return all;
+}
+
+void fetched_free(json_t **all, size_t count)
+{
+	for (size_t i = 0; all != NULL && i < count; i++)
+		json_decref(all[i]);
+	free(all);
 }
 
 static int take_reading(const char *socket_path, struct reading *out)

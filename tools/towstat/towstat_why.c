@@ -12,6 +12,7 @@
 
 #include "tools/common/http_unix.h"
 #include "tools/common/words.h"
+#include "tools/towstat/explain_rows.h"
 #include "tools/towstat/lines.h"
 #include "tools/towstat/towstat.h"
 #include "tools/towstat/why_merge.h"
@@ -175,21 +176,13 @@ static json_int_t print_sites(json_t *document, const char *head, size_t most)
 }
 
 /* Whether there is anything to complain about. */
-static int print_pool(json_t *pool)
+static int print_pool(const json_t *pool)
 {
-	json_int_t times = number_of(pool, "exhausted"), asked = number_of(pool, "asked_bytes");
-	json_int_t enough = number_of(pool, "recommended_premap_memory_bytes");
-	json_int_t grown = (json_int_t)json_array_size(json_object_get(pool, "extents")) - 1;
+	char text[256];
 
-	if (times == 0 && grown <= 0)
+	if (!say_pool(pool, text, sizeof(text)))
 		return 0;
-	printf("The pool was too small:\n  ");
-	if (times > 0)
-		printf("%lld allocations found no room", (long long)times);
-	else
-		printf("it has grown by %lld extents", (long long)grown);
-	printf("; it was opened with premap_memory_bytes=%lld, and %lld would have done\n",
-	       (long long)asked, (long long)enough);
+	printf("The pool was too small:\n  %s\n", text);
 	return 1;
 }
 

@@ -52,23 +52,30 @@ static char state_of_process(uint64_t pid)
 	return state;
 }
 
-/* Who listens at the socket, though nobody answers there. */
-static void see_process(const char *path, struct states_rank *rank)
+long pid_of_listener(const char *path)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	struct ucred who;
 	socklen_t bytes = sizeof(who);
+	long pid = 0;
 
 	if (strlen(path) < sizeof(address.sun_path))
 		memcpy(address.sun_path, path, strlen(path) + 1);
 	if (fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0 &&
-	    getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &bytes) == 0 && who.pid > 0) {
-		rank->pid = (uint64_t)who.pid;
-		rank->process_state = state_of_process(rank->pid);
-	}
+	    getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &bytes) == 0)
+		pid = who.pid;
 	if (fd >= 0)
 		close(fd);
+	return pid > 0 ? pid : 0;
+}
+
+/* Who listens at the socket, though nobody answers there. */
+static void see_process(const char *path, struct states_rank *rank)
+{
+	rank->pid = (uint64_t)pid_of_listener(path);
+	if (rank->pid > 0)
+		rank->process_state = state_of_process(rank->pid);
 }
 
 static void ask_state(const char *path, struct states_look *look, struct http_answer *answer)

@@ -4,74 +4,30 @@
  */
 #include "twt.h"
 
-#include <pthread.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <towline/towline.h>
 
 #include "command.h"
+#include "told.h"
 #include "tools/towstat/towstat.h"
 
 #define RUNTIMES 2
 
 static char dir[64];
 static struct twt_command command;
-static struct {
-	int fd;
-	const char *document; /* for /v1/verdict; NULL: it closes the connection */
-	pthread_t thread;
-} served[RUNTIMES];
-
-static void answer(int fd, const char *document)
-{
-	char request[512], head[128];
-	ssize_t got = recv(fd, request, sizeof(request) - 1, 0);
-	int used;
-
-	request[got > 0 ? got : 0] = '\0';
-	if (strncmp(request, "GET /v1/verdict ", 16) != 0)
-		document = "{}";
-	used = snprintf(head, sizeof(head), "HTTP/1.1 200 OK\r\nContent-Length: %zu\r\n\r\n",
-			strlen(document));
-	send(fd, head, (size_t)used, MSG_NOSIGNAL);
-	send(fd, document, strlen(document), MSG_NOSIGNAL);
-}
-
-static void *serve(void *arg)
-{
-	size_t i = *(size_t *)arg;
-	int fd;
-
-	while ((fd = accept(served[i].fd, NULL, NULL)) >= 0) {
-		answer(fd, served[i].document);
-		close(fd);
-	}
-	return NULL;
-}
+static struct twt_told served[RUNTIMES];
 
 static int setup(void **state)
 {
-	static size_t numbers[RUNTIMES] = { 0, 1 };
-
 	(void)state;
 	snprintf(dir, sizeof(dir), "/tmp/twt-status-XXXXXX");
 	if (mkdtemp(dir) == NULL)
 		return -1;
 	setenv("TOW_STATS_DIR", dir, 1);
-	for (size_t i = 0; i < RUNTIMES; i++) {
-		struct sockaddr_un at = { .sun_family = AF_UNIX };
-
-		snprintf(at.sun_path, sizeof(at.sun_path), "%s/told.%zu.sock", dir, i);
-		served[i].document = "{}";
-		served[i].fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-		if (bind(served[i].fd, (struct sockaddr *)&at, sizeof(at)) != 0 ||
-		    listen(served[i].fd, 64) != 0 ||
-		    pthread_create(&served[i].thread, NULL, serve, &numbers[i]) != 0)
-			return -1;
-	}
+	twt_told_open(&served[0], dir, "told.0");
+	twt_told_open(&served[1], dir, "told.1");
 	return 0;
 }
 
@@ -80,11 +36,8 @@ static int teardown(void **state)
 	char line[128];
 
 	(void)state;
-	for (size_t i = 0; i < RUNTIMES; i++) {
-		shutdown(served[i].fd, SHUT_RDWR);
-		pthread_join(served[i].thread, NULL);
-		close(served[i].fd);
-	}
+	for (size_t i = 0; i < RUNTIMES; i++)
+		twt_told_close(&served[i]);
 	snprintf(line, sizeof(line), "rm -rf %s", dir);
 	twt_command(line, &command);
 	return command.status;
@@ -133,7 +86,7 @@ static void one(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		served[0].document = rows[i].document;
+		twt_told_say(&served[0], "/v1/verdict", rows[i].document);
 		verdict("told.0", (int)rows[i].status, rows[i].words);
 		verdict("told.0 --json", (int)rows[i].status, "\"ranks_answered\"");
 	}
@@ -155,8 +108,8 @@ static void several(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		for (size_t k = 0; k < RUNTIMES; k++) {
-			served[0].document = rows[i].documents[k];
-			served[1].document = rows[i].documents[1 - k];
+			twt_told_say(&served[0], "/v1/verdict", rows[i].documents[k]);
+			twt_told_say(&served[1], "/v1/verdict", rows[i].documents[1 - k]);
 			verdict("told", (int)rows[i].status, "told.1");
 			verdict("told --json", (int)rows[i].status, "told.1");
 		}

@@ -115,7 +115,7 @@ TOOLS = {
                             "diag/trace/export"],
     "tools/towtrace": ["include/towline", "tools/common", "tools/trace"],
     "tools/towdoctor": ["include/towline", "tools/common"],
-    "tools/towrun": ["include/towline"],
+    "tools/towrun": ["include/towline", "tools/common"],
     "tools/towbpf": ["include/towline", "diag/bpf/abi", "tools/common"],
 }
 # What some benches, fuzz and tests see: all of the library.

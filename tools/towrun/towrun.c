@@ -11,6 +11,7 @@
 
 #include <towline/version.h>
 
+#include "tools/common/sweep.h"
 #include "tools/towrun/towrun.h"
 
 static const char usage[] =
@@ -155,6 +156,8 @@ int main(int argc, char **argv)
 		kill_all(ranks, options.ranks);
 	else
 		status = run_job(&options, ranks, stdin_fd);
+	/* What killed ranks have left; those that ended by themselves have left nothing. */
+	sweep_sockets(getenv("TOW_JOB"), options.ranks);
 	free(ranks);
 	return status;
 }

@@ -13,16 +13,13 @@
 
 #include <towline/towline.h>
 
-#include "tools/common/http_unix.h"
-#include "tools/common/trust.h"
-#include "tools/common/words.h"
 #include "tools/towstat/towstat.h"
 
 struct arguments {
 	const char *socket_path;
 	enum list_style style;
 	long count;
-	int json, all;
+	int json, all, sweep;
 	double interval_s;  /* 0: not given */
 	double since_s;     /* likewise */
 	long seconds;       /* -1: not given */
@@ -36,7 +33,10 @@ struct arguments {
 static const char usage[] =
 	"towstat - what Towline runtimes on this host are doing\n"
 	"\n"
-	"  towstat list                        all runtimes: name, state, process, version, age\n"
+	"  towstat list [JOB]                  all that live: name, state, process, version, age,\n"
+	"                                      the store of their job; --all: also what ended "
+	"ones\n"
+	"                                      have left; --sweep takes that away\n"
 	"  towstat top                         all ranks: rates, latencies, pool, copies, slack, "
 	"verdict\n"
 	"  towstat explain [NAME|SOCKET]       all of it in one answer, the worst first, each with "
@@ -80,7 +80,11 @@ static const char usage_options[] =
 	"      --all-users     also sockets of other users, and whose they are (all commands)\n"
 	"  -i, --interval S    watch: the same as SECONDS\n"
 	"  -n, --count N       watch: end after N lines; why: show N places of each kind\n"
-	"  -a, --all           why: of all ranks, one after the other\n"
+	"  -a, --all           why: of all ranks, one after the other; list: also what is left of\n"
+	"                      ended processes\n"
+	"      --sweep         list: takes away what this user's ended processes have left, of "
+	"jobs\n"
+	"                      of which nobody lives\n"
 	"      --since TIME    verdict: what the looks of the last TIME have seen, by the rank "
 	"that\n"
 	"                      looks each verdict_interval_ns: 90s, 10m, 2h\n"
@@ -98,7 +102,8 @@ static const char usage_options[] =
 	"  -h, --help          this text\n"
 	"      --version       the version\n"
 	"\n"
-	"NAME is a runtime (job.rank) or a job, whose ranks are all meant: watch sums them, "
+	"NAME is a runtime (job.rank), or a job, or JOB@STORE where two have one name (list), "
+	"whose ranks are all meant: watch sums them, "
 	"verdict\n"
 	"is the job's, why and get go rank by rank. Without NAME and --socket the only job that\n"
 	"lives here is meant. What sockets of other users say is not believed, by root neither,\n"
@@ -156,75 +161,17 @@ static int read_span(const char *text, double *out)
 	return -1;
 }
 
-static void print_age(json_int_t ns)
-{
-	long long s = ns / 1000000000;
-
-	if (s < 120)
-		printf("%8llds", s);
-	else if (s < 7200)
-		printf("%8lldm", s / 60);
-	else
-		printf("%8lldh", s / 3600);
-}
-
-static void list_one(const struct runtime_entry *row)
-{
-	struct http_answer answer = { 0 };
-	json_t *info = NULL;
-	char error[512] = "", user[32], version[16], program[21];
-	const char *text;
-
-	printf("%-24s ", row->name);
-	if (finds_all_users()) {
-		trust_name(row->uid, user, sizeof(user));
-		printf("%-12s ", user);
-	}
-	if (row->live == 1 && http_get(row->path, "/v1/info", &answer, error, sizeof(error)) == 0)
-		info = json_loadb(answer.body, answer.bytes, 0, NULL);
-	http_answer_fini(&answer);
-	if (info == NULL) {
-		printf("%-7s %8s %-8s %9s  %-20s %s\n",
-		       row->live == 0  ? "stale"
-		       : row->live < 0 ? "denied"
-				       : "silent",
-		       "-", "-", "-", "-", row->path);
-		return;
-	}
-	text = json_string_value(json_object_get(info, "version"));
-	words_clean(version, sizeof(version), text != NULL ? text : "-");
-	printf("%-7s %8lld %-8s ", "live",
-	       (long long)json_integer_value(json_object_get(info, "pid")), version);
-	print_age(json_integer_value(json_object_get(info, "uptime_ns")));
-	text = json_string_value(json_object_get(info, "program"));
-	words_clean(program, sizeof(program), text != NULL && *text != '\0' ? text : "-");
-	printf("  %-20s %s\n", program, row->path);
-	json_decref(info);
-}
-
+/* list [JOB] */
 static int run_list(const struct arguments *arguments)
 {
-	struct runtime_list list;
+	const struct list_options options = { .job = arguments->argc > 1 ? arguments->argv[1]
+									 : NULL,
+					      .all = arguments->all,
+					      .sweep = arguments->sweep };
 
-	if (arguments->argc != 1)
-		return misuse("list takes nothing more", arguments->argv[1]);
-	if (find_runtimes(&list) != 0)
-		return 1;
-	if (list.count > 0) {
-		printf("%-24s ", "NAME");
-		if (finds_all_users())
-			printf("%-12s ", "USER");
-		printf("%-7s %8s %-8s %9s  %-20s %s\n", "STATE", "PID", "VERSION", "AGE", "PROGRAM",
-		       "SOCKET");
-	}
-	for (size_t i = 0; i < list.count; i++)
-		list_one(&list.rows[i]);
-	if (list.count == 0)
-		fprintf(stderr, "towstat: no runtimes found\n");
-	if (list.missed > 0)
-		fprintf(stderr, "towstat: %zu more are not shown\n", list.missed);
-	runtime_list_fini(&list);
-	return 0;
+	if (arguments->argc > 2)
+		return misuse("list takes a job", arguments->argv[2]);
+	return list_runtimes(&options);
 }
 
 /* watch [SECONDS] [NAME]: what reads as a number is the interval. */
@@ -373,7 +320,8 @@ enum {
 	OPT_SECONDS,
 	OPT_SINCE,
 	OPT_FROM,
-	OPT_FR_TRACE
+	OPT_FR_TRACE,
+	OPT_SWEEP
 };
 
 /* Those without a value. */
@@ -391,6 +339,9 @@ static int take_flag(struct arguments *out, int option)
 		return 0;
 	case OPT_JSON:
 		out->json = 1;
+		return 0;
+	case OPT_SWEEP:
+		out->sweep = 1;
 		return 0;
 	default:
 		return -1;
@@ -426,6 +377,7 @@ static int read_options(int argc, char **argv, struct arguments *out)
 		{ "count", required_argument, NULL, 'n' },
 		{ "interval", required_argument, NULL, 'i' },
 		{ "all", no_argument, NULL, 'a' },
+		{ "sweep", no_argument, NULL, OPT_SWEEP },
 		{ "seconds", required_argument, NULL, OPT_SECONDS },
 		{ "since", required_argument, NULL, OPT_SINCE },
 		{ "from", required_argument, NULL, OPT_FROM },

@@ -12,7 +12,8 @@
 
 /*
  * Whom a command is about: the runtime of that name (job.rank), or all live ones of the job of that
- * name; for NULL, all live ones, which must be of one job. Never none: prints why and returns -1.
+ * name; for NULL, all live ones, all of one job. JOB@STORE is the job that meets there, of
+ * several of one name. Never none, nor of two jobs: prints why and returns -1.
  */
 int find_targets(const char *socket_path, const char *name, struct runtime_list *out);
 
@@ -43,6 +44,21 @@ void own_folder(char out[PATH_MAX]);
 
 /* Sleeps; signals do not shorten it. */
 void nap(double seconds);
+
+struct list_options {
+	const char *job; /* NULL: of all jobs */
+	int all;         /* also what ended processes have left */
+	int sweep;       /* takes that away first */
+};
+
+/* Who there is; the exit status. */
+int list_runtimes(const struct list_options *options);
+
+/*
+ * Where the ranks of a job meet, by its /v1/bootstrap: what tells jobs of one name apart. "": it
+ * has no group, or nothing is known.
+ */
+const char *store_of(const json_t *bootstrap);
 
 struct watch_options {
 	double seconds;

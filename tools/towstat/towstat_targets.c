@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "tools/common/trust.h"
+#include "tools/common/words.h"
 #include "tools/towstat/towstat.h"
 
 #define NAMES_SHOWN 8
@@ -104,6 +105,90 @@ static int several_jobs(const struct runtime_list *list)
 	return -1;
 }
 
+const char *store_of(const json_t *bootstrap)
+{
+	const char *store = json_string_value(json_object_get(bootstrap, "store"));
+
+	return store != NULL ? store : "";
+}
+
+/* Of several jobs of one name, each once, as it is to be called, with who is of it. */
+static int several_of_name(const struct runtime_list *list, const char *const *stores)
+{
+	size_t shown = 0;
+
+	fprintf(stderr, "towstat: several jobs have this name:");
+	for (size_t i = 0; i < list->count && shown < NAMES_SHOWN; i++) {
+		struct runtime_name parts;
+		char clean[USER_BYTES * 2];
+		size_t before = 0;
+
+		while (before < i && strcmp(stores[before], stores[i]) != 0)
+			before++;
+		if (before < i || stores[i][0] == '\0')
+			continue;
+		runtime_name_of(list->rows[i].name, &parts);
+		words_clean(clean, sizeof(clean), stores[i]);
+		fprintf(stderr, "%s %s@%s, which is", shown++ > 0 ? ";" : "", parts.job, clean);
+		for (size_t k = i; k < list->count; k++) {
+			if (strcmp(stores[k], stores[i]) == 0)
+				fprintf(stderr, " %s", list->rows[k].name);
+		}
+	}
+	fprintf(stderr, "%s; name one like this, or one of the ranks\n",
+		shown == NAMES_SHOWN ? " ..." : "");
+	return -1;
+}
+
+/* Two jobs of one name have two runtimes of one rank: nobody is asked where there are none. */
+static int has_rank_twice(const struct runtime_list *list)
+{
+	struct runtime_name one, other;
+
+	for (size_t i = 0; i < list->count; i++) {
+		runtime_name_of(list->rows[i].name, &one);
+		for (size_t k = i + 1; k < list->count; k++) {
+			runtime_name_of(list->rows[k].name, &other);
+			if (one.rank == other.rank)
+				return 1;
+		}
+	}
+	return 0;
+}
+
+/* Leaves those that meet at `store`; of NULL those that are there must be of one job. */
+static int keep_store(struct runtime_list *list, const char *store)
+{
+	json_t **documents = fetch_all(list, "/v1/bootstrap");
+	const char **stores = calloc(list->count + 1, sizeof(*stores)), *first = "";
+	size_t kept = 0, count = list->count;
+	int status = 0;
+
+	for (size_t i = 0; documents != NULL && stores != NULL && i < count; i++) {
+		stores[i] = store_of(documents[i]);
+		if (first[0] == '\0')
+			first = stores[i];
+		else if (stores[i][0] != '\0' && strcmp(stores[i], first) != 0)
+			status = -1;
+	}
+	if (documents == NULL || stores == NULL) {
+		fprintf(stderr, "towstat: no memory\n");
+		status = -1;
+	} else if (store == NULL && status != 0) {
+		several_of_name(list, stores);
+	} else if (store != NULL) {
+		for (size_t i = 0; i < count; i++) {
+			if (strcmp(stores[i], store) == 0)
+				list->rows[kept++] = list->rows[i];
+		}
+		list->count = kept;
+		status = 0;
+	}
+	fetched_free(documents, count);
+	free(stores);
+	return status;
+}
+
 static int none_called(const char *name)
 {
 	if (name == NULL)
@@ -141,22 +226,40 @@ static int from_path(const char *socket_path, struct runtime_list *out)
 	return 0;
 }
 
+/* A job may be called "a.0"; then the runtime of that name is the nearer one. */
+static int keep_called(struct runtime_list *list, const char *name)
+{
+	char job[sizeof(list->rows->name)];
+	const char *store = name != NULL ? strchr(name, '@') : NULL;
+
+	if (store != NULL && (size_t)(store - name) < sizeof(job)) {
+		snprintf(job, sizeof(job), "%.*s", (int)(store - name), name);
+		if (keep_named(list, job, 1) == 0 || keep_store(list, store + 1) != 0 ||
+		    list->count == 0)
+			return none_called(name);
+		return 0;
+	}
+	if (list->count == 0 || (keep_named(list, name, 0) == 0 && keep_named(list, name, 1) == 0))
+		return none_called(name);
+	return 0;
+}
+
 int find_targets(const char *socket_path, const char *name, struct runtime_list *out)
 {
-	int status = 0;
+	int status;
 
 	if (socket_path != NULL)
 		return from_path(socket_path, out);
 	if (find_runtimes(out) != 0)
 		return -1;
 	drop_dead(out);
-	/* A job may be called "a.0"; then the runtime of that name is the nearer one. */
-	if (out->count == 0 || (keep_named(out, name, 0) == 0 && keep_named(out, name, 1) == 0))
-		status = none_called(name);
+	status = keep_called(out, name);
 	for (size_t i = 1; status == 0 && i < out->count; i++) {
 		if (!same_job(&out->rows[0], &out->rows[i]))
 			status = several_jobs(out);
 	}
+	if (status == 0 && has_rank_twice(out))
+		status = keep_store(out, NULL);
 	if (status != 0)
 		runtime_list_fini(out);
 	return status;

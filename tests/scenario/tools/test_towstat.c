@@ -94,7 +94,7 @@ static void lists(void **state)
 
 	(void)state;
 	close(listen_at("dead.0", -1, &dead));
-	text = towstat("list", &status);
+	text = towstat("list --all", &status);
 	assert_int_equal(status, 0);
 	line = strstr(text, "job.7 ");
 	assert_non_null(line);
@@ -139,7 +139,7 @@ static void knows_orphans(void **state)
 	assert_int_equal(status, 0);
 	assert_int_equal(read(ready[0], &child, sizeof(child)), sizeof(child));
 	assert_int_equal(kill(child, 0), 0);
-	text = towstat("list", &status);
+	text = towstat("list --all", &status);
 	line = strstr(text, "orphan.1 ");
 	assert_non_null(line);
 	assert_non_null(strstr(line, "stale"));
@@ -238,7 +238,7 @@ static void misuse(void **state)
 	expect("get", 2, "path");
 	expect("watch 0 job.7", 2, "SECONDS");
 	expect("watch -n 0", 2, "count");
-	expect("list x", 2, "nothing more");
+	expect("list x y", 2, "list takes a job");
 	expect("counters --man", 2, "markdown");
 	expect("--what", 2, "help");
 	expect("--help", 0, "towstat watch");

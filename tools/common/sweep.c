@@ -1,0 +1,108 @@
+/*
+ * sweep.c - see sweep.h. The library does the same in the directory of a runtime that opens
+ * (diag/serve/sweep.h); until then they would lie there.
+ */
+#include "tools/common/sweep.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tools/common/http_unix.h"
+#include "tools/common/runtimes.h"
+
+#define LOCK_TRIES    50
+#define LOCK_PAUSE_NS 10000000
+
+static bool lock_dir(int dir_fd)
+{
+	const struct timespec pause = { 0, LOCK_PAUSE_NS };
+
+	for (int i = 0; i < LOCK_TRIES; i++) {
+		if (flock(dir_fd, LOCK_EX | LOCK_NB) == 0)
+			return true;
+		if (errno != EWOULDBLOCK)
+			return false;
+		nanosleep(&pause, NULL);
+	}
+	return false;
+}
+
+/* `path` lies in the directory of dir_fd. */
+static bool remove_dead(int dir_fd, const char *path)
+{
+	const char *name = strrchr(path, '/') + 1;
+	struct stat st;
+
+	return fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISSOCK(st.st_mode) &&
+	       st.st_uid == geteuid() && http_is_live(path) == 0 && unlinkat(dir_fd, name, 0) == 0;
+}
+
+/*
+ * A stats socket, and the one beside it at which towbpf calls. Under the lock that opening runtimes
+ * take: who has bound and does not listen yet looks dead.
+ */
+static bool remove_both(const char *path)
+{
+	const size_t bytes = strlen(path) - strlen(".sock");
+	const char *slash = strrchr(path, '/');
+	char dir[256], beside[256];
+	bool gone = false;
+	int dir_fd;
+
+	if (slash == path || (size_t)(slash - path) >= sizeof(dir) || bytes + 5 > sizeof(beside))
+		return false;
+	snprintf(dir, sizeof(dir), "%.*s", (int)(slash - path), path);
+	snprintf(beside, sizeof(beside), "%.*s.bpf", (int)bytes, path);
+	dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (dir_fd < 0)
+		return false;
+	if (lock_dir(dir_fd)) {
+		gone = remove_dead(dir_fd, path);
+		if (gone)
+			remove_dead(dir_fd, beside);
+	}
+	close(dir_fd); /* and with it the lock */
+	return gone;
+}
+
+/* What cannot be asked may live. */
+static bool job_lives(const struct runtime_list *list, const char *job)
+{
+	struct runtime_name name;
+
+	for (size_t i = 0; i < list->count; i++) {
+		runtime_name_of(list->rows[i].name, &name);
+		if (list->rows[i].live != 0 && strcmp(name.job, job) == 0)
+			return true;
+	}
+	return false;
+}
+
+size_t sweep_sockets(const char *job, long ranks)
+{
+	struct runtime_list list;
+	size_t gone = 0;
+
+	if (find_runtimes(&list) != 0)
+		return 0;
+	for (size_t i = 0; i < list.count; i++) {
+		const struct runtime_entry *row = &list.rows[i];
+		struct runtime_name name;
+
+		runtime_name_of(row->name, &name);
+		if (row->live != 0 || row->uid != geteuid() ||
+		    (job != NULL && strcmp(name.job, job) != 0) ||
+		    (ranks > 0 && name.rank >= ranks) || job_lives(&list, name.job))
+			continue;
+		gone += remove_both(row->path);
+	}
+	runtime_list_fini(&list);
+	return gone;
+}

@@ -67,7 +67,9 @@ static const char usage[] =
 	"                                      (runs towbpf, which needs CAP_BPF or root)\n"
 	"  towstat alloclog [NAME] -o FILE     a log of allocations, of --seconds N; for\n"
 	"                                      tow-alloclog and memreg-bench --replay\n"
-	"  towstat knobs                       every knob with its default and range\n"
+	"  towstat knobs [PART]                every knob, or those with PART in their name: "
+	"default\n"
+	"                                      and range\n"
 	"  towstat counters                    every counter, reason and status\n"
 	"  towstat lanes                       every lane, and whom it reaches\n"
 	"\n"
@@ -274,10 +276,18 @@ static int run_alloclog(const struct arguments *arguments)
 
 static int run_knobs(const struct arguments *arguments)
 {
-	if (arguments->argc != 1)
-		return misuse("knobs takes nothing more", arguments->argv[1]);
-	print_knobs(arguments->style);
-	return 0;
+	if (arguments->argc > 2)
+		return misuse("knobs takes a part of a name", arguments->argv[2]);
+	if (arguments->argc == 1) {
+		print_knobs(arguments->style);
+		return 0;
+	}
+	if (arguments->style != LIST_PLAIN)
+		return misuse("knobs: --markdown and --man are of all knobs", arguments->argv[1]);
+	if (print_knobs_like(arguments->argv[1]) > 0)
+		return 0;
+	fprintf(stderr, "towstat: no knob has '%s' in its name\n", arguments->argv[1]);
+	return 1;
 }
 
 static int run_counters(const struct arguments *arguments)

@@ -160,6 +160,8 @@ int fetch_alloclog(const char *socket_path, long seconds, const char *output_pat
 
 enum list_style { LIST_PLAIN, LIST_MARKDOWN, LIST_MAN };
 void print_knobs(enum list_style style);
+/* Those with `part` in their name or variable, in either case. How many. */
+size_t print_knobs_like(const char *part);
 void print_counters(enum list_style style);
 void print_lanes(void);
 

@@ -142,6 +142,22 @@ void print_knobs(enum list_style style)
 	}
 }
 
+size_t print_knobs_like(const char *part)
+{
+	size_t shown = 0;
+
+	for (size_t i = 0; i < tow_knob_count(); i++) {
+		struct tow_knob_info knob = { .size = sizeof(knob) };
+
+		if (tow_knob_info(i, &knob) < 0 ||
+		    (strcasestr(knob.name, part) == NULL && strcasestr(knob.env, part) == NULL))
+			continue;
+		print_knob(&knob, LIST_PLAIN);
+		shown++;
+	}
+	return shown;
+}
+
 static void print_counter_rows(enum list_style style)
 {
 	static const char *const head[] = { "Counter", "Unit", "What it counts",

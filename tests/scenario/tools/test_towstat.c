@@ -301,12 +301,29 @@ static void becomes_towbpf(void **state)
 	remove_copy("towstat");
 }
 
+static void expect_not(const char *arguments, const char *words)
+{
+	int status;
+	char *text = towstat(arguments, &status);
+
+	if (strstr(text, words) != NULL)
+		fail_msg("towstat %s: '%s' is in %s", arguments, words, text);
+	free(text);
+}
+
 static void prints_lists(void **state)
 {
 	(void)state;
 	expect("knobs", 0, "premap_memory_bytes");
 	expect("knobs --markdown", 0, "| `premap_memory_bytes` |");
 	expect("knobs --man", 0, ".B premap_memory_bytes");
+	expect("knobs premap", 0, "premap_memory_bytes (TOW_PREMAP_MEMORY_BYTES)\n");
+	expect("knobs tow_premap_l", 0, "premap_limit_bytes (");
+	expect_not("knobs premap", "eager_max_bytes");
+	expect_not("knobs tow_premap_l", "premap_memory_bytes (");
+	expect("knobs nothing", 1, "no knob has 'nothing' in its name");
+	expect("knobs premap eager", 2, "knobs takes a part of a name: eager");
+	expect("knobs premap --man", 2, "are of all knobs");
 	expect("counters", 0, "late_registrations");
 	expect("counters --markdown", 0, "| `TOW_EINVAL` | -1 |");
 }

@@ -7,6 +7,7 @@
 #include "tools/towstat/reading.h"
 
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -150,6 +151,21 @@ void reading_colls(struct reading *out, const json_t *document)
 	}
 }
 
+/* Healthy as far as some ranks tell is not healthy. */
+static void tell_partial(const json_t *document, struct verdict *out)
+{
+	unsigned long long answered = number_of(document, "ranks_answered");
+	unsigned long long all = number_of(document, "ranks_in_job");
+	unsigned long long missing = number_of(document, "ranks_missing");
+
+	if (strcmp(out->state, "healthy") != 0 || (answered >= all && missing == 0))
+		return;
+	snprintf(out->state, sizeof(out->state), "partial");
+	snprintf(out->text, sizeof(out->text),
+		 "healthy, as far as is known: %llu of %llu ranks answered", answered,
+		 all + missing);
+}
+
 void reading_verdict(const json_t *document, struct verdict *out)
 {
 	const json_t *first = json_array_get(json_object_get(document, "findings"), 0);
@@ -163,6 +179,11 @@ void reading_verdict(const json_t *document, struct verdict *out)
 	if (text == NULL)
 		text = json_string_value(json_object_get(document, "state"));
 	words_clean(out->text, sizeof(out->text), text);
+	words_clean(out->state, sizeof(out->state),
+		    json_string_value(json_object_get(document, "state")));
+	words_clean(out->cause, sizeof(out->cause),
+		    json_string_value(json_object_get(first, "cause")));
+	tell_partial(document, out);
 	json_array_foreach(json_object_get(first, "ranks"), i, rank)
 	{
 		if (json_is_integer(rank) && out->rank_count < VERDICT_RANKS)

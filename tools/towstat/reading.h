@@ -87,6 +87,8 @@ struct figures {
 
 struct verdict {
 	char text[VERDICT_BYTES]; /* one line of printable ASCII */
+	char state[16];           /* "healthy", "partial", "slow", "stuck"; "": not known */
+	char cause[24];           /* of the first finding; "": there is none */
 	size_t rank_count;        /* whom the first finding names */
 	int64_t ranks[VERDICT_RANKS];
 };

@@ -1,8 +1,9 @@
 /*
  * top_screen.c - see top_screen.h.
  *
- *	host  3 of 4 ranks  jobs: gpt2  telemetry lost: 0        12:00:01
- *	RANK      IN/s  OUT/s ...
+ *	gpt2: slow: rank 2 is late
+ *	12:00:01  host  job: gpt2  3 of 4 ranks  telemetry lost: 0
+ *	RANK       VERDICT  IN/s  OUT/s ...
  *	gpt2.0    ...
  *	total of 3
  *	(blank)
@@ -100,22 +101,39 @@ static void put_title(struct top_line *out, const struct top_screen *screen)
 	}
 }
 
+#define VERDICTS_SHOWN 3
+
+/* The verdict on the next job behind row *at, which is moved on; false: there is none. */
+static bool next_verdict(const struct top_screen *screen, size_t *at, struct top_line *out)
+{
+	while (*at < screen->shown && job_seen(screen, *at))
+		(*at)++;
+	if (*at >= screen->shown)
+		return false;
+	top_line_verdict(out, &screen->rows[(*at)++]);
+	return true;
+}
+
 /* --- lines --- */
 
 void top_screen_print(const struct top_screen *screen, FILE *file)
 {
-	size_t width = top_name_width(screen->rows, screen->shown);
+	const struct top_layout layout = { top_name_width(screen->rows, screen->shown), TOP_FIRST,
+					   0 };
 	struct top_line line;
+	size_t at = 0;
 
+	while (next_verdict(screen, &at, &line))
+		fprintf(file, "%.*s\n", (int)line.bytes, line.text);
 	put_title(&line, screen);
 	fprintf(file, "%.*s\n", (int)line.bytes, line.text);
-	top_line_head(&line, width, TOP_in, screen->sorted, screen->reverse);
+	top_line_head(&line, &layout, screen->sorted, screen->reverse);
 	fprintf(file, "%.*s\n", (int)line.bytes, line.text);
 	for (size_t i = 0; i < screen->shown; i++) {
-		top_line_row(&line, width, TOP_in, &screen->rows[i]);
+		top_line_row(&line, &layout, &screen->rows[i]);
 		fprintf(file, "%.*s\n", (int)line.bytes, line.text);
 	}
-	top_line_row(&line, width, TOP_in, &screen->total);
+	top_line_row(&line, &layout, &screen->total);
 	fprintf(file, "%.*s\n\n", (int)line.bytes, line.text);
 	fflush(file);
 }
@@ -234,30 +252,48 @@ static void add_help(struct picture *out)
 		"SLACK       median of the collectives that ended: time between start and first",
 		"            need, less what the calls between took; the least is the worst",
 		"WAIT        share of the time in which somebody waited for a collective",
-		"VERDICT     of the job, from one of its ranks; stands out where it names the rank",
+		"VERDICT     of the job, from one of its ranks: above in full, here what concerns",
+		"            the rank, and stands out where it names it; ? is not known",
 	};
 
 	for (size_t i = 0; i < sizeof(text) / sizeof(text[0]); i++)
 		add_words(out, TOP_PLAIN, "%s", text[i]);
 }
 
+/* In sight at any width: the first thing that is looked for. A low screen is left to the ranks. */
+static void add_verdicts(struct picture *out, const struct top_screen *screen)
+{
+	struct top_line line;
+	size_t at = 0, shown = 0;
+
+	while (out->lines > 6 + shown && next_verdict(screen, &at, &line)) {
+		if (shown++ == VERDICTS_SHOWN) {
+			add_words(out, TOP_WARN, "further jobs: job=NAME as filter shows one");
+			break;
+		}
+		add_line(out, &line);
+	}
+}
+
 static void add_rows(struct picture *out, struct top_screen *screen)
 {
-	size_t width = top_name_width(screen->rows, screen->shown);
-	size_t room = out->lines > 5 ? out->lines - 5 : 1, most;
+	const struct top_layout layout = { top_name_width(screen->rows, screen->shown),
+					   screen->first, out->columns };
+	/* Head, total, a line that is left empty, and the foot. */
+	size_t room = out->lines > out->at + 4 ? out->lines - out->at - 4 : 1, most;
 	struct top_line line;
 
 	most = screen->shown > room ? screen->shown - room : 0;
 	if (screen->scrolled > most)
 		screen->scrolled = most;
-	top_line_head(&line, width, screen->first, screen->sorted, screen->reverse);
+	top_line_head(&line, &layout, screen->sorted, screen->reverse);
 	add_line(out, &line);
 	screen->visible = screen->shown < room ? screen->shown : room;
 	for (size_t i = 0; i < screen->visible; i++) {
-		top_line_row(&line, width, screen->first, &screen->rows[screen->scrolled + i]);
+		top_line_row(&line, &layout, &screen->rows[screen->scrolled + i]);
 		add_line(out, &line);
 	}
-	top_line_row(&line, width, screen->first, &screen->total);
+	top_line_row(&line, &layout, &screen->total);
 	add_line(out, &line);
 	if (screen->shown == 0)
 		add_words(out, TOP_PLAIN,
@@ -289,6 +325,7 @@ char *top_screen_draw(struct top_screen *screen, size_t columns, size_t lines, s
 	struct picture out = { .columns = columns, .lines = lines, .colours = screen->colours };
 	struct top_line line;
 
+	add_verdicts(&out, screen);
 	put_title(&line, screen);
 	add_line(&out, &line);
 	if (screen->help)
@@ -408,11 +445,11 @@ static void move_key(struct top_screen *screen, int key)
 		screen->scrolled = screen->shown;
 		break;
 	case KEY_LEFT:
-		if (screen->first > TOP_in)
+		if (screen->first > TOP_FIRST)
 			screen->first = (enum top_column)(screen->first - 1);
 		break;
 	default:
-		if (screen->first < TOP_verdict)
+		if (screen->first < TOP_LAST)
 			screen->first = (enum top_column)(screen->first + 1);
 		break;
 	}

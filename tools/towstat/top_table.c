@@ -216,8 +216,7 @@ void top_total(const struct top_row *rows, size_t count, struct top_row *out)
 		add_figures(&out->figures, &rows[i].figures);
 	}
 	snprintf(out->name, sizeof(out->name), "total of %zu", count);
-	if (live < count)
-		snprintf(out->verdict, sizeof(out->verdict), "%zu of %zu answer", live, count);
+	snprintf(out->says, sizeof(out->says), live < count ? "%zu up" : "-", live);
 	out->accused = live < count;
 }
 
@@ -371,11 +370,25 @@ static void put_state(struct top_line *line, const struct top_row *row)
 	put_cell(line, 0, true, text, row->state == TOP_GONE ? TOP_DIM : TOP_ALARM);
 }
 
-static void put_figures(struct top_line *line, enum top_column first, const struct top_row *row)
+/* Whether a column is shown in a line that has so many bytes. */
+static bool has_room(const struct top_layout *layout, const struct top_line *line, unsigned column)
 {
+	if (column < TOP_FIRST)
+		return true;
+	return column >= layout->first &&
+	       (layout->room == 0 ||
+		line->bytes + 1 + (size_t)columns[column].width <= layout->room);
+}
+
+static void put_figures(struct top_line *line, const struct top_layout *layout,
+			const struct top_row *row)
+{
+	enum top_mark verdict = row->accused ? TOP_ALARM : TOP_PLAIN;
 	char text[WORDS_BYTES];
 
-	for (unsigned i = first > TOP_in ? first : TOP_in; i < TOP_verdict; i++) {
+	put_cell(line, columns[TOP_verdict].width, true, row->says[0] != '\0' ? row->says : "?",
+		 verdict);
+	for (unsigned i = layout->first; i < TOP_COLUMN_COUNT && has_room(layout, line, i); i++) {
 		enum top_mark kind = TOP_PLAIN;
 
 		snprintf(text, sizeof(text), "-");
@@ -383,47 +396,55 @@ static void put_figures(struct top_line *line, enum top_column first, const stru
 			kind = cell_text(row, (enum top_column)i, text);
 		put_cell(line, columns[i].width, false, text, kind);
 	}
-	put_text(line, 1, true, " ");
-	put_cell(line, 0, true, row->verdict, row->accused ? TOP_ALARM : TOP_PLAIN);
 }
 
-void top_line_row(struct top_line *out, size_t name_width, enum top_column first,
-		  const struct top_row *row)
+void top_line_row(struct top_line *out, const struct top_layout *layout, const struct top_row *row)
 {
 	out->bytes = out->mark_count = 0;
-	put_cell(out, (int)name_width, true, row->name,
+	put_cell(out, (int)layout->name_width, true, row->name,
 		 row->state == TOP_GONE  ? TOP_DIM
 		 : row->state > TOP_LIVE ? TOP_ALARM
 					 : TOP_PLAIN);
 	if (row->state > TOP_LIVE)
 		put_state(out, row);
 	else
-		put_figures(out, first, row);
+		put_figures(out, layout, row);
 	while (out->bytes > 0 && out->text[out->bytes - 1] == ' ')
 		out->bytes--;
 	out->text[out->bytes] = '\0';
 }
 
-void top_line_head(struct top_line *out, size_t name_width, enum top_column first,
-		   enum top_column sorted, bool reverse)
+void top_line_head(struct top_line *out, const struct top_layout *layout, enum top_column sorted,
+		   bool reverse)
 {
 	char title[32];
 
 	out->bytes = out->mark_count = 0;
 	for (unsigned i = 0; i < TOP_COLUMN_COUNT; i++) {
-		if (i != TOP_name && i < first)
+		if (i >= TOP_FIRST && i < layout->first)
 			continue;
+		if (!has_room(layout, out, i))
+			break;
 		snprintf(title, sizeof(title), "%s%s", columns[i].title,
 			 i != sorted ? ""
 			 : reverse   ? "^"
 				     : "*");
-		if (i == TOP_verdict)
-			put_text(out, 1, true, " ");
-		put_cell(out, i == TOP_name ? (int)name_width : columns[i].width,
-			 i == TOP_name || i == TOP_verdict, title, TOP_PLAIN);
+		put_cell(out, i == TOP_name ? (int)layout->name_width : columns[i].width,
+			 i < TOP_FIRST, title, TOP_PLAIN);
 	}
 	out->text[out->bytes] = '\0';
 	mark_cell(out, 0, TOP_HEAD);
+}
+
+void top_line_verdict(struct top_line *out, const struct top_row *row)
+{
+	out->bytes = out->mark_count = 0;
+	put_text(out, 0, true, row->job);
+	put_text(out, 0, true, ": ");
+	put_text(out, 0, true, row->verdict);
+	out->text[out->bytes] = '\0';
+	if (!row->healthy)
+		mark_cell(out, 0, row->says[0] == '?' ? TOP_WARN : TOP_ALARM);
 }
 
 size_t top_name_width(const struct top_row *rows, size_t count)

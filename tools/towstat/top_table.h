@@ -37,25 +37,33 @@ struct top_row {
 	struct figures figures;
 	uint64_t copied_bytes, late_count, lost; /* since the start */
 	uint64_t pool_used_bytes, pool_bytes;
-	bool accused; /* the verdict names this rank */
-	char verdict[TOP_VERDICT_BYTES];
+	bool accused;                    /* the verdict names this rank */
+	bool healthy;                    /* the verdict says that the job is */
+	char verdict[TOP_VERDICT_BYTES]; /* of the job; never empty: who does not know says so */
+	char says[24];                   /* of it, what concerns this rank */
 };
 
-/* The columns, which are the keys to sort by: X(name, title, width). */
+/*
+ * The columns, which are the keys to sort by: X(name, title, width). A terminal of 80 columns has
+ * room for all up to the pool, where the names of ranks are short.
+ */
 #define TOP_COLUMNS(X)                                                                             \
-	X(name, "RANK", 16)                                                                        \
-	X(in, "IN/s", 9)                                                                           \
-	X(out, "OUT/s", 9)                                                                         \
-	X(msgs, "MSG/s", 8)                                                                        \
-	X(p50, "P50", 8)                                                                           \
-	X(p99, "P99", 8)                                                                           \
-	X(pool, "POOL", 14)                                                                        \
-	X(copy, "COPY/s", 9)                                                                       \
-	X(copied, "COPIED", 9)                                                                     \
-	X(late, "LATE", 6)                                                                         \
-	X(slack, "SLACK", 8)                                                                       \
-	X(wait, "WAIT", 5)                                                                         \
-	X(verdict, "VERDICT", 0)
+	X(name, "RANK", 10)                                                                        \
+	X(verdict, "VERDICT", 8)                                                                   \
+	X(in, "IN/s", 5)                                                                           \
+	X(out, "OUT/s", 5)                                                                         \
+	X(msgs, "MSG/s", 5)                                                                        \
+	X(wait, "WAIT", 4)                                                                         \
+	X(slack, "SLACK", 6)                                                                       \
+	X(p50, "P50", 6)                                                                           \
+	X(p99, "P99", 6)                                                                           \
+	X(copy, "COPY/s", 6)                                                                       \
+	X(pool, "POOL", 9)                                                                         \
+	X(late, "LATE", 5)                                                                         \
+	X(copied, "COPIED", 6)
+/* Of those that scroll; name and verdict stay. */
+#define TOP_FIRST TOP_in
+#define TOP_LAST  TOP_copied
 
 enum top_column {
 #define X(name, title, width) TOP_##name,
@@ -103,11 +111,18 @@ struct top_line {
 	} marks[TOP_MARKS];
 };
 
-/* The columns from `first` on, behind the name. name_width: top_name_width's. */
-void top_line_head(struct top_line *out, size_t name_width, enum top_column first,
-		   enum top_column sorted, bool reverse);
-void top_line_row(struct top_line *out, size_t name_width, enum top_column first,
-		  const struct top_row *row);
+/* How a line is laid out: the same for all lines of a table. */
+struct top_layout {
+	size_t name_width;     /* top_name_width's */
+	enum top_column first; /* of the columns behind name and verdict */
+	size_t room;           /* only whole columns that end within it; 0: all of them */
+};
+
+void top_line_head(struct top_line *out, const struct top_layout *layout, enum top_column sorted,
+		   bool reverse);
+void top_line_row(struct top_line *out, const struct top_layout *layout, const struct top_row *row);
+/* The verdict on a row's job. */
+void top_line_verdict(struct top_line *out, const struct top_row *row);
 
 /* Wide enough for the names, in bounds. */
 size_t top_name_width(const struct top_row *rows, size_t count);

@@ -138,15 +138,32 @@ long long top_verdicts_deadline(const struct top_verdicts *verdicts)
 	return first;
 }
 
+/* "slow: rank 2 is late"; of a healthy job, or one of which no more is known, its state alone. */
+static void tell_job(const struct verdict *verdict, struct top_row *row)
+{
+	if (verdict->state[0] == '\0')
+		snprintf(row->verdict, sizeof(row->verdict), "%s",
+			 verdict->text[0] != '\0' ? verdict->text : "not known");
+	else if (strcmp(verdict->state, verdict->text) == 0 || verdict->text[0] == '\0')
+		snprintf(row->verdict, sizeof(row->verdict), "%s", verdict->state);
+	else
+		snprintf(row->verdict, sizeof(row->verdict), "%s: %.*s", verdict->state,
+			 (int)(sizeof(row->verdict) - sizeof(verdict->state) - 3), verdict->text);
+}
+
 void top_verdicts_tell(const struct top_verdicts *verdicts, struct top_row *row)
 {
+	static const struct verdict unknown;
 	const struct job *job = find_job(verdicts, row->job);
+	const struct verdict *verdict = job != NULL ? &job->verdict : &unknown;
 
 	row->accused = false;
-	row->verdict[0] = '\0';
-	if (job == NULL)
-		return;
-	snprintf(row->verdict, sizeof(row->verdict), "%s", job->verdict.text);
-	for (size_t i = 0; i < job->verdict.rank_count; i++)
-		row->accused = row->accused || job->verdict.ranks[i] == row->rank;
+	for (size_t i = 0; i < verdict->rank_count; i++)
+		row->accused = row->accused || verdict->ranks[i] == row->rank;
+	row->healthy = strcmp(verdict->state, "healthy") == 0;
+	tell_job(verdict, row);
+	snprintf(row->says, sizeof(row->says), "%s",
+		 row->accused && verdict->cause[0] != '\0' ? verdict->cause
+		 : verdict->state[0] != '\0'               ? verdict->state
+							   : "?");
 }

@@ -40,7 +40,7 @@ static const char usage[] =
 	"      --all-users    also of other users, as USER:JOB.RANK\n"
 	"  -f, --filter TEXT  job=NAME, rank=N, or a regular expression over name, state and "
 	"verdict\n"
-	"      --sort KEY     name in out msgs p50 p99 pool copy copied late slack wait verdict\n"
+	"      --sort KEY     name verdict in out msgs wait slack p50 p99 copy pool late copied\n"
 	"  -r, --reverse      the other way around\n"
 	"      --plain        lines instead of a screen; always so where there is no terminal\n"
 	"      --once         lines of one interval, and the end\n"
@@ -296,7 +296,7 @@ int run_top(int argc, char **argv)
 		return 1;
 	top->options.timeout_ms = 2000;
 	top->screen.interval_s = 1;
-	top->screen.first = TOP_in;
+	top->screen.first = TOP_FIRST;
 	top->screen.colours = no_color == NULL || no_color[0] == '\0';
 	status = read_options(top, argc, argv);
 	if (status < 0) {

@@ -401,7 +401,10 @@ static void others_survive(void **state)
 	twt_command_expect(command, 0, "\njob.", 2);
 	/* And those without end, unless their time is over before they are too large. */
 	assert_in_range(twt_command_count(command, "not understood for"), 4, 6);
-	twt_command_expect(command, 0, "2 of 10 answer", 1);
+	twt_command_expect(command, 0, " 2 up ", 1);
+	/* Nobody tells a verdict, and nothing looks as if somebody had. */
+	twt_command_expect(command, 0, "job: not known\n", 1);
+	twt_command_expect(command, 0, " ?  ", 2);
 }
 
 /* One rank of the job is asked, and what it says stands beside all of them. */
@@ -421,8 +424,8 @@ static void tells_verdicts(void **state)
 	start_liar(&judge);
 	twt_command("@/tools/towstat/towstat top --once --interval 0.1 --filter 'never entered'",
 		    command);
-	twt_command_expect(command, 0, "\njudge.3 ", 1);
-	twt_command_expect(command, 0, "  rank 3 never entered\n", 1);
+	twt_command_expect(command, 0, "judge: stuck: rank 3 never entered\n", 1);
+	twt_command_expect(command, 0, "\njudge.3    stuck ", 1);
 	atomic_store(&stop, true);
 	pthread_join(judge.thread, NULL);
 	close(judge.fd);

@@ -104,7 +104,7 @@ static void shows_ranks(void **state)
 	twt_screen_await(&screen, "M/16M", true); /* the pool */
 	assert_true(screen.alternate && screen.hidden);
 	twt_screen_await(&screen, "sorted by name, reversed", true);
-	twt_screen_type(&screen, "rs");
+	twt_screen_type(&screen, "rss");
 	twt_screen_await(&screen, "sorted by in ", true);
 	twt_screen_type(&screen, "/rank=x\r");
 	twt_screen_await(&screen, "rank=x is no number", true);
@@ -151,7 +151,7 @@ static void tells_who_stops_and_dies(void **state)
 	twt_screen_await(&screen, "2 of 2 ranks", true);
 	assert_int_equal(kill(pid, SIGSTOP), 0);
 	twt_screen_await(&screen, "not answering for", true);
-	twt_screen_await(&screen, "1 of 2 answer", true);
+	twt_screen_await(&screen, " 1 up ", true);
 	assert_int_equal(kill(pid, SIGCONT), 0);
 	twt_screen_await(&screen, "not answering", false);
 	assert_int_equal(kill(pid, SIGKILL), 0);

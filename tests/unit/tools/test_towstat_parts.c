@@ -288,8 +288,15 @@ static void tells_verdicts(void **state)
 	assert_string_equal(verdict.text, "healthy");
 	assert_int_equal(verdict.rank_count, 0);
 	json_decref(document);
+	document = json_pack("{s:s, s:s, s:i, s:i}", "state", "healthy", "short", "",
+			     "ranks_in_job", 3, "ranks_answered", 2);
+	reading_verdict(document, &verdict);
+	json_decref(document);
+	assert_string_equal(verdict.state, "partial");
+	assert_string_equal(verdict.text, "healthy, as far as is known: 2 of 3 ranks answered");
 	reading_verdict(NULL, &verdict);
 	assert_string_equal(verdict.text, "");
+	assert_string_equal(verdict.state, "");
 }
 
 /* --- the table --- */
@@ -368,6 +375,7 @@ static void adds_up(void **state)
 {
 	struct top_row rows[4] = { row_of("b", 0, 5), row_of("a", 10, 5), row_of("a", 9, 7),
 				   row_of("a", 2, 1) };
+	const struct top_layout layout = { 16, TOP_FIRST, 0 };
 	struct top_row total;
 	struct top_line line;
 
@@ -380,10 +388,81 @@ static void adds_up(void **state)
 	expect_near(total.figures.out_bytes, 18);
 	expect_near(total.figures.p99_ns, 900000);
 	expect_near(total.figures.slack_p50_ns, 5);
-	top_line_row(&line, 16, TOP_in, &total);
+	top_line_row(&line, &layout, &total);
 	assert_non_null(strstr(line.text, "900us"));
-	assert_non_null(strstr(line.text, "3 of 4 answer"));
+	assert_non_null(strstr(line.text, " 3 up "));
 	assert_non_null(strstr(line.text, "50%"));
+}
+
+/* A terminal of 80 columns shows whole columns, up to the pool; of further ones none in part. */
+static void fits_a_terminal(void **state)
+{
+	struct top_layout layout = { 10, TOP_FIRST, 80 };
+	struct top_row row = row_of("gpt2", 127, 1e9);
+	struct top_line head, line, wide;
+
+	(void)state;
+	row.figures = (struct figures){ .in_bytes = 1e18,
+					.out_bytes = 1e18,
+					.sends = 1e9,
+					.copied_bytes = 1e18,
+					.p50_ns = 99.9e3,
+					.p99_ns = 99.9e6,
+					.slack_p50_ns = 99.9e3,
+					.exposed_share = 1 };
+	row.pool_used_bytes = row.pool_bytes = 999u << 20;
+	snprintf(row.says, sizeof(row.says), "other_operation");
+	top_line_head(&head, &layout, TOP_name, false);
+	top_line_row(&line, &layout, &row);
+	assert_int_equal(head.bytes, 80);
+	assert_int_equal(line.bytes, 80);
+	assert_non_null(strstr(head.text, "RANK*      VERDICT   IN/s"));
+	assert_string_equal(head.text + 80 - 4, "POOL");
+	assert_non_null(strstr(line.text, " other_op "));
+	assert_string_equal(line.text + 80 - 9, "999M/999M");
+	layout.room = 79;
+	top_line_head(&head, &layout, TOP_name, false);
+	assert_null(strstr(head.text, "POOL"));
+	layout.room = 0;
+	top_line_head(&wide, &layout, TOP_name, false);
+	assert_non_null(strstr(wide.text, "COPIED"));
+	layout.first = TOP_LAST; /* scrolled: name and verdict stay */
+	top_line_head(&wide, &layout, TOP_name, false);
+	assert_string_equal(wide.text, "RANK*      VERDICT  COPIED");
+	row.says[0] = '\0';
+	layout.first = TOP_FIRST;
+	top_line_row(&line, &layout, &row);
+	assert_non_null(strstr(line.text, " ? "));
+}
+
+/* The verdict of each job is above all, and in a list of lines as well. */
+static void has_the_verdict_first(void **state)
+{
+	struct top_screen screen = { .interval_s = 1, .first = TOP_FIRST };
+	struct top_row rows[3] = { row_of("b", 0, 1), row_of("b", 1, 1), row_of("a", 0, 1) };
+	char *text = NULL, *drawn;
+	size_t bytes = 0, size = 0;
+	FILE *file = open_memstream(&text, &size);
+
+	(void)state;
+	for (size_t i = 0; i < 3; i++)
+		snprintf(rows[i].verdict, sizeof(rows[i].verdict), i < 2 ? "slow: x" : "not known");
+	assert_non_null(file);
+	top_screen_take(&screen, rows, 3, 0);
+	top_screen_print(&screen, file);
+	fclose(file);
+	assert_ptr_equal(strstr(text, "a: not known\nb: slow: x\n"), text);
+	assert_null(strstr(text + 10, "a: not known"));
+	free(text);
+	drawn = top_screen_draw(&screen, 80, 24, &bytes);
+	assert_non_null(drawn);
+	text = strndup(drawn, bytes);
+	assert_true(strstr(text, "\033[1;1H\033[1ma: not known") != NULL ||
+		    strstr(text, "\033[1;1Ha: not known") != NULL);
+	assert_non_null(strstr(text, "\033[2;1H"));
+	assert_true(strstr(text, "b: slow: x") < strstr(text, "\033[3;1H"));
+	free(text);
+	free(drawn);
 }
 
 /* Printable bytes between two places of the screen; escapes take none. */
@@ -418,7 +497,7 @@ static void draws_in_bounds(void **state)
 	static const int keys[] = { '?', 'x', KEY_DOWN,  KEY_END,    KEY_RIGHT, KEY_RIGHT,
 				    's', 'S', 'r',       '/',        'a',       KEY_ENTER,
 				    '/', '(', KEY_ENTER, KEY_PAGE_UP };
-	struct top_screen screen = { .interval_s = 1, .first = TOP_in, .colours = true };
+	struct top_screen screen = { .interval_s = 1, .first = TOP_FIRST, .colours = true };
 	struct top_row rows[40];
 	size_t bytes;
 	char *text;
@@ -465,12 +544,20 @@ static void tells_old_callers(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(merges),          cmocka_unit_test(keeps_labels_apart),
-		cmocka_unit_test(refuses_whole),   cmocka_unit_test(refuses_what_is_cut),
-		cmocka_unit_test(selects),         cmocka_unit_test(measures_between),
-		cmocka_unit_test(tells_verdicts),  cmocka_unit_test(sorts),
-		cmocka_unit_test(filters),         cmocka_unit_test(adds_up),
-		cmocka_unit_test(draws_in_bounds), cmocka_unit_test(tells_old_callers),
+		cmocka_unit_test(merges),
+		cmocka_unit_test(keeps_labels_apart),
+		cmocka_unit_test(refuses_whole),
+		cmocka_unit_test(refuses_what_is_cut),
+		cmocka_unit_test(selects),
+		cmocka_unit_test(measures_between),
+		cmocka_unit_test(tells_verdicts),
+		cmocka_unit_test(sorts),
+		cmocka_unit_test(filters),
+		cmocka_unit_test(adds_up),
+		cmocka_unit_test(draws_in_bounds),
+		cmocka_unit_test(fits_a_terminal),
+		cmocka_unit_test(has_the_verdict_first),
+		cmocka_unit_test(tells_old_callers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

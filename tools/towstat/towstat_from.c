@@ -16,6 +16,7 @@
 #include "tools/common/words.h"
 #include "tools/towstat/fr_trace.h"
 #include "tools/towstat/towstat.h"
+#include "tools/towstat/why_waits.h"
 
 #define RANKS_MAX  4096u
 #define FILE_BYTES (64ll << 20)
@@ -245,7 +246,7 @@ static size_t print_missing(const struct last_words *words)
 static void print_word(const struct last_word *word)
 {
 	const json_t *entries = json_object_get(word->document, "entries"), *entry, *shown = NULL;
-	const char *status = NULL;
+	const char *status = NULL, *group;
 	size_t i;
 
 	json_array_foreach(entries, i, entry)
@@ -257,6 +258,7 @@ static void print_word(const struct last_word *word)
 		shown = entry;
 		status = text;
 	}
+	group = group_of_entry(shown);
 	printf("rank %ld: ", word->rank);
 	if (shown == NULL) {
 		printf("nothing has failed there, and nothing was under way\n");
@@ -266,7 +268,7 @@ static void print_word(const struct last_word *word)
 	printf(" %lld of ", number_of(shown, json_is_true(json_object_get(shown, "is_p2p"))
 						     ? "p2p_seq_id"
 						     : "collective_seq_id"));
-	print_clean(json_string_value(json_array_get(json_object_get(shown, "process_group"), 1)));
+	print_clean(group != NULL ? group : "no group");
 	printf(": ");
 	print_clean(status != NULL ? status : "under way");
 	printf("\n");

@@ -76,18 +76,28 @@ json_t *find_waits(const char *socket_path, const json_t *flight)
 	return json_pack("{s:o, s:o}", "operations", rows, "verdict", verdict);
 }
 
+const char *group_of_entry(const json_t *entry)
+{
+	if (json_is_true(json_object_get(entry, "is_p2p")))
+		return text_of(entry, "group");
+	return json_string_value(json_array_get(json_object_get(entry, "process_group"), 1));
+}
+
 /* all-reduce "all_reduce", collective 12 of group 0 "dp": without what is not known. */
 static void print_operation(const json_t *row)
 {
 	const char *kind = text_of(row, "profiling_name"), *name = text_of(row, "name");
-	const char *group =
-		json_string_value(json_array_get(json_object_get(row, "process_group"), 1));
 	bool message = json_is_true(json_object_get(row, "is_p2p"));
+	const char *group = group_of_entry(row);
 	json_t *peer = json_object_get(row, "peer_rank");
-	char age[WORDS_BYTES];
+	char age[WORDS_BYTES], word[64];
 
 	if (kind != NULL && strncmp(kind, "towline:", 8) == 0)
 		kind += 8;
+	if (kind != NULL) { /* "recv 1<-0": the ranks are told below */
+		snprintf(word, sizeof(word), "%.*s", (int)strcspn(kind, " "), kind);
+		kind = word;
+	}
 	words_ns((unsigned long long)number_of(row, "waits_ns"), age);
 	printf("  ");
 	print_clean(kind != NULL ? kind : "?");

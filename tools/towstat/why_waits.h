@@ -6,6 +6,9 @@
 
 #include <jansson.h>
 
+/* What the group of an entry of the flight recorder is called; NULL: it is of none. */
+const char *group_of_entry(const json_t *entry);
+
 /*
  * Operations of the flight recorder that have been under way for a second, in a new object
  * {"operations": [...], "verdict": {...}}; NULL: none, or none that holds anything up. `flight` is

@@ -87,6 +87,9 @@ static void is_silent_of(const char *words)
 #define ENTRY(name, number, status)                                                                \
 	"{\"profiling_name\":\"towline:" name "\",\"collective_seq_id\":" #number                  \
 	",\"process_group\":[\"0\",\"dp\"],\"is_p2p\":false" status "}"
+#define MESSAGE(name, number, group)                                                               \
+	"{\"profiling_name\":\"towline:" name "\",\"p2p_seq_id\":" #number                         \
+	",\"process_group\":[\"messages\",\"messages\"],\"is_p2p\":true" group "}"
 #define ENTRIES(list) "\"entries\":[" list "]"
 #define OK_STATUS     ",\"status\":\"TOW_OK\""
 #define FAILED        ",\"status\":\"TOW_EDEADLINE\""
@@ -124,6 +127,20 @@ static void verdict_is_kept(void **state)
 	says("\"towline_verdict\"");
 	from("train", 1);
 	says("has no file of a flight recorder of job train\n");
+}
+
+/* A message is told with its ranks, and with its group if that is known. */
+static void messages_too(void **state)
+{
+	(void)state;
+	empty_folder();
+	put("flight.m.0.0.json", 0,
+	    "{" GROUPS(0) ENTRIES(MESSAGE("recv 0<-1", 3, ",\"group\":\"dp\"")) "}");
+	put("flight.m.1.0.json", 0, "{" GROUPS(0) ENTRIES(MESSAGE("send 1->0", 4, "")) "}");
+	put("flight.m.2.0.json", 0, "{" GROUPS(0) ENTRIES("") "}");
+	from("", VERDICT_NOBODY);
+	says("rank 0: towline:recv 0<-1 3 of dp: under way\n");
+	says("rank 1: towline:send 1->0 4 of no group: under way\n");
 }
 
 /* Nobody had asked: who is behind is named by what the files say together. */
@@ -273,9 +290,9 @@ static void not_for_pytorch(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(verdict_is_kept), cmocka_unit_test(who_is_behind),
-		cmocka_unit_test(what_is_none),    cmocka_unit_test(for_pytorch),
-		cmocka_unit_test(not_for_pytorch),
+		cmocka_unit_test(verdict_is_kept), cmocka_unit_test(messages_too),
+		cmocka_unit_test(who_is_behind),   cmocka_unit_test(what_is_none),
+		cmocka_unit_test(for_pytorch),     cmocka_unit_test(not_for_pytorch),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

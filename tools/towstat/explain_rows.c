@@ -40,6 +40,13 @@ static double number_of(const json_t *object, const char *key)
 	return value > 0 ? value : 0;
 }
 
+/* Numbers come from runtimes: one that no integer holds is told as the largest that it does. */
+#define NUMBER_MAX 9e18
+static double bound_number(double value)
+{
+	return value > 0 ? value < NUMBER_MAX ? value : NUMBER_MAX : 0;
+}
+
 /* A row is put behind those that are as grave and cost as much. */
 static json_t *add_row(json_t *rows, const char *from, enum tier tier, double cost_ns, json_t *row)
 {
@@ -50,7 +57,7 @@ static json_t *add_row(json_t *rows, const char *from, enum tier tier, double co
 	json_object_set_new(row, "from", json_string(from));
 	json_object_set_new(row, "severity", json_string(severities[tier]));
 	json_object_set_new(row, "running", json_boolean(tier == TIER_RUNNING));
-	json_object_set_new(row, "cost_ns", json_integer((json_int_t)cost_ns));
+	json_object_set_new(row, "cost_ns", json_integer((json_int_t)bound_number(cost_ns)));
 	json_object_set_new(row, "tier", json_integer(tier));
 	while (at > 0) {
 		const json_t *other = json_array_get(rows, at - 1);
@@ -130,8 +137,12 @@ static bool names_rank(const json_t *list, const json_t *rank)
 	return false;
 }
 
-/* What a reason has cost in the window, at the ranks of a site. */
-static struct cost cost_in_window(const struct explain_input *input, const json_t *site)
+/*
+ * What a site has cost in the window, at most: what its reason has, at the ranks of the site, and
+ * no more than the site ever has.
+ */
+static struct cost cost_in_window(const struct explain_input *input, const json_t *site,
+				  const struct cost *ever)
 {
 	const char *reason = text_of(site, "reason");
 	struct cost cost = { 0, 0, 0 };
@@ -149,6 +160,8 @@ static struct cost cost_in_window(const struct explain_input *input, const json_
 		add_growth(&cost, json_object_get(after, "reasons"), reason, 1);
 		add_growth(&cost, json_object_get(before, "reasons"), reason, -1);
 	}
+	cost.bytes = cost.bytes < ever->bytes ? cost.bytes : ever->bytes;
+	cost.ns = cost.ns < ever->ns ? cost.ns : ever->ns;
 	return cost;
 }
 
@@ -195,7 +208,7 @@ static void add_site(json_t *rows, const struct explain_input *input, const char
 {
 	const struct cost all = { number_of(site, "count"), number_of(site, "bytes"),
 				  number_of(site, "ns") };
-	struct cost now = cost_in_window(input, site);
+	struct cost now = cost_in_window(input, site, &all);
 	const char *cure = text_of(find_reason(input, document, text_of(site, "reason")), "cure");
 	const char *text = text_of(site, "text");
 	bool running = now.count > 0 && (now.ns >= RUNNING_SHARE * input->seconds * 1e9 ||
@@ -272,9 +285,9 @@ static void amount_text(double amount, const char *counter, char out[WORDS_BYTES
 	size_t bytes = strlen(counter);
 
 	if (bytes > 6 && strcmp(counter + bytes - 6, "_bytes") == 0)
-		words_bytes((unsigned long long)amount, out);
+		words_bytes((unsigned long long)bound_number(amount), out);
 	else
-		words_count((unsigned long long)amount, out);
+		words_count((unsigned long long)bound_number(amount), out);
 }
 
 struct sum {

@@ -55,11 +55,13 @@ static void expect_row(json_t *rows, size_t index, const char *from, const char 
 #define COUNTERS(counters, reasons) "{\"counters\":{" counters "},\"reasons\":[" reasons "]}"
 #define ARRIVALS(count, bytes, ns)                                                                 \
 	"{\"name\":\"unexpected_arrival\",\"count\":" #count ",\"bytes\":" #bytes ",\"ns\":" #ns "}"
-#define SITE(count, bytes, ns)                                                                     \
+#define SITE(count, bytes, ns)       SITE_AT(7, count, bytes, ns)
+#define OTHER_SITE(count, bytes, ns) SITE_AT(8, count, bytes, ns)
+#define SITE_AT(at, count, bytes, ns)                                                              \
 	"{\"reason\":\"unexpected_arrival\",\"count\":" #count ",\"bytes\":" #bytes ",\"ns\":" #ns \
-	",\"build_id\":\"ab\",\"module_offset\":4711,\"tag\":null,\"file\":\"a.c\","               \
-	"\"line\":7,\"sizes\":[],\"text\":\"" #count                                               \
-	" copies: came early from a.c:7; post receives\",\"text_parts\":[]}"
+	",\"build_id\":\"ab\",\"module_offset\":" #at ",\"tag\":null,\"file\":\"a.c\","            \
+	"\"line\":" #at ",\"sizes\":[],\"text\":\"" #count " copies: came early from a.c:" #at     \
+	"; post receives\",\"text_parts\":[]}"
 #define WHY(site, pool)                                                                            \
 	"{\"copies\":{\"reasons\":[{\"name\":\"unexpected_arrival\",\"cure\":\"post receives\"}]," \
 	"\"sites\":[" site "]},\"registrations\":{},\"pool\":" pool "}"
@@ -166,6 +168,41 @@ static void tells_past_from_present(void **state)
 		expect_row(rows, 0, "copies", cases[i].severity, "9 copies", "post receives");
 		json_decref(rows);
 	}
+}
+
+/* Two places copy for one reason: the one that goes on is told, and not what the other did once. */
+static void tells_which_place_goes_on(void **state)
+{
+	json_t *rows =
+		rows_of(NULL,
+			"[" RANK(0, COUNTERS("", ARRIVALS(0, 0, 0)),
+				 COUNTERS("", ARRIVALS(500, 4000, 9000000)),
+				 WHY(SITE(499, 3992, 8999990) "," OTHER_SITE(1, 8, 10), "{}")) "]",
+			NULL);
+
+	(void)state;
+	assert_int_equal(json_array_size(rows), 1);
+	expect_row(rows, 0, "copies", "warning", "499 copies", "post receives");
+	json_decref(rows);
+}
+
+/* A runtime may say any number. */
+static void bounds_what_runtimes_say(void **state)
+{
+	json_t *rows =
+		rows_of(NULL,
+			"[" RANK(0, COUNTERS("", ARRIVALS(0, 0, 0)),
+				 COUNTERS("\"credit_stalls\":1e300", ARRIVALS(1e300, 1e300, 1e300)),
+				 WHY(SITE(9, 9, 1e300), "{}")) "]",
+			NULL);
+
+	(void)state;
+	assert_int_equal(json_array_size(rows), 2);
+	for (size_t i = 0; i < 2; i++)
+		assert_in_range(
+			json_integer_value(json_object_get(json_array_get(rows, i), "cost_ns")), 0,
+			INT64_MAX);
+	json_decref(rows);
 }
 
 /* Of what is as grave the dearest is first, whichever document tells it. */
@@ -291,10 +328,15 @@ static void bears_anything(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(has_the_worst_first),     cmocka_unit_test(passes_over_little),
-		cmocka_unit_test(tells_past_from_present), cmocka_unit_test(joins_ranks),
-		cmocka_unit_test(has_the_dearest_first),   cmocka_unit_test(takes_several_verdicts),
+		cmocka_unit_test(has_the_worst_first),
+		cmocka_unit_test(passes_over_little),
+		cmocka_unit_test(tells_past_from_present),
+		cmocka_unit_test(joins_ranks),
+		cmocka_unit_test(has_the_dearest_first),
+		cmocka_unit_test(takes_several_verdicts),
 		cmocka_unit_test(bears_anything),
+		cmocka_unit_test(tells_which_place_goes_on),
+		cmocka_unit_test(bounds_what_runtimes_say),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

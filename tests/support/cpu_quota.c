@@ -26,7 +26,7 @@ static bool put(const char *folder, const char *file, const char *text)
 	return well;
 }
 
-/* Makes the group below this process's own. */
+/* Below this process's own. Of version 2 it has CPUs to share only where the host has said so. */
 static bool make(struct twt_quota *quota, const char *base, const char *controller)
 {
 	char text[4096] = "", path[256], parent[400];
@@ -39,7 +39,6 @@ static bool make(struct twt_quota *quota, const char *base, const char *controll
 	if (!twi_cgroup_path(text, controller, path, sizeof(path)))
 		return false;
 	snprintf(parent, sizeof(parent), "%s%s", base, strcmp(path, "/") == 0 ? "" : path);
-	put(parent, "cgroup.subtree_control", "+cpu"); /* version 2, if nobody is in it */
 	snprintf(quota->folder, sizeof(quota->folder), "%s/tow-quota-%d", parent, (int)getpid());
 	if (mkdir(quota->folder, 0755) == 0)
 		return true;

@@ -62,6 +62,7 @@ TOW_PUBLIC int tow_step_end(struct tow_runtime *runtime, uint64_t number)
 	}
 	span.start_ns = engine->step.start_ns;
 	span.end_ns = twi_engine_clock(engine);
+	twi_step_took(&engine->step, span.end_ns - span.start_ns);
 	atomic_store_explicit(&engine->step.number, 0, memory_order_relaxed);
 	atomic_store_explicit(&engine->step.state, TWI_STEP_NONE, memory_order_release);
 	twi_span_record(engine->diag, &span);

@@ -261,13 +261,51 @@ static void walk_messages(struct walk *w, struct twi_rank_state *state)
 	}
 }
 
+static void walk_waited(struct walk *w, struct twi_state_waited *waited)
+{
+	walk_u64(w, &waited->window_ns);
+	for (uint32_t i = 0; i < TWI_WAITED_KINDS; i++)
+		walk_u64(w, &waited->ns[i]);
+	walk_u32(w, &waited->waits);
+	walk_u32(w, &waited->steps);
+	walk_u64(w, &waited->step_ns);
+	walk_u64(w, &waited->major_faults);
+	walk_u64(w, &waited->read_bytes);
+	walk_count(w, &waited->awaited_count, TWI_STATE_AWAITED);
+	for (uint32_t i = 0; !w->bad && i < waited->awaited_count; i++) {
+		walk_u32(w, &waited->awaited[i].rank);
+		walk_u64(w, &waited->awaited[i].ns);
+	}
+}
+
+static void walk_carried(struct walk *w, struct twi_state_carried *carried)
+{
+	walk_u32(w, &carried->window_ms);
+	walk_u32(w, &carried->messages);
+	walk_u64(w, &carried->bytes);
+	walk_u64(w, &carried->wire_ns);
+}
+
+/* In the order of the links. */
+static void walk_waits(struct walk *w, struct twi_rank_state *state)
+{
+	walk_waited(w, &state->lately);
+	walk_waited(w, &state->longer);
+	for (uint32_t i = 0; !w->bad && i < state->link_count; i++) {
+		walk_carried(w, &state->links[i].carried_out);
+		walk_carried(w, &state->links[i].carried_in);
+		walk_u64(w, &state->links[i].called.total_ns);
+		walk_u64(w, &state->links[i].called.wire_ns);
+	}
+}
+
 static void walk_state(struct walk *w, struct twi_rank_state *state, uint32_t form)
 {
 	uint32_t magic = MAGIC;
 
 	walk_u32(w, &magic);
 	walk_u32(w, &form);
-	if (magic != MAGIC || form < TWI_STATE_FORM_BARE || form > TWI_STATE_FORM_MESSAGES)
+	if (magic != MAGIC || form < TWI_STATE_FORM_BARE || form > TWI_STATE_FORM_WAITED)
 		w->bad = true;
 	walk_self(w, state);
 	walk_count(w, &state->group_count, TWI_STATE_GROUPS);
@@ -285,6 +323,8 @@ static void walk_state(struct walk *w, struct twi_rank_state *state, uint32_t fo
 		walk_heads(w, state);
 	if (form >= TWI_STATE_FORM_MESSAGES)
 		walk_messages(w, state);
+	if (form >= TWI_STATE_FORM_WAITED)
+		walk_waits(w, state);
 }
 
 size_t twi_rank_state_encode(struct twi_rank_state *state, enum twi_state_form form, uint8_t *out,
@@ -316,6 +356,17 @@ const char *twi_wait_kind_name(uint8_t kind)
 	default:
 		return "other";
 	}
+}
+
+const char *twi_waited_name(enum twi_waited kind)
+{
+	static const char *const names[TWI_WAITED_KINDS] = {
+#define ROW(id, name) [TWI_WAITED_##id] = name,
+		TWI_WAITED_MAP(ROW)
+#undef ROW
+	};
+
+	return (unsigned)kind < TWI_WAITED_KINDS ? names[kind] : "unknown";
 }
 
 const struct twi_state_link *twi_rank_state_link(const struct twi_rank_state *state, uint32_t rank)

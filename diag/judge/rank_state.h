@@ -28,12 +28,13 @@
 #define TWI_STATE_LOCALS   16u /* ranks of such a group in one process that are told */
 #define TWI_STATE_LABEL    TOW_GROUP_LABEL_MAX
 #define TWI_STATE_CALL     32u
-#define TWI_STATE_BYTES    15360u /* the longest there is, encoded */
+#define TWI_STATE_BYTES    16320u /* the longest there is, encoded */
 #define TWI_STATE_NAMED    10240u /* the same without heads of bursts */
 #define TWI_STATE_BARE     8192u  /* and without names, and what is foreign */
 #define TWI_STATE_NO_RANK  UINT32_MAX
 #define TWI_STATE_MESSAGES 8u /* the user's, under way */
 #define TWI_STATE_STRAYS   6u /* that have come, and nobody receives */
+#define TWI_STATE_AWAITED  4u /* ranks that it waited for most */
 
 /*
  * A group has up to two rows: of its collectives, and of its barriers (tow_group_barrier), which
@@ -145,6 +146,18 @@ struct twi_state_stray {
 /* At least half of the other side's credit is used up by what nobody here has received. */
 #define TWI_LINK_HOLDS 128u
 
+/* Messages that have been timed lately, and how long they were on the wire, all together. */
+struct twi_state_carried {
+	uint32_t window_ms; /* how long that was; 0: there were none */
+	uint32_t messages;
+	uint64_t bytes, wire_ns;
+};
+
+/* Calls that have been answered, so far. */
+struct twi_state_called {
+	uint64_t total_ns, wire_ns;
+};
+
 /* A connection to another rank. What TCP says is of all its streams together. */
 struct twi_state_link {
 	uint32_t rank, flags;
@@ -160,11 +173,50 @@ struct twi_state_link {
 	uint32_t rtt_us; /* the least so far */
 	uint32_t send_window, send_buffer, receive_buffer;
 	uint64_t busy_us, rwnd_limited_us, sndbuf_limited_us;
+	/* Messages to it and, of those that are timed where they arrive, from it. */
+	struct twi_state_carried carried_out, carried_in;
+	struct twi_state_called called; /* from here to there, and answered */
 };
 
 /* Of a thread, until then: on a CPU, and waiting for one. */
 struct twi_state_cpu {
 	uint64_t at_ns, on_cpu_ns, run_queue_ns;
+};
+
+/* What a thread can be blocked for: X(name in capitals, name) */
+#define TWI_WAITED_MAP(X)                                                                          \
+	X(OTHER, "others")                                                                         \
+	X(COLL, "collectives")                                                                     \
+	X(SEND, "sends")                                                                           \
+	X(RECV, "receives")                                                                        \
+	X(CALL, "calls")                                                                           \
+	X(STREAM, "streams")                                                                       \
+	X(COPY, "copies")
+
+enum twi_waited {
+#define TWI_WAITED_ENUM(id, name) TWI_WAITED_##id,
+	TWI_WAITED_MAP(TWI_WAITED_ENUM)
+#undef TWI_WAITED_ENUM
+		TWI_WAITED_KINDS
+};
+const char *twi_waited_name(enum twi_waited kind);
+
+/*
+ * For how long the thread that waits was blocked in the last `window_ns` (0: nothing is known of
+ * it), for what, and for which ranks most; what the process did meanwhile.
+ */
+struct twi_state_waited {
+	uint64_t window_ns;
+	uint64_t ns[TWI_WAITED_KINDS];
+	uint32_t waits; /* of a microsecond and more */
+	uint32_t steps; /* that have ended (tow_step_end) */
+	uint64_t step_ns;
+	uint64_t major_faults, read_bytes; /* from storage */
+	uint32_t awaited_count;
+	struct {
+		uint32_t rank;
+		uint64_t ns; /* by sends, receives, calls and streams */
+	} awaited[TWI_STATE_AWAITED];
 };
 
 struct twi_rank_state {
@@ -202,6 +254,7 @@ struct twi_rank_state {
 	uint32_t message_count, stray_count;
 	struct twi_state_wait messages[TWI_STATE_MESSAGES]; /* the oldest first, from their start */
 	struct twi_state_stray strays[TWI_STATE_STRAYS];
+	struct twi_state_waited lately, longer; /* some seconds, and up to twelve */
 };
 
 /* What the reader knows: each form has all of the one before. */
@@ -210,6 +263,7 @@ enum twi_state_form {
 	TWI_STATE_FORM_NAMED,    /* names, groups of other libraries and their messages */
 	TWI_STATE_FORM_HEADS,    /* heads of bursts, the time namespace */
 	TWI_STATE_FORM_MESSAGES, /* messages under way, strays, what goes on, the quota of CPU */
+	TWI_STATE_FORM_WAITED,   /* for how long it waited, what links carried */
 };
 
 /* Returns the bytes written, 0 when there is no room. Members are written back as they are. */

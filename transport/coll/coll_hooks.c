@@ -45,6 +45,7 @@ static bool waits_for(const struct tow_op *op, char *out, size_t room)
 const struct twi_op_ops twi_coll_op_ops = { .kind = TWI_OP_CALL,
 					    .noun = "collective",
 					    .span = TWI_SPAN_COLL,
+					    .wait_kind = TWI_WAITED_COLL,
 					    .abort = abort_op,
 					    .waited = note_wait,
 					    .waits_for = waits_for };

@@ -123,9 +123,11 @@ static int check_copy(const struct tow_device *device, enum tow_direction direct
 	return twi_op_options_in(device->engine, call, options_io, known);
 }
 
-static const struct twi_op_ops copy_ops = {
-	.kind = TWI_OP_COPY, .noun = "device copy", .span = TWI_SPAN_DEVICE, .abort = twi_copy_abort
-};
+static const struct twi_op_ops copy_ops = { .kind = TWI_OP_COPY,
+					    .noun = "device copy",
+					    .span = TWI_SPAN_DEVICE,
+					    .wait_kind = TWI_WAITED_COPY,
+					    .abort = twi_copy_abort };
 
 TOW_PUBLIC int tow_device_copy_start(struct tow_device *device, enum tow_direction direction,
 				     struct tow_device_memory *device_memory,

@@ -30,13 +30,15 @@ bool twi_cpu_read(const char *tid, uint64_t *on_cpu_ns, uint64_t *run_queue_ns);
 
 void twi_cpu_log_point(struct twi_cpu_log *log, int thread, uint64_t now_ns);
 
-/* The thread begins to wait. */
-static inline void twi_cpu_log_wait(struct twi_cpu_log *log, int thread, uint64_t now_ns)
+/* The thread begins to wait. True: a point was due. */
+static inline bool twi_cpu_log_wait(struct twi_cpu_log *log, int thread, uint64_t now_ns)
 {
 	if (log->thread == thread)
 		log->seen_ns = now_ns;
-	if (__builtin_expect(now_ns >= log->next_ns, 0))
-		twi_cpu_log_point(log, thread, now_ns);
+	if (__builtin_expect(now_ns < log->next_ns, 1))
+		return false;
+	twi_cpu_log_point(log, thread, now_ns);
+	return true;
 }
 
 /* Its points, oldest first. */

@@ -19,8 +19,7 @@
  * rings have posted (their completion queues are plain memory) and then has the lanes arm its own
  * ring.
  *
- * Under the simulator the engine has a virtual clock: instead of sleeping it jumps to the next
- * deadline.
+ * Under the simulator it has a virtual clock: instead of sleeping it jumps to the next deadline.
  *
  * Files: engine.c takes and gives; engine_ring.c binds rings to threads; engine_drive.h is for who
  * polls and waits, engine_drive.c polls, spins and sleeps; engine_wait.c says which waiter does;
@@ -49,6 +48,7 @@
 #include "transport/engine/part.h"
 #include "transport/engine/process.h"
 #include "transport/engine/step.h"
+#include "transport/engine/wait_log.h"
 #include "transport/security/job_key.h"
 #include "transport/wire/feature.h"
 
@@ -172,11 +172,12 @@ struct twi_engine {
 	struct twi_identity self;          /* this process */
 	struct twi_processes processes;    /* those of peers */
 	struct twi_list waiting;           /* struct twi_wait */
-	uint64_t room_at_ns;           /* when views that wait for room in the pool look for it */
-	struct twi_cpu_log cpu_log;    /* of the thread that waits */
-	struct twi_long_ops long_ops;  /* that have taken long */
-	uint64_t own_polls;            /* of drives: the library's own */
-	_Atomic uint32_t room_waiters; /* threads that wait for room in the pool, */
+	uint64_t room_at_ns;          /* when views that wait for room in the pool look for it */
+	struct twi_wait_log wait_log; /* of the thread that waits; likewise: */
+	struct twi_cpu_log cpu_log;
+	struct twi_long_ops long_ops;               /* that have taken long */
+	uint64_t own_polls;                         /* of drives: the library's own */
+	_Atomic uint32_t room_waiters;              /* threads that wait for room in the pool, */
 	_Atomic uint64_t room_since_ns, room_bytes; /* and of the last that began */
 	struct twi_list queues;                     /* of completions (op/queue.h) */
 	struct twi_list endpoints;

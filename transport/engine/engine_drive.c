@@ -367,8 +367,10 @@ drive_wait(struct twi_engine *engine, struct twi_wait *wait, size_t count, uint6
 	twi_assert_held(engine);
 	begin_spin(&spin, wait, count);
 	wait->memory = spin.memory;
-	if (twi_likely(!engine->virtual_clock))
-		twi_cpu_log_wait(&engine->cpu_log, twi_self.tid, spin.since_ns);
+	if (twi_likely(!engine->virtual_clock) &&
+	    twi_unlikely(twi_cpu_log_wait(&engine->cpu_log, twi_self.tid, spin.since_ns)))
+		twi_wait_log_mark(&engine->wait_log, engine->cpu_log.thread, &engine->step,
+				  spin.since_ns);
 	for (;;) {
 		unsigned events;
 

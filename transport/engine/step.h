@@ -18,12 +18,25 @@ struct twi_step {
 	_Atomic uint32_t state;  /* release, with the acquire of who changes it next */
 	_Atomic uint64_t number; /* 0: none, or the step of that number */
 	uint64_t start_ns;       /* of who has made it CHANGING */
+	_Atomic uint64_t
+		took_ns;        /* all that have ended: who has made it CHANGING writes, relaxed */
+	_Atomic uint32_t ended; /* likewise: how many */
 };
 
 /* The parent of what starts now; 0: none. */
 static inline uint64_t twi_step_number(const struct twi_step *step)
 {
 	return atomic_load_explicit(&step->number, memory_order_relaxed);
+}
+
+/* One has ended; of who has made it CHANGING. */
+static inline void twi_step_took(struct twi_step *step, uint64_t ns)
+{
+	uint64_t took = atomic_load_explicit(&step->took_ns, memory_order_relaxed);
+	uint32_t ended = atomic_load_explicit(&step->ended, memory_order_relaxed);
+
+	atomic_store_explicit(&step->took_ns, took + ns, memory_order_relaxed);
+	atomic_store_explicit(&step->ended, ended + 1, memory_order_relaxed);
 }
 
 #endif

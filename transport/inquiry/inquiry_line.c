@@ -61,7 +61,10 @@ static uint32_t encode_for(uint32_t features, struct twi_rank_state *state, uint
 	enum twi_state_form form = TWI_STATE_FORM_BARE;
 	size_t room = TWI_STATE_BARE;
 
-	if ((features & TWI_FEATURE_BIT(state_messages)) != 0) {
+	if ((features & TWI_FEATURE_BIT(state_waits)) != 0) {
+		form = TWI_STATE_FORM_WAITED;
+		room = TWI_STATE_BYTES;
+	} else if ((features & TWI_FEATURE_BIT(state_messages)) != 0) {
 		form = TWI_STATE_FORM_MESSAGES;
 		room = TWI_STATE_BYTES;
 	} else if ((features & TWI_FEATURE_BIT(state_heads)) != 0) {

@@ -185,7 +185,7 @@ static void add_series(const struct twi_engine *engine, bool barriers, uint32_t 
 
 /* --- connections --- */
 
-static void look_at(const struct twi_slot *slot, uint32_t rank, char *fabric,
+static void look_at(const struct twi_slot *slot, uint32_t rank, uint64_t now_ns, char *fabric,
 		    struct twi_state_link *out)
 {
 	struct tow_peer *peer = slot->peer;
@@ -194,6 +194,9 @@ static void look_at(const struct twi_slot *slot, uint32_t rank, char *fabric,
 		.rank = rank,
 		.lane = (uint8_t)peer->lane->ops->id,
 		.flags = slot->lost ? TWI_LINK_LOST : TWI_LINK_UP,
+		.carried_out = twi_carried_tell(&peer->carried_out, now_ns),
+		.carried_in = twi_carried_tell(&peer->carried_in, now_ns),
+		.called = peer->called,
 	};
 	if (peer->said_bye)
 		out->flags |= TWI_LINK_BYE;
@@ -233,7 +236,7 @@ static void add_links(const struct twi_ranks *ranks, struct twi_rank_state *out)
 
 		if (ranks->slots[i].state != TWI_SLOT_UP || ranks->slots[i].peer == NULL)
 			continue;
-		look_at(&ranks->slots[i], i, out->fabric, &link);
+		look_at(&ranks->slots[i], i, out->now_ns, out->fabric, &link);
 		add_link(&link, out);
 	}
 }

@@ -217,6 +217,60 @@ static uint64_t usual_of(const struct twi_engine *engine, uint64_t now)
 	return usual;
 }
 
+/* --- for how long it waited --- */
+
+static uint32_t rank_of_peer(const void *arg, const void *peer)
+{
+	const struct twi_ranks *ranks = arg;
+
+	for (uint32_t i = 0; ranks != NULL && i < ranks->size; i++) {
+		if (ranks->slots[i].peer == peer)
+			return i;
+	}
+	return TWI_STATE_NO_RANK;
+}
+
+static enum twi_waited waited_of(uint8_t kind)
+{
+	switch (kind) {
+	case TWI_STATE_COLL:
+		return TWI_WAITED_COLL;
+	case TWI_STATE_SEND:
+		return TWI_WAITED_SEND;
+	case TWI_STATE_RECV:
+		return TWI_WAITED_RECV;
+	case TWI_STATE_CALL_OP:
+		return TWI_WAITED_CALL;
+	case TWI_STATE_PUSH:
+	case TWI_STATE_PULL:
+		return TWI_WAITED_STREAM;
+	case TWI_STATE_COPY:
+		return TWI_WAITED_COPY;
+	default:
+		return TWI_WAITED_OTHER;
+	}
+}
+
+/* The wait that is under way of the thread that is followed is known by when it began. */
+static void add_waited(const struct twi_engine *engine, const struct twi_ranks *ranks,
+		       struct twi_rank_state *out)
+{
+	struct twi_wait_log_ask ask = {
+		.now_ns = out->now_ns, .step = &engine->step, .rank_of = rank_of_peer, .arg = ranks
+	};
+
+	for (uint32_t i = 0; i < out->wait_count; i++) {
+		const struct twi_state_wait *wait = &out->waits[i];
+
+		if (wait->since_ns != engine->cpu_log.seen_ns || wait->since_ns >= out->now_ns)
+			continue;
+		ask.open_ns = out->now_ns - wait->since_ns;
+		ask.open_kind = waited_of(wait->kind);
+		break;
+	}
+	twi_wait_log_tell(&engine->wait_log, &ask, out);
+}
+
 void twi_inquiry_waits(const struct twi_engine *engine, const struct twi_ranks *ranks,
 		       struct twi_rank_state *out)
 {
@@ -230,4 +284,5 @@ void twi_inquiry_waits(const struct twi_engine *engine, const struct twi_ranks *
 	out->ended = twi_counter_sum(engine->diag, TWI_C_ops_completed);
 	out->polls = polls - engine->own_polls;
 	out->usual_ns = usual_of(engine, out->now_ns);
+	add_waited(engine, ranks, out);
 }

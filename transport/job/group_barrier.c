@@ -237,6 +237,7 @@ static bool waits_for(const struct tow_op *op, char *out, size_t room)
 static const struct twi_op_ops barrier_ops = { .kind = TWI_OP_CALL,
 					       .noun = "barrier",
 					       .span = TWI_SPAN_CALL,
+					       .wait_kind = TWI_WAITED_COLL,
 					       .abort = abort_barrier,
 					       .waits_for = waits_for };
 

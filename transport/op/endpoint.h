@@ -12,6 +12,7 @@
 #include <internal/list.h>
 #include <towline/endpoint.h>
 
+#include "transport/engine/carried.h"
 #include "transport/engine/engine.h"
 #include "transport/engine/handle.h"
 #include "transport/op/claim.h"
@@ -66,6 +67,8 @@ struct tow_peer {
 	uint32_t features;              /* that both have agreed on: bits of feature.h */
 	struct twi_peer_claims claims;
 	struct twi_latency_row *latency_row; /* where its messages are timed; NULL: not yet */
+	struct twi_carried carried_out, carried_in; /* of those, by where they were timed */
+	struct twi_state_called called;             /* calls of this side's */
 	struct twi_link *link_state; /* what the library has to say to it; NULL before it is up */
 	uint64_t link_due_ns;        /* when traffic is to say more of it; UINT64_MAX: never */
 	/* Messages that are not the user's, by space: the user's are the rest of their numbers. */

@@ -59,15 +59,20 @@ static void end_early(struct tow_op *op, int status)
 	twi_message_abort(op, status, status == TOW_EDEADLINE);
 }
 
-const struct twi_op_ops twi_send_ops = {
-	.kind = TWI_OP_SEND, .noun = "send", .span = TWI_SPAN_SEND, .abort = end_early
-};
-const struct twi_op_ops twi_recv_ops = {
-	.kind = TWI_OP_RECV, .noun = "receive", .span = TWI_SPAN_RECV, .abort = end_early
-};
+const struct twi_op_ops twi_send_ops = { .kind = TWI_OP_SEND,
+					 .noun = "send",
+					 .span = TWI_SPAN_SEND,
+					 .wait_kind = TWI_WAITED_SEND,
+					 .abort = end_early };
+const struct twi_op_ops twi_recv_ops = { .kind = TWI_OP_RECV,
+					 .noun = "receive",
+					 .span = TWI_SPAN_RECV,
+					 .wait_kind = TWI_WAITED_RECV,
+					 .abort = end_early };
 const struct twi_op_ops twi_view_ops = { .kind = TWI_OP_RECV,
 					 .noun = "receive",
 					 .span = TWI_SPAN_RECV,
+					 .wait_kind = TWI_WAITED_RECV,
 					 .abort = end_early,
 					 .release = twi_view_drop };
 

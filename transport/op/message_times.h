@@ -46,6 +46,14 @@ static inline enum twi_latency_kind twi_latency_kind_of(uint8_t space)
 					  : TWI_LATENCY_NONE;
 }
 
+/* What states tell of a link, by direction. The engine is held. */
+static inline void twi_peer_carried(struct tow_peer *peer,
+				    const struct twi_latency_reading *reading)
+{
+	twi_carried_note(reading->received ? &peer->carried_in : &peer->carried_out,
+			 reading->end_ns, reading->bytes, reading->parts_ns[TWI_LATENCY_WIRE]);
+}
+
 /* Counts a message to or from `peer` that took total_ns; the parts are cut to fit into it. */
 static inline void twi_peer_timed(struct tow_peer *peer, struct twi_engine *engine,
 				  struct twi_latency_reading *reading, uint64_t total_ns,
@@ -63,6 +71,7 @@ static inline void twi_peer_timed(struct tow_peer *peer, struct twi_engine *engi
 	reading->parts_ns[TWI_LATENCY_SERVE] = TWI_LATENCY_UNKNOWN;
 	twi_latency_note(engine->diag, &peer->latency_row, peer->address, reading);
 #ifndef TWI_NO_DIAGNOSTICS
+	twi_peer_carried(peer, reading);
 	if (twi_span_chosen(engine->diag, reading->bytes, twi_rpc_seq(reading->id)))
 		twi_op_span_delivery(peer, reading, queue, match);
 #endif

@@ -360,12 +360,20 @@ TOW_PUBLIC int tow_op_test(struct tow_op *op)
 	return twi_op_is_done(op) ? tell_status(op) : TOW_AGAIN;
 }
 
+/* Of its peer the address alone is kept: it may have gone. */
+static void note_wait(const struct tow_op *op, uint64_t ns)
+{
+	twi_wait_log_note(&op->engine->wait_log, twi_self.tid, (enum twi_waited)op->ops->wait_kind,
+			  op->peer, ns);
+}
+
 int twi_op_end_wait(const struct tow_op *op, uint64_t since_ns)
 {
 	uint64_t end_ns = op->start_ns + op->latency_ns;
 
 	if (end_ns > since_ns) {
 		twi_op_blocked_ns += end_ns - since_ns;
+		note_wait(op, end_ns - since_ns);
 		if (twi_op_span_waited(op, end_ns - since_ns))
 			twi_op_span_wait(op, since_ns, end_ns, op->status);
 	}
@@ -377,6 +385,7 @@ uint64_t twi_op_end_in_vain(const struct tow_op *op, uint64_t since_ns, int stat
 	struct twi_engine *engine = op->engine;
 	uint64_t end_ns = twi_engine_clock(engine);
 
+	note_wait(op, end_ns - since_ns);
 	if (twi_op_span_waited(op, end_ns - since_ns)) {
 		twi_engine_enter(engine); /* it goes on: only the holder may read it */
 		twi_op_span_wait(op, since_ns, end_ns,

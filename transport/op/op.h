@@ -53,8 +53,8 @@ enum twi_op_kind {
  */
 struct twi_op_ops {
 	enum twi_op_kind kind;
-	const char *noun; /* "send", for messages */
-	uint8_t span;     /* enum twi_span_kind, of waits for it too */
+	const char *noun;        /* "send", for messages */
+	uint8_t span, wait_kind; /* enum twi_span_kind; enum twi_waited: of waits for it */
 
 	/*
 	 * Ends it before its time, by TOW_ECANCELED or TOW_EDEADLINE; not when it is ending

@@ -133,6 +133,8 @@ static void record_latency(const struct twi_call *call, struct tow_peer *peer)
 	};
 
 	twi_latency_note(call->rp->engine->diag, &peer->latency_row, peer->address, &reading);
+	peer->called.total_ns += result->total_ns;
+	peer->called.wire_ns += result->wire_ns;
 }
 
 static void record_call(struct twi_call *call, bool answered)
@@ -227,6 +229,7 @@ static void abort_call(struct tow_op *op, int status)
 const struct twi_op_ops twi_call_ops = { .kind = TWI_OP_CALL,
 					 .noun = "call",
 					 .span = TWI_SPAN_CALL,
+					 .wait_kind = TWI_WAITED_CALL,
 					 .abort = abort_call,
 					 .release = on_release };
 

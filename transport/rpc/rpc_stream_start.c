@@ -24,15 +24,20 @@ static void abort_piece(struct tow_op *op, int status)
 	}
 }
 
-static const struct twi_op_ops push_ops = {
-	.kind = TWI_OP_CALL, .noun = "push", .span = TWI_SPAN_CALL, .abort = abort_piece
-};
-static const struct twi_op_ops pull_ops = {
-	.kind = TWI_OP_CALL, .noun = "pull", .span = TWI_SPAN_CALL, .abort = abort_piece
-};
+static const struct twi_op_ops push_ops = { .kind = TWI_OP_CALL,
+					    .noun = "push",
+					    .span = TWI_SPAN_CALL,
+					    .wait_kind = TWI_WAITED_STREAM,
+					    .abort = abort_piece };
+static const struct twi_op_ops pull_ops = { .kind = TWI_OP_CALL,
+					    .noun = "pull",
+					    .span = TWI_SPAN_CALL,
+					    .wait_kind = TWI_WAITED_STREAM,
+					    .abort = abort_piece };
 static const struct twi_op_ops pull_view_ops = { .kind = TWI_OP_CALL,
 						 .noun = "pull",
 						 .span = TWI_SPAN_CALL,
+						 .wait_kind = TWI_WAITED_STREAM,
 						 .abort = abort_piece,
 						 .release = twi_view_drop };
 

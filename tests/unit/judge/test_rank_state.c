@@ -45,15 +45,26 @@ static void fill_messages(struct twi_rank_state *state)
 	}
 }
 
-static void test_bytes(void **state)
+static void fill_waited(struct twi_state_waited *waited)
 {
-	static uint8_t bytes[TWI_STATE_BYTES];
-	static struct twi_rank_state back;
-	struct twi_rank_state *last = &job.last[3];
-	size_t n;
+	waited->window_ns = UINT64_MAX;
+	for (uint32_t i = 0; i < TWI_WAITED_KINDS; i++)
+		waited->ns[i] = UINT64_MAX - i;
+	waited->waits = UINT32_MAX;
+	waited->steps = 9;
+	waited->step_ns = 10;
+	waited->major_faults = 11;
+	waited->read_bytes = 12;
+	waited->awaited_count = TWI_STATE_AWAITED;
+	for (uint32_t i = 0; i < TWI_STATE_AWAITED; i++) {
+		waited->awaited[i].rank = i;
+		waited->awaited[i].ns = 1ull << (i + 40);
+	}
+}
 
-	(void)state;
-	twt_vs_healthy(&job, 8);
+/* As much as there is room for. */
+static void fill_state(struct twi_rank_state *last)
+{
 	last->group_count = TWI_STATE_GROUPS;
 	last->wait_count = TWI_STATE_WAITS;
 	last->link_count = TWI_STATE_LINKS;
@@ -75,20 +86,45 @@ static void test_bytes(void **state)
 		group->call_seq = UINT64_MAX;
 	}
 	fill_messages(last);
+	fill_waited(&last->lately);
+	fill_waited(&last->longer);
+	for (uint32_t i = 0; i < TWI_STATE_LINKS; i++) {
+		last->links[i].carried_out = (struct twi_state_carried){ 1, 2, 3, 4 + i };
+		last->links[i].carried_in = (struct twi_state_carried){ 5, 6, 7, 8 + i };
+		last->links[i].called = (struct twi_state_called){ 10, 11 + i };
+	}
 	memset(last->host, 'h', TWI_STATE_HOST - 1);
 	memset(last->fabric, 'f', TWI_STATE_FABRIC - 1);
-	n = twi_rank_state_encode(last, TWI_STATE_FORM_MESSAGES, bytes, sizeof(bytes));
+}
+
+static void test_bytes(void **state)
+{
+	static uint8_t bytes[TWI_STATE_BYTES];
+	static struct twi_rank_state back;
+	struct twi_rank_state *last = &job.last[3];
+	size_t n;
+
+	(void)state;
+	twt_vs_healthy(&job, 8);
+	fill_state(last);
+	n = twi_rank_state_encode(last, TWI_STATE_FORM_WAITED, bytes, sizeof(bytes));
 	assert_true(n > 0); /* the longest there is fits */
 	assert_true(twi_rank_state_decode(bytes, n, &back));
 	assert_memory_equal(&back, last, sizeof(back));
-	assert_int_equal(twi_rank_state_encode(last, TWI_STATE_FORM_MESSAGES, bytes, n - 1), 0);
+	assert_int_equal(twi_rank_state_encode(last, TWI_STATE_FORM_WAITED, bytes, n - 1), 0);
 	/* Cut, or with something behind it, or of another version: nobody's. */
-	twi_rank_state_encode(last, TWI_STATE_FORM_MESSAGES, bytes, sizeof(bytes));
+	twi_rank_state_encode(last, TWI_STATE_FORM_WAITED, bytes, sizeof(bytes));
 	for (size_t i = 0; i < n; i += 7)
 		assert_false(twi_rank_state_decode(bytes, i, &back));
 	assert_false(twi_rank_state_decode(bytes, n + 1, &back));
 	bytes[4]++;
 	assert_false(twi_rank_state_decode(bytes, n, &back));
+	/* For one that knows nothing of waits. */
+	n = twi_rank_state_encode(last, TWI_STATE_FORM_MESSAGES, bytes, sizeof(bytes));
+	assert_true(n > 0);
+	assert_true(twi_rank_state_decode(bytes, n, &back));
+	assert_int_equal(back.stray_count, TWI_STATE_STRAYS);
+	assert_int_equal(back.lately.window_ns + back.links[0].carried_out.messages, 0);
 	/* For one that knows nothing of messages, whose room is as large. */
 	n = twi_rank_state_encode(last, TWI_STATE_FORM_HEADS, bytes, sizeof(bytes));
 	assert_true(n > 0);

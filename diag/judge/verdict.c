@@ -267,6 +267,7 @@ void twi_verdict_judge(const struct twi_verdict_case *what, struct twi_verdict *
 	twi_judge_late(&judge);
 	twi_judge_flows(&judge);
 	twi_judge_credit(&judge);
+	twi_judge_bound(&judge);
 	lower_confidence(&judge);
 	sort_findings(out);
 }
@@ -290,6 +291,10 @@ void twi_verdict_emit_finding(const struct twi_verdict_finding *finding, struct 
 	}
 	twi_emit_array_end(emit);
 	twi_emit_f64(emit, "confidence", finding->confidence);
+	if (finding->saves > 0)
+		twi_emit_f64(emit, "saves", finding->saves);
+	if (finding->step_ns > 0)
+		twi_emit_u64(emit, "step_ns", finding->step_ns);
 	twi_emit_array_begin(emit, "evidence");
 	for (uint32_t i = 0; i < finding->evidence_count; i++)
 		twi_emit_str(emit, NULL, finding->evidence[i]);
@@ -297,16 +302,17 @@ void twi_verdict_emit_finding(const struct twi_verdict_finding *finding, struct 
 	twi_emit_str(emit, "cure", twi_cause_cure(finding->cause));
 }
 
-const char *twi_verdict_state_name(bool stuck, uint32_t finding_count)
+const char *twi_verdict_state_name(bool stuck, bool slow)
 {
 	if (stuck)
 		return "stuck";
-	return finding_count > 0 ? "slow" : "healthy";
+	return slow ? "slow" : "healthy";
 }
 
 static const char *state_of(const struct twi_verdict *verdict)
 {
-	return twi_verdict_state_name(verdict->stuck, verdict->finding_count);
+	return twi_verdict_state_name(verdict->stuck,
+				      verdict->finding_count > 0 || verdict->waits.slow);
 }
 
 /* Those with trouble first, as the rank has put them. */
@@ -439,6 +445,11 @@ void twi_verdict_emit(const struct twi_verdict *verdict, const struct twi_verdic
 	twi_emit_u64(emit, "ranks_unknown", verdict->unknown);
 	twi_emit_u64(emit, "ranks_missing", verdict->missing);
 	twi_emit_bool(emit, "telemetry_lost", verdict->telemetry_lost);
+	if (verdict->waits.ranks > 0) {
+		twi_emit_object_begin(emit, "blocked");
+		twi_verdict_emit_waits(&verdict->waits, emit);
+		twi_emit_object_end(emit);
+	}
 	twi_emit_array_begin(emit, "findings");
 	for (uint32_t i = 0; i < verdict->finding_count; i++) {
 		twi_emit_object_begin(emit, NULL);
@@ -496,6 +507,8 @@ void twi_verdict_short(const struct twi_verdict *verdict, char *out, size_t room
 	}
 	if (verdict->finding_count > 0 && verdict->findings[0].evidence_count > 0)
 		append_text(out, room, used, ": %s", verdict->findings[0].evidence[0]);
+	else if (verdict->finding_count == 0 && verdict->waits.slow)
+		append_text(out, room, used, "nobody is named: %s", verdict->waits.says);
 }
 
 void twi_verdict_text(const struct twi_verdict *verdict, struct twi_emit *emit)
@@ -504,6 +517,10 @@ void twi_verdict_text(const struct twi_verdict *verdict, struct twi_emit *emit)
 
 	twi_emit_raw(emit, "towline: verdict: %s; %u of %u ranks answered\n", state_of(verdict),
 		     verdict->answered, verdict->ranks);
+	if (verdict->waits.slow)
+		twi_emit_raw(emit, "towline:   %s\n", verdict->waits.says);
+	if (verdict->waits.slow && verdict->finding_count == 0)
+		twi_emit_raw(emit, "towline:     mend: %s\n", verdict->waits.mend);
 	for (uint32_t i = 0; i < verdict->finding_count; i++) {
 		const struct twi_verdict_finding *finding = &verdict->findings[i];
 

@@ -48,6 +48,15 @@ struct twi_emit;
 	  "(towdoctor says to what)")                                                              \
 	X(SLOW_LINK, "slow_link", "is slower than the others",                                     \
 	  "look at that direction of the path: rate of the port, errors, what else goes there")    \
+	X(SLOW_STAGE, "slow_stage", "takes longest, and all others wait for it",                   \
+	  "see what that rank does between its messages, and give it less of it: a stage, a "      \
+	  "shard or a worker that is larger than the others")                                      \
+	X(SLOW_SERVER, "slow_server", "is slow to answer calls",                                   \
+	  "see in /v1/rpc there which method takes the time, and whether in its handler (serve) "  \
+	  "or before it (match, the queue): give it more threads, or less to do")                  \
+	X(INPUT, "input", "waits for storage",                                                     \
+	  "read ahead of the step (more loader threads, a larger cache), or put its data on a "    \
+	  "faster disk; vmtouch and iostat there show what is read")                               \
 	X(THROTTLED, "throttled", "uses up its quota of CPU time",                                 \
 	  "raise the quota of its container or control group (cpu.max; docker --cpus, "            \
 	  "Kubernetes limits), or give it whole CPUs instead (cpuset)")                            \
@@ -111,10 +120,24 @@ struct twi_verdict_link {
 struct twi_verdict_finding {
 	enum twi_cause cause;
 	double confidence; /* 0 to 1 */
+	double saves;      /* of the time of a step, 0 to 1, without it; 0: that is not known */
+	uint64_t step_ns;  /* what one takes; 0: that is not known */
 	uint32_t rank_count, link_count, evidence_count;
 	uint32_t ranks[TWI_FINDING_RANKS];
 	struct twi_verdict_link links[TWI_FINDING_LINKS];
 	char evidence[TWI_FINDING_EVIDENCE][TWI_FINDING_TEXT];
+};
+
+/* How much of their time ranks are blocked, where that is known (rank_state.h). */
+struct twi_verdict_waits {
+	uint32_t ranks;              /* that it is known of; 0: of none */
+	bool slow;                   /* a fifth, and more */
+	double share;                /* of their time, 0 to 1: what they have on the average */
+	double of[TWI_WAITED_KINDS]; /* likewise, for what */
+	uint64_t window_ns;          /* the longest that is known of one */
+	double before_ns, behind_ns; /* in collectives, until the last rank had come, and then */
+	char says[TWI_FINDING_TEXT];
+	const char *mend; /* where they are for long; NULL: they are not */
 };
 
 struct twi_verdict {
@@ -125,15 +148,17 @@ struct twi_verdict {
 	uint32_t ranks, answered, unknown; /* unknown: neither answered nor told of by others */
 	uint32_t missing;                  /* of the job, as its launcher says, and not met yet */
 	bool telemetry_lost;               /* somewhere: confidence is lower for it */
+	struct twi_verdict_waits waits;
 };
 
 void twi_verdict_judge(const struct twi_verdict_case *what, struct twi_verdict *out);
 
-/* healthy, slow or stuck. */
-const char *twi_verdict_state_name(bool stuck, uint32_t finding_count);
+/* healthy, slow or stuck. `slow`: somebody is named, or ranks are blocked for long. */
+const char *twi_verdict_state_name(bool stuck, bool slow);
 
 /* Members of one JSON object. */
 void twi_verdict_emit_finding(const struct twi_verdict_finding *finding, struct twi_emit *emit);
+void twi_verdict_emit_waits(const struct twi_verdict_waits *waits, struct twi_emit *emit);
 void twi_verdict_emit(const struct twi_verdict *verdict, const struct twi_verdict_case *what,
 		      struct twi_emit *emit);
 

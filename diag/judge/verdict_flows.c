@@ -1,6 +1,7 @@
 /*
  * verdict_flows.c - messages of other libraries (<towline/foreign.h>): whose link is slower than
- * the others', and whose device takes what has come later than the others' do.
+ * the others', and whose device takes what has come later than the others' do. Of messages of ours
+ * the former.
  *
  * What each message waited for tells where the time went, but not by itself who is to blame, as
  * waiting spreads against the direction of the data:
@@ -16,7 +17,11 @@
  */
 #include "diag/judge/verdict_parts.h"
 
+#include <stdio.h>
+
 #include <internal/base.h>
+
+#include "diag/record/lane_id.h"
 
 #define FLOWS_MIN 4u       /* messages that a figure needs */
 #define TIMES     4.0      /* as slow as the others */
@@ -33,6 +38,7 @@ struct flow_sum {
 
 struct flow_sums {
 	uint32_t ctx, count;
+	uint32_t part; /* one in so many of the others is what each is compared with */
 	struct flow_sum rows[ROWS_MAX];
 };
 
@@ -46,9 +52,9 @@ static double flow_per_byte(const struct flow_sum *sum)
 	return sum->wait_ns / (sum->bytes > 0 ? sum->bytes : 1);
 }
 
-/* The middle of what the others have, the higher of two; below 0: there are none. */
-static double middle_of_others(const struct flow_sums *sums, uint32_t but,
-			       double (*figure)(const struct flow_sum *))
+/* What one part of the others does not go beyond, the higher of two; below 0: there are none. */
+static double part_of_others(const struct flow_sums *sums, uint32_t but,
+			     double (*figure)(const struct flow_sum *))
 {
 	double sorted[ROWS_MAX];
 	uint32_t count = 0;
@@ -64,34 +70,40 @@ static double middle_of_others(const struct flow_sums *sums, uint32_t but,
 		sorted[at] = value;
 		count++;
 	}
-	return count > 0 ? sorted[count / 2] : -1;
+	return count > 0 ? sorted[count / sums->part] : -1;
 }
 
 /* It waits far longer than the others do, by message and by byte, and much of the time. */
 static bool stands_out(const struct flow_sums *sums, uint32_t which)
 {
 	const struct flow_sum *sum = &sums->rows[which];
-	double others = middle_of_others(sums, which, flow_mean);
+	double others = part_of_others(sums, which, flow_mean);
 
 	return others >= 0 && flow_mean(sum) >= MEAN_NS && flow_mean(sum) >= TIMES * others &&
-	       flow_per_byte(sum) >= TIMES * middle_of_others(sums, which, flow_per_byte) &&
+	       flow_per_byte(sum) >= TIMES * part_of_others(sums, which, flow_per_byte) &&
 	       sum->wait_ns >= PART * sum->window_ns;
+}
+
+/* The row of that rank, or of its link to that peer; NULL: there is no room for one more. */
+static struct flow_sum *find_sum(struct flow_sums *sums, const struct twi_verdict_rank *rank,
+				 bool by_peer, uint32_t peer)
+{
+	for (uint32_t i = 0; i < sums->count; i++)
+		if (sums->rows[i].rank == rank && (!by_peer || sums->rows[i].peer == peer))
+			return &sums->rows[i];
+	if (sums->count == ROWS_MAX)
+		return NULL;
+	sums->rows[sums->count] = (struct flow_sum){ .rank = rank, .peer = peer };
+	return &sums->rows[sums->count++];
 }
 
 static void add_sum(struct flow_sums *sums, const struct twi_verdict_rank *rank, bool by_peer,
 		    const struct twi_state_flow *flow, uint64_t wait_ns)
 {
-	struct flow_sum *row = NULL;
+	struct flow_sum *row = find_sum(sums, rank, by_peer, flow->peer);
 
-	for (uint32_t i = 0; i < sums->count; i++)
-		if (sums->rows[i].rank == rank && (!by_peer || sums->rows[i].peer == flow->peer))
-			row = &sums->rows[i];
-	if (row == NULL) {
-		if (sums->count == ROWS_MAX)
-			return;
-		row = &sums->rows[sums->count++];
-		*row = (struct flow_sum){ .rank = rank, .peer = flow->peer };
-	}
+	if (row == NULL)
+		return;
 	row->messages += (double)flow->messages;
 	row->bytes += (double)flow->bytes;
 	row->wait_ns += (double)wait_ns;
@@ -158,7 +170,7 @@ static void judge_links(struct twi_judge *judge, const struct flow_sums *sums)
 			"%.1f ms",
 			sum->rank->rank, sum->messages, group, to->rank, flow_mean(sum) / 1e6,
 			sum->bytes * 1e3 / twi_max(sum->wait_ns, 1.0),
-			middle_of_others(sums, i, flow_mean) / 1e6);
+			part_of_others(sums, i, flow_mean) / 1e6);
 	}
 }
 
@@ -194,13 +206,13 @@ static void judge_devices(struct twi_judge *judge, const struct flow_sums *sums)
 				"its device for %.1f ms each; at half of the other ranks it is no "
 				"more than %.1f ms",
 				sum->rank->rank, sum->messages, group, flow_mean(sum) / 1e6,
-				middle_of_others(sums, i, flow_mean) / 1e6);
+				part_of_others(sums, i, flow_mean) / 1e6);
 	}
 }
 
 static void judge_group(struct twi_judge *judge, uint32_t ctx)
 {
-	struct flow_sums sums = { .ctx = ctx };
+	struct flow_sums sums = { .ctx = ctx, .part = 2 };
 
 	if ((ctx & TWI_STATE_FOREIGN) == 0)
 		return;
@@ -213,4 +225,87 @@ static void judge_group(struct twi_judge *judge, uint32_t ctx)
 void twi_judge_flows(struct twi_judge *judge)
 {
 	twi_judge_groups(judge, judge_group);
+}
+
+/* --- messages of ours --- */
+
+#define BUSY 0.2 /* of the time something of it is on its way, as TCP says */
+
+/* What ranks are compared by: the lane, and whether they are on one host. */
+static uint32_t class_of(const struct twi_verdict_rank *at, const struct twi_verdict_rank *to,
+			 const struct twi_state_link *link)
+{
+	return (uint32_t)link->lane << 1 | (at->last->boot == to->last->boot);
+}
+
+/* What has been carried lately, either way, as one of its ends has timed it. */
+static void add_carried(struct flow_sums *sums, const struct twi_verdict_rank *from, uint32_t to,
+			const struct twi_state_carried *carried)
+{
+	struct flow_sum *row = carried->messages > 0 ? find_sum(sums, from, true, to) : NULL;
+
+	if (row == NULL)
+		return;
+	row->messages += (double)carried->messages;
+	row->bytes += (double)carried->bytes;
+	row->wait_ns += (double)carried->wire_ns;
+	row->window_ns = twi_max(row->window_ns, 1e6 * (double)carried->window_ms);
+}
+
+static void add_link_of(const struct twi_judge *judge, struct flow_sums *sums,
+			const struct twi_verdict_rank *at, const struct twi_state_link *link)
+{
+	const struct twi_verdict_rank *to = twi_judge_rank(judge, link->rank);
+
+	if (to == NULL || to->last == NULL || class_of(at, to, link) != sums->ctx)
+		return;
+	add_carried(sums, at, to->rank, &link->carried_out);
+	add_carried(sums, to, at->rank, &link->carried_in);
+}
+
+/*
+ * Far slower than a quarter of the others of its kind, as where two halves of a job are far apart
+ * most links are; and what TCP says agrees: else its ends may have been slow to send, or to take
+ * what was there.
+ */
+static void judge_class(struct twi_judge *judge, struct flow_sums *sums)
+{
+	drop_few(sums);
+	for (uint32_t i = 0; i < sums->count; i++) {
+		const struct flow_sum *sum = &sums->rows[i];
+		const struct twi_state_link *link = twi_rank_state_link(sum->rank->last, sum->peer);
+		char trip[48] = "";
+
+		if (link == NULL || (link->flags & TWI_LINK_TCP) == 0 || !stands_out(sums, i) ||
+		    twi_judge_link_busy(sum->rank, sum->peer) < BUSY)
+			continue;
+		if (link->rtt_us >= 1000)
+			snprintf(trip, sizeof(trip), "; there and back takes %.1f ms at least",
+				 link->rtt_us / 1e3);
+		twi_judge_blame_link(
+			judge, TWI_CAUSE_SLOW_LINK, sum->rank->rank, sum->peer, 0.8,
+			"rank %u: %.0f messages to rank %u were on their way for %.1f ms each, "
+			"at %.1f MB/s; on a quarter of the other links it is no more than %.1f "
+			"ms%s",
+			sum->rank->rank, sum->messages, sum->peer, flow_mean(sum) / 1e6,
+			sum->bytes * 1e3 / twi_max(sum->wait_ns, 1.0),
+			part_of_others(sums, i, flow_mean) / 1e6, trip);
+	}
+}
+
+void twi_judge_slow_links(struct twi_judge *judge)
+{
+	/* Classes are few: of each lane one in a host, and one between hosts. */
+	for (uint32_t which = 0; which < 2 * TWI_LANE_COUNT; which++) {
+		struct flow_sums sums = { .ctx = which, .part = 4 };
+
+		for (uint32_t i = 0; i < judge->what->rank_count; i++) {
+			const struct twi_verdict_rank *at = &judge->what->ranks[i];
+
+			for (uint32_t k = 0;
+			     at->last != NULL && at->first != NULL && k < at->last->link_count; k++)
+				add_link_of(judge, &sums, at, &at->last->links[k]);
+		}
+		judge_class(judge, &sums);
+	}
 }

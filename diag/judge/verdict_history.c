@@ -8,6 +8,8 @@
 
 #include "diag/base/emit.h"
 
+#define SLOW_STILL 0.15 /* of their time ranks are blocked: what was slow is so on */
+
 const struct twi_history_row *twi_history_row(const struct twi_history *history, uint32_t back)
 {
 	if (back >= history->row_count)
@@ -41,8 +43,8 @@ static bool same_finding(const struct twi_history_finding *a, const struct twi_h
 /* They name the same causes and culprits, the surest of them first or not. */
 static bool same_row(const struct twi_history_row *a, const struct twi_history_row *b)
 {
-	if (a->stuck != b->stuck || a->finding_count != b->finding_count ||
-	    a->unknown != b->unknown)
+	if (a->stuck != b->stuck || (a->finding_count == 0 && a->slow != b->slow) ||
+	    a->finding_count != b->finding_count || a->unknown != b->unknown)
 		return false;
 	for (uint32_t i = 0; i < a->finding_count; i++) {
 		bool found = false;
@@ -63,6 +65,8 @@ bool twi_history_add(struct twi_history *history, const struct twi_verdict *verd
 				       .to_ns = now_ns,
 				       .looks = 1,
 				       .stuck = verdict->stuck,
+				       .slow = verdict->waits.slow,
+				       .blocked = verdict->waits.share,
 				       .ranks = verdict->ranks,
 				       .answered = verdict->answered,
 				       .unknown = verdict->unknown,
@@ -70,6 +74,8 @@ bool twi_history_add(struct twi_history *history, const struct twi_verdict *verd
 								TWI_HISTORY_FINDINGS) };
 	bool same;
 
+	if (history->row_count > 0 && newest->slow && row.blocked >= SLOW_STILL)
+		row.slow = true; /* at the edge it is not one row for each look */
 	for (uint32_t i = 0; i < row.finding_count; i++)
 		keep_finding(&verdict->findings[i], &row.findings[i]);
 	same = history->row_count > 0 && same_row(newest, &row);
@@ -84,6 +90,11 @@ bool twi_history_add(struct twi_history *history, const struct twi_verdict *verd
 		history->row_count = twi_min(history->row_count + 1, TWI_HISTORY_ROWS);
 	history->looks++;
 	return !same;
+}
+
+static const char *state_of_row(const struct twi_history_row *row)
+{
+	return twi_verdict_state_name(row->stuck, row->finding_count > 0 || row->slow);
 }
 
 /* As the verdict itself would say it. */
@@ -119,10 +130,11 @@ void twi_history_emit(const struct twi_history *history, uint64_t now_ns, uint64
 		twi_emit_u64(emit, "from_unix_ns", row->from_ns + ahead_ns);
 		twi_emit_u64(emit, "to_unix_ns", row->to_ns + ahead_ns);
 		twi_emit_u64(emit, "looks", row->looks);
-		twi_emit_str(emit, "state", twi_verdict_state_name(row->stuck, row->finding_count));
+		twi_emit_str(emit, "state", state_of_row(row));
 		twi_emit_u64(emit, "ranks_in_job", row->ranks);
 		twi_emit_u64(emit, "ranks_answered", row->answered);
 		twi_emit_u64(emit, "ranks_unknown", row->unknown);
+		twi_emit_f64(emit, "blocked", row->blocked);
 		twi_emit_array_begin(emit, "findings");
 		for (uint32_t i = 0; i < row->finding_count; i++)
 			emit_kept(&row->findings[i], emit);
@@ -166,8 +178,7 @@ void twi_history_metrics(const struct twi_history *history, bool fresh, struct t
 		return;
 	twi_emit_metric_head(emit, "towline_verdict_state", "gauge", NULL,
 			     "what the newest look says of the job: 1 of its states");
-	snprintf(labels, sizeof(labels), "state=\"%s\"",
-		 twi_verdict_state_name(row->stuck, row->finding_count));
+	snprintf(labels, sizeof(labels), "state=\"%s\"", state_of_row(row));
 	twi_emit_sample_u64(emit, "towline_verdict_state", labels, 1);
 	twi_emit_metric_head(emit, "towline_verdict", "gauge", NULL,
 			     "who holds the job up, by the newest look: how sure that is, 0 to 1");

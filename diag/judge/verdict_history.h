@@ -30,6 +30,8 @@ struct twi_history_row {
 	uint64_t from_ns, to_ns; /* the first look and the last, by the clock of who looked */
 	uint32_t looks;
 	bool stuck;
+	bool slow;      /* ranks are blocked for a fifth of their time, and more */
+	double blocked; /* for how much of it, by the newest look */
 	uint32_t ranks, answered, unknown; /* of the newest look */
 	uint32_t finding_count;
 	struct twi_history_finding findings[TWI_HISTORY_FINDINGS];

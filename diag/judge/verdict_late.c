@@ -11,12 +11,15 @@
 
 #include <internal/base.h>
 
-#define MS_NS      1000000ull
-#define LATE_SEQS  6u
-#define GOES_ON_NS (1000 * MS_NS)
-#define ONCE_NS    (400 * MS_NS) /* late so much, a single time is enough */
-#define MANY       12u
-#define STARVED    0.1 /* of the time without a CPU, at least */
+#define MS_NS        1000000ull
+#define LATE_SEQS    6u
+#define GOES_ON_NS   (1000 * MS_NS)
+#define ONCE_NS      (400 * MS_NS) /* late so much, a single time is enough */
+#define MANY         12u
+#define STARVED      0.1 /* of the time without a CPU, at least */
+#define READS_TEXT   96u
+#define READS_FAULTS 50.0 /* major faults a second, or */
+#define READS_BYTES  4e6  /* bytes a second from storage: it reads more than a log file */
 
 /* --- what makes it late --- */
 
@@ -26,6 +29,7 @@ struct lateness {
 	uint64_t from_ns, to_ns; /* the asker's clock: when that was */
 	bool once;               /* all of that time, and no other, */
 	double lost;             /* or again and again: the share of it */
+	double saves;            /* of the time, without it; 0: that is not known */
 	double confidence;
 	char how[TWI_FINDING_TEXT - 90];
 };
@@ -49,11 +53,68 @@ static uint64_t to_their_time(const struct twi_verdict_rank *rank, uint64_t ours
 	return ours_ns + (uint64_t)rank->offset_ns;
 }
 
+static double per_second(uint64_t count, const struct twi_state_waited *waited)
+{
+	return (double)count * 1e9 / (double)waited->window_ns;
+}
+
+/* The process read from storage, far more than the others did: by major faults, or in bytes. */
+static bool reads_storage(const struct twi_judge *judge, const struct twi_verdict_rank *rank,
+			  char room[READS_TEXT])
+{
+	const struct twi_state_waited *own = twi_judge_waited(rank);
+	double faults, bytes;
+	bool faulting, reading;
+
+	room[0] = '\0';
+	if (own == NULL)
+		return false;
+	faults = per_second(own->major_faults, own);
+	bytes = per_second(own->read_bytes, own);
+	faulting = faults >= READS_FAULTS;
+	reading = bytes >= READS_BYTES;
+	for (uint32_t i = 0; i < judge->what->rank_count; i++) {
+		const struct twi_state_waited *other = twi_judge_waited(&judge->what->ranks[i]);
+
+		if (&judge->what->ranks[i] == rank || other == NULL)
+			continue;
+		faulting &= per_second(other->major_faults, other) * 2 <= faults;
+		reading &= per_second(other->read_bytes, other) * 2 <= bytes;
+	}
+	snprintf(room, READS_TEXT,
+		 "; it read %.1f MB/s from storage, with %.0f major faults a second", bytes / 1e6,
+		 faults);
+	return faulting || reading;
+}
+
+/* What a step takes, and would take without it, where ranks tell of steps. */
+static void tell_savings(struct twi_judge *judge, const struct lateness *late)
+{
+	const struct twi_state_waited *waited = twi_judge_waited(late->rank);
+	double step_ms, saves = twi_min(late->saves, 1.0);
+	struct twi_verdict_finding *finding = NULL;
+
+	for (uint32_t i = 0; i < judge->out->finding_count; i++)
+		for (uint32_t k = 0; k < judge->out->findings[i].rank_count; k++)
+			if (judge->out->findings[i].ranks[k] == late->rank->rank)
+				finding = &judge->out->findings[i];
+	if (finding == NULL || saves <= 0 || finding->rank_count > 1)
+		return;
+	finding->saves = saves;
+	if (waited == NULL || waited->steps == 0)
+		return;
+	step_ms = (double)waited->step_ns / 1e6 / waited->steps;
+	finding->step_ns = waited->step_ns / waited->steps;
+	twi_judge_add(judge, finding->cause,
+		      "a step takes %.1f ms; without that it would take %.1f ms", step_ms,
+		      step_ms * (1 - saves));
+}
+
 static void blame_late(struct twi_judge *judge, const struct lateness *late)
 {
 	const struct twi_verdict_rank *rank = late->rank;
 	double pool = pool_share(rank), lost = 1;
-	char quota[TWI_JUDGE_QUOTA];
+	char quota[TWI_JUDGE_QUOTA], reads[READS_TEXT];
 	struct twi_starved cpu;
 	enum twi_cause denied;
 
@@ -80,10 +141,14 @@ static void blame_late(struct twi_judge *judge, const struct lateness *late)
 			"%s; it wanted a CPU and had none for %.0f %% of the time, as all of its "
 			"host do, and slept for %.0f %%%s",
 			late->how, cpu.waited * 100, cpu.slept * 100, quota);
+	else if (cpu.slept * 2 >= lost && reads_storage(judge, rank, reads))
+		twi_judge_blame(judge, TWI_CAUSE_INPUT, rank->rank, late->confidence, "%s%s",
+				late->how, reads);
 	else
 		twi_judge_blame(judge, TWI_CAUSE_LATE, rank->rank, late->confidence,
 				"%s; it had no CPU for %.0f %% of the time", late->how,
 				cpu.waited * 100);
+	tell_savings(judge, late);
 }
 
 /* --- who comes late --- */
@@ -166,6 +231,11 @@ static bool judge_often(struct twi_judge *judge, uint32_t ctx, const struct twi_
 			.from_ns = arrivals[count - 1].at_ns,
 			.to_ns = arrivals[0].at_ns,
 			.lost = twi_min((double)lost / (double)(span + 1), 1.0),
+			/* The oldest one's was before the span. */
+			.saves = (double)twi_since(lost, arrivals[count - 1].last == rank
+								 ? arrivals[count - 1].delay_ns
+								 : 0) /
+				 (double)(span + 1),
 			.confidence = 0.9,
 		};
 		snprintf(late.how, sizeof(late.how),

@@ -264,6 +264,20 @@ static bool limits_of(const struct twi_verdict_rank *at, const struct twi_state_
 	return out->busy_us * 4 >= out->window_us;
 }
 
+double twi_judge_link_busy(const struct twi_verdict_rank *at, uint32_t to)
+{
+	const struct twi_state_link *last = twi_rank_state_link(at->last, to);
+	const struct twi_state_link *first = twi_rank_state_link(at->first, to);
+	uint64_t busy, full;
+
+	if (first == NULL || last == NULL || at->last->now_ns <= at->first->now_ns)
+		return 0;
+	busy = twi_since(last->busy_us, first->busy_us);
+	full = twi_since(last->rwnd_limited_us, first->rwnd_limited_us) +
+	       twi_since(last->sndbuf_limited_us, first->sndbuf_limited_us);
+	return (double)twi_since(busy, full) * 1e3 / (double)(at->last->now_ns - at->first->now_ns);
+}
+
 /* Whether a buffer that limits for `part` of the busy time is too small, and how sure that is. */
 static double too_small(const struct twi_state_link *link, uint32_t buffer, uint64_t part_us,
 			const struct limits *limits)

@@ -8,7 +8,8 @@
  *	verdict_late.c   ranks that come late, and what makes them
  *	verdict_cpu.c    how long they wanted a CPU and had none
  *	verdict_waits.c  ranks that wait for each other by messages, or for one that does nothing
- *	verdict_flows.c  messages of other libraries: slow links, slow devices
+ *	verdict_flows.c  messages of other libraries, and ours: slow links, slow devices
+ *	verdict_bound.c  how much of the time ranks are blocked; who all others wait for
  */
 #ifndef TWI_VERDICT_PARTS_H
 #define TWI_VERDICT_PARTS_H
@@ -99,8 +100,18 @@ bool twi_judge_starved(const struct twi_judge *judge, const struct twi_verdict_r
 #define TWI_JUDGE_QUOTA 96u
 enum twi_cause twi_judge_denied(const struct twi_verdict_rank *rank, double waited,
 				char room[TWI_JUDGE_QUOTA]);
-/* verdict_flows.c: whose link or device is slower than the others'. */
+/* verdict_flows.c: whose link or device is slower than the others'; the same of our own links. */
 void twi_judge_flows(struct twi_judge *judge);
+void twi_judge_slow_links(struct twi_judge *judge);
+/*
+ * verdict_links.c: how much of the time between the looks something was on its way to `to`, and not
+ * for what the other side has no room for; 0 where TCP does not say.
+ */
+double twi_judge_link_busy(const struct twi_verdict_rank *at, uint32_t to);
+/* verdict_bound.c: of the last seconds, as many as a figure needs; NULL: it is not known. */
+const struct twi_state_waited *twi_judge_waited(const struct twi_verdict_rank *rank);
+/* How much of their time ranks are blocked; whom they wait for, if nobody is blamed yet. */
+void twi_judge_bound(struct twi_judge *judge);
 /* verdict_late.c: who comes late. */
 void twi_judge_late(struct twi_judge *judge);
 /* Of the last few seconds, newest first, but for the first two, which come with the set-up. */

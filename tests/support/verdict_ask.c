@@ -88,14 +88,16 @@ bool twt_vj_is_planted(const struct twt_vj_job *job, const json_t *finding)
 		    strstr(evidence, "no TCP_INFO") == NULL)
 			return false;
 	}
-	if (job->fault != VJ_DROPPED)
+	if (!twt_vj_is_far(job))
 		return json_array_size(ranks) == 1 &&
 		       json_integer_value(json_array_get(ranks, 0)) == job->victim;
 	links = json_object_get(finding, "links");
 	json_array_foreach(links, i, link)
 	{
-		if ((json_integer_value(json_object_get(link, "from")) >= job->size / 2) != side ||
-		    (json_integer_value(json_object_get(link, "to")) >= job->size / 2) == side)
+		bool from = json_integer_value(json_object_get(link, "from")) >= job->size / 2;
+		bool to = json_integer_value(json_object_get(link, "to")) >= job->size / 2;
+
+		if (from == to || (job->fault == VJ_DROPPED && from != side))
 			return false;
 	}
 	return json_array_size(links) > 0;

@@ -19,8 +19,9 @@
 #define VJ_HOGS          12
 #define VJ_STEPS         10 /* healthy ones, before the fault */
 #define VJ_LIMIT_S       60
-#define VJ_BUCKETS       2 /* of a burst, before its last */
-#define VJ_QUOTA_PERCENT 5 /* far less than a busy machine leaves it */
+#define VJ_BUCKETS       2       /* of a burst, before its last */
+#define VJ_SLOW_RATE     4000000 /* bytes a second */
+#define VJ_QUOTA_PERCENT 5       /* far less than a busy machine leaves it */
 #define VJ_NS_PER_S      1000000000ull
 
 enum twt_vj_fault {
@@ -39,6 +40,7 @@ enum twt_vj_fault {
 	VJ_DEVICE,
 	VJ_BURST, /* late to the first of three collectives that are under way at once */
 	VJ_QUOTA, /* its control group may have a CPU for a part of the time alone */
+	VJ_SLOW,  /* between the halves of the job there are 4 MB/s, in both directions */
 	VJ_FAULTS
 };
 
@@ -49,7 +51,7 @@ extern const char *const twt_vj_causes[VJ_FAULTS];
 struct twt_vj_marks {
 	_Atomic int steps[VJ_RANKS]; /* that a rank has ended */
 	_Atomic int pids[VJ_RANKS];
-	_Atomic int stop, mute, ended[VJ_RANKS];
+	_Atomic int stop, mute, rate, ended[VJ_RANKS];
 };
 
 struct twt_vj_job {
@@ -63,6 +65,12 @@ struct twt_vj_job {
 	struct twt_quota quota;
 	int port;
 };
+
+/* There is a cable between the halves of its ranks. */
+static inline bool twt_vj_is_far(const struct twt_vj_job *job)
+{
+	return job->fault == VJ_DROPPED || job->fault == VJ_SLOW;
+}
 
 uint64_t twt_vj_now(void);
 

@@ -35,6 +35,7 @@ static void twt_vj_script(struct twt_nl_world *world, uint64_t elapsed_ns, void 
 
 	(void)elapsed_ns;
 	world->link.shape.mute = (unsigned)atomic_load(&job->marks->mute);
+	world->link.shape.bytes_per_second = (uint64_t)atomic_load(&job->marks->rate);
 }
 
 /* The process that is the cable. */
@@ -77,9 +78,9 @@ void twt_vj_begin(struct twt_vj_job *job)
 	assert_true(job->marks != MAP_FAILED);
 	job->port = twt_store_port(store, sizeof(store));
 	snprintf(job->store, sizeof(job->store), "%s%s",
-		 job->fault == VJ_DROPPED ? "10.77.0.1" : "127.0.0.1", strchr(store, ':'));
+		 twt_vj_is_far(job) ? "10.77.0.1" : "127.0.0.1", strchr(store, ':'));
 	fflush(NULL);
-	if (job->fault != VJ_DROPPED) {
+	if (!twt_vj_is_far(job)) {
 		for (int i = 0; i < job->size; i++)
 			job->pids[i] = twt_vj_fork_rank(job, i);
 		return;
@@ -122,6 +123,8 @@ bool twt_vj_plant(struct twt_vj_job *job)
 		kill(job->pids[job->victim], SIGSTOP);
 	if (job->fault == VJ_DROPPED)
 		atomic_store(&job->marks->mute, 1 << (job->victim >= job->size / 2));
+	if (job->fault == VJ_SLOW)
+		atomic_store(&job->marks->rate, VJ_SLOW_RATE);
 	for (int i = 0; job->fault == VJ_HOG && i < VJ_HOGS; i++) {
 		fflush(NULL);
 		job->hogs[i] = fork();
@@ -150,14 +153,15 @@ bool twt_vj_end(struct twt_vj_job *job)
 
 	atomic_store(&job->marks->stop, 1);
 	atomic_store(&job->marks->mute, 0);
+	atomic_store(&job->marks->rate, 0);
 	if (job->fault == VJ_STOPPED)
 		kill(job->pids[job->victim], SIGCONT);
-	if (job->fault == VJ_DROPPED) /* the connections would take seconds to come back */
+	if (twt_vj_is_far(job)) /* the connections would take seconds to come back */
 		for (int i = 0; i < job->size; i++)
 			kill(atomic_load(&job->marks->pids[i]), SIGKILL);
 	for (int i = 0; i < VJ_HOGS; i++)
 		twt_vj_kill(&job->hogs[i]);
-	for (int i = 0; job->fault != VJ_DROPPED && i < job->size; i++) {
+	for (int i = 0; !twt_vj_is_far(job) && i < job->size; i++) {
 		for (int turn = 0; turn < 20000 && job->pids[i] > 0; turn++) {
 			if (waitpid(job->pids[i], &how, WNOHANG) == job->pids[i]) {
 				well &= how == 0;

@@ -28,7 +28,7 @@ static void twt_vj_open(struct twt_vj_rank *me, int rank)
 		snprintf(address, sizeof(address), "ofi://tcp;ofi_rxm@127.0.0.1");
 	else if (job->memory)
 		snprintf(address, sizeof(address), "shm://*");
-	else if (job->fault == VJ_DROPPED)
+	else if (twt_vj_is_far(job))
 		snprintf(address, sizeof(address), "tcp://10.77.0.%d:0",
 			 1 + (rank >= job->size / 2));
 	else
@@ -42,7 +42,7 @@ static void twt_vj_open(struct twt_vj_rank *me, int rank)
 	if (status == TOW_ENOTSUP && job->fault == VJ_CREDIT_OFI)
 		_exit(77);
 	VJ_MUST(status == TOW_OK);
-	me->count = job->fault == VJ_BUFFERS ? 64 << 10 : 1024;
+	me->count = job->fault == VJ_BUFFERS || job->fault == VJ_SLOW ? 64 << 10 : 1024;
 	VJ_MUST(tow_alloc(me->runtime, me->count * 4, 64, &memory) == TOW_OK);
 	me->data = memory;
 	for (int i = 0; job->fault == VJ_BURST && i < VJ_BUCKETS; i++) {

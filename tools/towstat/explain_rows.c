@@ -91,14 +91,34 @@ static void add_findings(json_t *rows, const json_t *document)
 	}
 }
 
+/* Nobody is named, and the job waits for much of its time all the same. */
+static void add_blocked(json_t *rows, const json_t *document)
+{
+	const json_t *blocked = json_object_get(document, "blocked");
+	const char *state = text_of(document, "state"), *says = text_of(blocked, "says"),
+		   *cure = text_of(blocked, "cure");
+
+	if (json_array_size(json_object_get(document, "findings")) > 0 || state == NULL ||
+	    strcmp(state, "slow") != 0 || says == NULL)
+		return;
+	add_row(rows, "verdict", TIER_VERDICT, 0,
+		json_pack("{s:s, s:s}", "text", says, "cure", cure != NULL ? cure : ""));
+}
+
 static void add_verdict(json_t *rows, const json_t *verdict)
 {
 	json_t *row;
 	size_t i;
 
-	if (!json_is_array(verdict))
+	if (!json_is_array(verdict)) {
 		add_findings(rows, verdict);
-	json_array_foreach(verdict, i, row) add_findings(rows, json_object_get(row, "document"));
+		add_blocked(rows, verdict);
+	}
+	json_array_foreach(verdict, i, row)
+	{
+		add_findings(rows, json_object_get(row, "document"));
+		add_blocked(rows, json_object_get(row, "document"));
+	}
 }
 
 /* --- copies and registrations --- */

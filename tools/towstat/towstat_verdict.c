@@ -106,12 +106,32 @@ void print_verdict_head(const json_t *root)
 			       : "");
 }
 
+/* Of a job that is slow: how much of its time it waits, and what helps where nobody is named. */
+static void print_blocked(const json_t *root)
+{
+	const json_t *blocked = json_object_get(root, "blocked");
+	const char *state = json_string_value(json_object_get(root, "state"));
+	const char *cure = json_string_value(json_object_get(blocked, "cure"));
+
+	if (state == NULL || strcmp(state, "slow") != 0 || cure == NULL)
+		return;
+	printf("    ");
+	print_clean(json_string_value(json_object_get(blocked, "says")));
+	printf("\n");
+	if (json_array_size(json_object_get(root, "findings")) > 0)
+		return;
+	printf("  mend: ");
+	print_clean(cure);
+	printf("\n");
+}
+
 int print_verdict(const json_t *root)
 {
 	json_t *findings = json_object_get(root, "findings"), *finding;
 	size_t i;
 
 	print_verdict_head(root);
+	print_blocked(root);
 	json_array_foreach(findings, i, finding) print_finding("", finding);
 	return verdict_status_of(root);
 }

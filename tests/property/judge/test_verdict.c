@@ -21,6 +21,33 @@ static uint64_t cases(void)
 	return text != NULL ? strtoull(text, NULL, 10) : 3000;
 }
 
+/* Messages that take about as long each, on all links. */
+static void make_carried(struct twi_state_carried *carried)
+{
+	*carried =
+		(struct twi_state_carried){ .window_ms = 4000, .messages = (uint32_t)below(100) };
+	carried->bytes = (uint64_t)carried->messages << 20;
+	carried->wire_ns = carried->messages * (VS_MS + below(VS_MS));
+}
+
+/* Blocked for any part of the time, for collectives most. */
+static void make_waited(struct twi_state_waited *waited, uint64_t window_ns, uint32_t size)
+{
+	*waited = (struct twi_state_waited){ .window_ns = window_ns,
+					     .waits = (uint32_t)below(1000),
+					     .steps = (uint32_t)below(20),
+					     .step_ns = below(window_ns),
+					     .major_faults = below(10),
+					     .read_bytes = below(1 << 20),
+					     .awaited_count = (uint32_t)below(2) };
+	waited->ns[TWI_WAITED_COLL] = below(window_ns / 2);
+	waited->ns[TWI_WAITED_RECV] = below(window_ns / 8);
+	if (waited->awaited_count == 0)
+		return;
+	waited->awaited[0].rank = (uint32_t)below(size);
+	waited->awaited[0].ns = below(window_ns / 8);
+}
+
 /*
  * A healthy job: steps of any length, each rank's a little different; some collectives under way;
  * clocks apart; traffic without losses; ranks that wait for a moment.
@@ -67,7 +94,11 @@ static void make_healthy(void)
 			link->rwnd_limited_us = below(link->busy_us + 1);
 			link->sndbuf_limited_us = below(link->busy_us + 1);
 			link->waiting_sends = (uint32_t)below(4);
+			make_carried(&link->carried_out);
+			make_carried(&link->carried_in);
 		}
+		make_waited(&job.last[i].lately, 2000 * VS_MS, size);
+		make_waited(&job.last[i].longer, 12000 * VS_MS, size);
 	}
 }
 
@@ -138,6 +169,10 @@ static void scramble(struct twi_rank_state *at)
 	at->link_count = at->link_count > TWI_STATE_LINKS ? 0 : at->link_count;
 	at->message_count = at->message_count > TWI_STATE_MESSAGES ? 0 : at->message_count;
 	at->stray_count = at->stray_count > TWI_STATE_STRAYS ? 0 : at->stray_count;
+	if (at->lately.awaited_count > TWI_STATE_AWAITED)
+		at->lately.awaited_count = TWI_STATE_AWAITED;
+	if (at->longer.awaited_count > TWI_STATE_AWAITED)
+		at->longer.awaited_count = TWI_STATE_AWAITED;
 	for (uint32_t i = 0; i < TWI_STATE_GROUPS; i++) {
 		if (at->groups[i].past_count > TWI_STATE_PAST)
 			at->groups[i].past_count = TWI_STATE_PAST;
@@ -206,7 +241,7 @@ static void test_bytes(void **state)
 
 		make_healthy();
 		add_heads(&job.last[0].groups[0]);
-		count = twi_rank_state_encode(&job.last[0], TWI_STATE_FORM_MESSAGES, bytes,
+		count = twi_rank_state_encode(&job.last[0], TWI_STATE_FORM_WAITED, bytes,
 					      sizeof(bytes));
 		assert_true(count > 0);
 		assert_true(twi_rank_state_decode(bytes, count, &back));

@@ -22,7 +22,7 @@ static int repeats = 1;
  */
 static bool wants_quiet(enum twt_vj_fault fault)
 {
-	return fault == VJ_HOG || fault == VJ_BURST || fault == VJ_QUOTA;
+	return fault == VJ_HOG || fault == VJ_BURST || fault == VJ_QUOTA || fault == VJ_SLOW;
 }
 
 /* How long the fault shows before somebody asks. */
@@ -46,9 +46,9 @@ static int run_one(enum twt_vj_fault fault, uint64_t number, uint64_t *worst_ns)
 	unsigned who;
 	int bad = 0;
 
-	job.size = fault == VJ_DROPPED ? 4 : 3 + (int)((number / 2 + fault) % 2);
+	job.size = twt_vj_is_far(&job) ? 4 : 3 + (int)((number / 2 + fault) % 2);
 	job.victim = (int)((number / 4 + fault) % (uint64_t)job.size);
-	job.memory = fault != VJ_DROPPED && fault != VJ_BUFFERS && fault != VJ_CREDIT &&
+	job.memory = !twt_vj_is_far(&job) && fault != VJ_BUFFERS && fault != VJ_CREDIT &&
 		     fault != VJ_CREDIT_OFI && (number + fault) % 2 == 0;
 	who = (1u << job.size) - 1;
 	if (fault == VJ_STOPPED)
@@ -67,7 +67,9 @@ static int run_one(enum twt_vj_fault fault, uint64_t number, uint64_t *worst_ns)
 		twt_vj_end(&job);
 		return SKIPPED;
 	}
-	if (fault == VJ_LATE || wants_quiet(fault))
+	if (fault == VJ_SLOW)
+		usleep(4000000); /* as many seconds as a look back has, and more */
+	else if (fault == VJ_LATE || wants_quiet(fault))
 		twt_vj_reached(&job, VJ_STEPS + (fault == VJ_BURST ? 20 : 10));
 	else
 		usleep((useconds_t)settle_us(fault));

@@ -1,0 +1,441 @@
+/*
+ * verdict_bound.c - how much of its time a job is blocked, and for what; and, where that is a fifth
+ * and more and nobody was found to hold it up, a rank that all others wait for by messages or calls
+ * while it waits for nobody:
+ *
+ *	rank 0 --70 %--> rank 1 --65 %--> rank 2 (3 %) <--68 %-- rank 3		rank 2 is named
+ *
+ * Receives, and pieces of streams, count where ranks tell of steps or call collectives: else who
+ * waits for them may be a server that has nothing to do. Where ranks wait for each other, or for
+ * several, nobody is named: the job is slow, and what is known of its waits is told.
+ */
+#include "diag/judge/verdict_parts.h"
+
+#include <stdio.h>
+
+#include <internal/base.h>
+
+#include "diag/base/emit.h"
+
+#define MUCH      0.2 /* of the time, blocked: the job is slow */
+#define FAR_LESS  3.0 /* times as long as who is named all others wait */
+#define WAITS_MIN 8u  /* that a figure of the last seconds needs, or */
+#define STEPS_MIN 4u  /* so many steps; of a longer time */
+#define WAITS_FEW 3u  /* these */
+#define WINDOW_NS 900000000ull
+#define FREE      0.3 /* of the time messages are on a way that is not the limit, at most */
+
+/* --- of one rank --- */
+
+const struct twi_state_waited *twi_judge_waited(const struct twi_verdict_rank *rank)
+{
+	const struct twi_rank_state *state = rank->last;
+	const struct twi_state_waited *lately, *longer;
+
+	if (state == NULL)
+		return NULL;
+	lately = &state->lately;
+	longer = &state->longer;
+	if (lately->window_ns >= WINDOW_NS &&
+	    (lately->waits >= WAITS_MIN || lately->steps >= STEPS_MIN))
+		return lately;
+	if (longer->window_ns >= WINDOW_NS && longer->waits >= WAITS_FEW)
+		return longer;
+	return lately->window_ns >= WINDOW_NS ? lately : NULL;
+}
+
+static bool counts_kind(const struct twi_state_waited *waited, enum twi_waited kind)
+{
+	switch (kind) {
+	case TWI_WAITED_COLL:
+	case TWI_WAITED_SEND:
+	case TWI_WAITED_CALL:
+		return true;
+	case TWI_WAITED_RECV:
+	case TWI_WAITED_STREAM:
+		return waited->steps > 0 || waited->ns[TWI_WAITED_COLL] > 0;
+	default:
+		return false;
+	}
+}
+
+/* Of its time, blocked for that; what comes from outside may add up to more. */
+static double kind_share(const struct twi_state_waited *waited, enum twi_waited kind)
+{
+	if (!counts_kind(waited, kind))
+		return 0;
+	return twi_min((double)waited->ns[kind] / (double)waited->window_ns, 1.0);
+}
+
+static double blocked_share(const struct twi_state_waited *waited)
+{
+	double share = 0;
+
+	for (unsigned kind = 0; kind < TWI_WAITED_KINDS; kind++)
+		share += kind_share(waited, (enum twi_waited)kind);
+	return twi_min(share, 1.0);
+}
+
+/* --- of all --- */
+
+static void add_shares(const struct twi_judge *judge, struct twi_verdict_waits *out)
+{
+	for (uint32_t i = 0; i < judge->what->rank_count; i++) {
+		const struct twi_state_waited *waited = twi_judge_waited(&judge->what->ranks[i]);
+
+		if (waited == NULL)
+			continue;
+		out->ranks++;
+		out->share += blocked_share(waited);
+		out->window_ns = twi_max(out->window_ns, waited->window_ns);
+		for (unsigned kind = 0; kind < TWI_WAITED_KINDS; kind++)
+			out->of[kind] += kind_share(waited, (enum twi_waited)kind);
+	}
+	for (unsigned kind = 0; out->ranks > 0 && kind < TWI_WAITED_KINDS; kind++)
+		out->of[kind] /= out->ranks;
+	if (out->ranks > 0)
+		out->share /= out->ranks;
+}
+
+/* In collectives: until the last rank had come, and behind that. */
+static void add_collectives(struct twi_judge *judge, uint32_t ctx)
+{
+	struct twi_verdict_waits *out = &judge->out->waits;
+	struct twi_arrival arrivals[TWI_JUDGE_ARRIVALS];
+	uint32_t count = twi_judge_arrivals(judge, ctx, arrivals);
+
+	for (uint32_t i = 0; i < count; i++) {
+		for (uint32_t k = 0; k < judge->what->rank_count; k++) {
+			const struct twi_verdict_rank *rank = &judge->what->ranks[k];
+			const struct twi_state_past *past =
+				twi_state_group_past(twi_group_at(rank, ctx), arrivals[i].seq);
+			uint64_t offset = (uint64_t)rank->offset_ns;
+
+			if (past == NULL || past->done_ns == 0)
+				continue;
+			out->before_ns +=
+				(double)twi_since(arrivals[i].at_ns, past->start_ns - offset);
+			out->behind_ns +=
+				(double)twi_since(past->done_ns - offset, arrivals[i].at_ns);
+		}
+	}
+}
+
+/* --- who is waited for --- */
+
+/* Blocked by messages and calls, for most of the time that it is blocked at all. */
+static bool waits_by_messages(const struct twi_state_waited *waited)
+{
+	return blocked_share(waited) >= MUCH && waited->awaited_count > 0 &&
+	       kind_share(waited, TWI_WAITED_COLL) * 2 < blocked_share(waited) &&
+	       (double)waited->awaited[0].ns * 2 >=
+		       blocked_share(waited) * (double)waited->window_ns;
+}
+
+/* Who waits least, and by far less than the others do, all of which wait for much of their time. */
+static const struct twi_verdict_rank *least_blocked(const struct twi_judge *judge)
+{
+	const struct twi_verdict_rank *found = NULL;
+	double least = 2, second = 2;
+
+	for (uint32_t i = 0; i < judge->what->rank_count; i++) {
+		const struct twi_verdict_rank *rank = &judge->what->ranks[i];
+		const struct twi_state_waited *waited = twi_judge_waited(rank);
+		double share = waited != NULL ? blocked_share(waited) : 0;
+
+		if (rank->last == NULL)
+			return NULL;
+		if (share < least) {
+			second = least;
+			least = share;
+			found = rank;
+		} else {
+			second = twi_min(second, share);
+		}
+	}
+	return second <= 1 && second >= MUCH && least * FAR_LESS <= second ? found : NULL;
+}
+
+/* Whether `rank` waits for `end`, or for one that does. */
+static bool leads_to(const struct twi_judge *judge, const struct twi_verdict_rank *rank,
+		     const struct twi_verdict_rank *end)
+{
+	for (uint32_t steps = 0; rank != NULL && steps < judge->what->rank_count; steps++) {
+		const struct twi_state_waited *waited = twi_judge_waited(rank);
+
+		if (waited == NULL || !waits_by_messages(waited))
+			return false;
+		rank = twi_judge_rank(judge, waited->awaited[0].rank);
+		if (rank == end)
+			return true;
+	}
+	return false;
+}
+
+/* The one that all others wait for. NULL: not all do, or not for the same. */
+static const struct twi_verdict_rank *awaited_by_all(const struct twi_judge *judge)
+{
+	const struct twi_verdict_rank *found = least_blocked(judge);
+
+	for (uint32_t i = 0; found != NULL && i < judge->what->rank_count; i++) {
+		const struct twi_verdict_rank *rank = &judge->what->ranks[i];
+
+		if (rank != found && !leads_to(judge, rank, found))
+			return NULL;
+	}
+	return found;
+}
+
+static double carried_share(const struct twi_state_carried *carried)
+{
+	return carried->window_ms > 0 ? (double)carried->wire_ns / 1e6 / (double)carried->window_ms
+				      : 0;
+}
+
+/*
+ * How much of the time messages were on their way from `at` to `to`, by the messages' times or by
+ * TCP, whichever is less: the former has in it that the receiver did not look, the latter that it
+ * acknowledged late.
+ */
+static double on_the_way(const struct twi_judge *judge, const struct twi_verdict_rank *at,
+			 uint32_t to)
+{
+	const struct twi_verdict_rank *other = twi_judge_rank(judge, to);
+	const struct twi_state_link *link = twi_rank_state_link(at->last, to), *back;
+	double wire;
+
+	if (link == NULL)
+		return 0;
+	back = other != NULL ? twi_rank_state_link(other->last, at->rank) : NULL;
+	wire = carried_share(&link->carried_out);
+	if (back != NULL)
+		wire += carried_share(&back->carried_in);
+	return (link->flags & TWI_LINK_TCP) != 0 ? twi_min(wire, twi_judge_link_busy(at, to))
+						 : wire;
+}
+
+/* The ways to and from it are not what takes long. */
+static bool ways_are_free(const struct twi_judge *judge, const struct twi_verdict_rank *rank)
+{
+	for (uint32_t i = 0; i < judge->what->rank_count; i++) {
+		const struct twi_verdict_rank *other = &judge->what->ranks[i];
+
+		if (other != rank && (on_the_way(judge, other, rank->rank) > FREE ||
+				      on_the_way(judge, rank, other->rank) > FREE))
+			return false;
+	}
+	return true;
+}
+
+/* What calls of this rank took so far of the time: all, and on the wire. */
+static void add_called(const struct twi_verdict_rank *client, uint32_t server, double *total,
+		       double *wire)
+{
+	const struct twi_state_link *last = twi_rank_state_link(client->last, server);
+	const struct twi_state_link *first = twi_rank_state_link(client->first, server);
+
+	if (first == NULL || last == NULL)
+		return;
+	*total += (double)twi_since(last->called.total_ns, first->called.total_ns);
+	*wire += (double)twi_since(last->called.wire_ns, first->called.wire_ns);
+}
+
+/* All that others wait for is that it answers their calls. */
+static bool is_server(const struct twi_judge *judge, const struct twi_verdict_rank *rank)
+{
+	for (uint32_t i = 0; i < judge->what->rank_count; i++) {
+		const struct twi_verdict_rank *client = &judge->what->ranks[i];
+		const struct twi_state_waited *waited = twi_judge_waited(client);
+
+		if (client != rank && waited != NULL &&
+		    kind_share(waited, TWI_WAITED_CALL) * 2 < blocked_share(waited))
+			return false;
+	}
+	return true;
+}
+
+/* Their calls were not on the wire for most of the time that they took. */
+static bool is_slow_server(const struct twi_judge *judge, const struct twi_verdict_rank *rank)
+{
+	double total = 0, wire = 0;
+
+	for (uint32_t i = 0; i < judge->what->rank_count; i++)
+		add_called(&judge->what->ranks[i], rank->rank, &total, &wire);
+	return total > 0 && wire * 2 <= total;
+}
+
+/* "rank 0 waited for it for 71 % of the last 8.0 s, rank 2 for 64 %", the first few of them. */
+static void tell_waiters(const struct twi_judge *judge, const struct twi_verdict_rank *rank,
+			 char out[TWI_FINDING_TEXT - 100])
+{
+	const size_t room = TWI_FINDING_TEXT - 100;
+	size_t used = 0;
+	char time[24];
+
+	out[0] = '\0';
+	for (uint32_t i = 0, told = 0; i < judge->what->rank_count && told < 4; i++) {
+		const struct twi_verdict_rank *other = &judge->what->ranks[i];
+		const struct twi_state_waited *waited = twi_judge_waited(other);
+
+		if (other == rank || waited == NULL || waited->awaited_count == 0)
+			continue;
+		used += (size_t)snprintf(
+			out + used, room - used, "%srank %u waited for rank %u for %.0f %% of %s",
+			told++ > 0 ? ", " : "", other->rank, waited->awaited[0].rank,
+			100 * twi_min((double)waited->awaited[0].ns / (double)waited->window_ns,
+				      1.0),
+			twi_judge_time(waited->window_ns, time));
+		used = twi_min(used, room - 1);
+	}
+}
+
+/*
+ * What it does meanwhile takes long. If it wants a CPU and has none that is told instead; if the
+ * way there is busy, that may be the reason, and nobody is named.
+ */
+static void judge_awaited(struct twi_judge *judge)
+{
+	const struct twi_verdict_rank *rank = awaited_by_all(judge);
+	const struct twi_state_waited *waited = rank != NULL ? twi_judge_waited(rank) : NULL;
+	char waiters[TWI_FINDING_TEXT - 100], quota[TWI_JUDGE_QUOTA];
+	enum twi_cause cause;
+	struct twi_starved cpu = { 0 };
+
+	if (rank == NULL)
+		return;
+	cause = is_server(judge, rank) ? TWI_CAUSE_SLOW_SERVER : TWI_CAUSE_SLOW_STAGE;
+	if (cause == TWI_CAUSE_SLOW_SERVER ? !is_slow_server(judge, rank)
+					   : !ways_are_free(judge, rank))
+		return;
+	tell_waiters(judge, rank, waiters);
+	if (rank->first != NULL)
+		twi_judge_starved(judge, rank, rank->first->now_ns, rank->last->now_ns, &cpu);
+	if (cpu.own >= 0.5)
+		cause = twi_judge_denied(rank, cpu.waited, quota);
+	twi_judge_blame(judge, cause, rank->rank, 0.8, "%s; rank %u itself waited for %.0f %%",
+			waiters, rank->rank, waited != NULL ? 100 * blocked_share(waited) : 0.0);
+}
+
+/* --- all of it --- */
+
+/* The link on which messages are on their way for longest. */
+struct busiest {
+	uint32_t from, to;
+	double busy, bytes_per_s;
+};
+
+static void find_busiest(const struct twi_judge *judge, struct busiest *out)
+{
+	*out = (struct busiest){ 0 };
+	for (uint32_t i = 0; i < judge->what->rank_count; i++) {
+		const struct twi_verdict_rank *at = &judge->what->ranks[i];
+
+		for (uint32_t k = 0; at->last != NULL && k < at->last->link_count; k++) {
+			const struct twi_state_link *link = &at->last->links[k];
+			double busy = on_the_way(judge, at, link->rank);
+
+			if (busy <= out->busy)
+				continue;
+			*out = (struct busiest){
+				.from = at->rank,
+				.to = link->rank,
+				.busy = busy,
+				.bytes_per_s = (double)link->carried_out.bytes * 1e3 /
+					       twi_max((double)link->carried_out.window_ms, 1.0),
+			};
+		}
+	}
+}
+
+static const char *mend_of(const struct twi_verdict_waits *waits)
+{
+	double most = 0;
+	unsigned kind = TWI_WAITED_COLL;
+
+	for (unsigned i = 0; i < TWI_WAITED_KINDS; i++) {
+		if (waits->of[i] > most) {
+			most = waits->of[i];
+			kind = i;
+		}
+	}
+	if (kind == TWI_WAITED_CALL)
+		return "see in /v1/rpc what calls take, there and at the server (queue, wire, "
+		       "match, serve), and have more of them under way at once";
+	if (kind != TWI_WAITED_COLL)
+		return "see in a capture (towtrace) which messages are waited for, and start them "
+		       "earlier, or share out the work of the stages anew";
+	if (waits->behind_ns >= waits->before_ns)
+		return "the exchange itself takes long: see what the way allows (towdoctor "
+		       "--peer), start collectives earlier so that they go on beside computing, "
+		       "or send less (fewer bytes, fused ones)";
+	return "ranks come at different times, and no one of them is always the last: see in a "
+	       "capture (towtrace) what differs from step to step";
+}
+
+static void tell_waits(const struct twi_judge *judge, struct twi_verdict_waits *waits)
+{
+	struct busiest busiest;
+	double all = waits->before_ns + waits->behind_ns;
+	size_t used = 0, room = sizeof(waits->says);
+	bool first = true;
+	char time[24];
+
+	used = (size_t)snprintf(waits->says, room,
+				"ranks are blocked for %.0f %% of their time, of %s",
+				100 * waits->share, twi_judge_time(waits->window_ns, time));
+	for (unsigned kind = 0; kind < TWI_WAITED_KINDS; kind++) {
+		if (waits->of[kind] < 0.01)
+			continue;
+		used += (size_t)snprintf(waits->says + used, room - twi_min(used, room),
+					 "%s %.0f %% for %s", first ? ":" : ",",
+					 100 * waits->of[kind],
+					 twi_waited_name((enum twi_waited)kind));
+		used = twi_min(used, room - 1);
+		first = false;
+	}
+	if (waits->of[TWI_WAITED_COLL] * 2 >= waits->share && all > 0)
+		used += (size_t)snprintf(
+			waits->says + used, room - used,
+			"; of what collectives took %.0f %% is behind the arrival of the last rank",
+			100 * waits->behind_ns / all);
+	used = twi_min(used, room - 1);
+	find_busiest(judge, &busiest);
+	if (busiest.busy >= 0.5)
+		snprintf(waits->says + used, room - used,
+			 "; messages are on their way from rank %u to rank %u for %.0f %%, at "
+			 "%.1f MB/s",
+			 busiest.from, busiest.to, 100 * twi_min(busiest.busy, 1.0),
+			 busiest.bytes_per_s / 1e6);
+	waits->mend = waits->slow ? mend_of(waits) : NULL;
+}
+
+void twi_judge_bound(struct twi_judge *judge)
+{
+	struct twi_verdict_waits *waits = &judge->out->waits;
+
+	add_shares(judge, waits);
+	if (waits->ranks == 0)
+		return;
+	waits->slow = waits->share >= MUCH;
+	twi_judge_groups(judge, add_collectives);
+	tell_waits(judge, waits);
+	if (!waits->slow || judge->out->finding_count > 0)
+		return;
+	twi_judge_slow_links(judge);
+	if (judge->out->finding_count == 0 && !judge->out->stuck)
+		judge_awaited(judge);
+}
+
+void twi_verdict_emit_waits(const struct twi_verdict_waits *waits, struct twi_emit *emit)
+{
+	twi_emit_u64(emit, "ranks", waits->ranks);
+	twi_emit_f64(emit, "share", waits->share);
+	twi_emit_u64(emit, "window_ns", waits->window_ns);
+	for (unsigned kind = 0; kind < TWI_WAITED_KINDS; kind++)
+		twi_emit_f64(emit, twi_waited_name((enum twi_waited)kind), waits->of[kind]);
+	if (waits->before_ns + waits->behind_ns > 0)
+		twi_emit_f64(emit, "behind_last_arrival",
+			     waits->behind_ns / (waits->before_ns + waits->behind_ns));
+	twi_emit_str(emit, "says", waits->says);
+	twi_emit_str(emit, "cure", waits->mend);
+}

@@ -399,6 +399,70 @@ int say_pool(const json_t *pool, char *out, size_t size)
 	return 1;
 }
 
+static bool is_refused(const json_t *registrar)
+{
+	return json_is_false(json_object_get(registrar, "registered")) &&
+	       number_of(registrar, "failures") > 0;
+}
+
+/* It was refused; each ring of io_uring is a registrar, and they are refused alike. */
+static bool is_first_refusal(const json_t *pool, size_t at)
+{
+	const json_t *rows = json_object_get(pool, "registrars"), *row = json_array_get(rows, at);
+	const char *name = text_of(row, "name");
+
+	for (size_t i = 0; i < at; i++) {
+		const char *other = text_of(json_array_get(rows, i), "name");
+
+		if (name != NULL && other != NULL && strcmp(name, other) == 0 &&
+		    is_refused(json_array_get(rows, i)))
+			return false;
+	}
+	return is_refused(row);
+}
+
+json_t *unregistered_of(const json_t *pool, size_t n)
+{
+	json_t *row;
+	size_t i;
+
+	json_array_foreach(json_object_get(pool, "registrars"), i, row)
+	{
+		if (is_first_refusal(pool, i) && n-- == 0)
+			return row;
+	}
+	return NULL;
+}
+
+/* Those of the first rank that has any stand for all: limits are those of a host. */
+static void add_registrars(json_t *rows, const struct explain_input *input)
+{
+	json_t *one, *ranks = json_array();
+	const json_t *shown = NULL, *row;
+	size_t i;
+
+	json_array_foreach(input->ranks, i, one)
+	{
+		const json_t *pool = json_object_get(json_object_get(one, "why"), "pool");
+
+		if (unregistered_of(pool, 0) == NULL)
+			continue;
+		shown = shown == NULL ? pool : shown;
+		json_array_append(ranks, json_object_get(one, "rank"));
+	}
+	for (i = 0; (row = unregistered_of(shown, i)) != NULL; i++) {
+		const char *reason = text_of(row, "reason");
+		const char *mend = text_of(row, "mend");
+
+		add_row(rows, "registrations", TIER_BEFORE, 0,
+			json_pack("{s:o, s:s, s:O}", "text",
+				  json_sprintf("the pool could not be registered: %s",
+					       reason != NULL ? reason : "nobody says why"),
+				  "cure", mend != NULL ? mend : "", "ranks", ranks));
+	}
+	json_decref(ranks);
+}
+
 /* One row for all ranks: with what is enough for each of them. */
 static void add_pools(json_t *rows, const struct explain_input *input)
 {
@@ -475,6 +539,7 @@ json_t *explain_rows(const struct explain_input *input)
 	add_sites(rows, input, "copies", "copy", "copies");
 	add_sites(rows, input, "registrations", "late registration", "late registrations");
 	add_pools(rows, input);
+	add_registrars(rows, input);
 	add_counters(rows, input);
 	json_array_foreach(rows, i, row) json_object_del(row, "tier");
 	return rows;

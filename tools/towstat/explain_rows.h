@@ -43,5 +43,7 @@ json_t *explain_rows(const struct explain_input *input);
 
 /* Whether a pool was too small, in words; 0: it was large enough. */
 int say_pool(const json_t *pool, char *out, size_t size);
+/* The n-th of those who could not be told of the pool: what went without; NULL: there is none. */
+json_t *unregistered_of(const json_t *pool, size_t n);
 
 #endif

@@ -186,6 +186,25 @@ static int print_pool(const json_t *pool)
 	return 1;
 }
 
+/* Who could not be told of the pool: its sends and receives go without. How many there are. */
+static int print_unregistered(const json_t *pool)
+{
+	json_t *row;
+	int count = 0;
+
+	for (; (row = unregistered_of(pool, (size_t)count)) != NULL; count++) {
+		printf(count == 0 ? "The pool could not be registered:\n  " : "  ");
+		print_clean(text_of(row, "reason"));
+		printf("\n");
+		if (text_of(row, "mend") == NULL)
+			continue;
+		printf("    mend: ");
+		print_clean(text_of(row, "mend"));
+		printf("\n");
+	}
+	return count;
+}
+
 static void print_pinned(json_t *pool)
 {
 	json_t *process = json_object_get(pool, "process");
@@ -211,6 +230,7 @@ static void print_why(const struct why *why, size_t most)
 	found += print_sites(why->copies, "Copies that need not have been:", most);
 	found += print_sites(why->registrations, "Late registrations:", most);
 	found += print_pool(why->pool);
+	found += print_unregistered(why->pool);
 	if (found == 0)
 		printf("Nothing to complain about: no copy that need not have been, no late "
 		       "registration, and the pool was large enough.\n");

@@ -76,6 +76,52 @@ static void expect_row(json_t *rows, size_t index, const char *from, const char 
 	"{\"name\":\"sack\",\"title\":\"SACK\",\"severity\":\"" severity                           \
 	"\",\"found\":\"off\",\"effect\":\"slow\",\"mend\":\"sysctl\"}"
 
+/* A job that waits, and of which nobody is named, has a row; once somebody is, theirs is enough. */
+static void tells_who_only_waits(void **state)
+{
+	static const char waits[] = "\"blocked\":{\"share\":0.8,\"says\":\"ranks are blocked\","
+				    "\"cure\":\"send less\"}";
+	char text[512];
+	json_t *rows;
+
+	(void)state;
+	snprintf(text, sizeof(text), "{\"state\":\"slow\",%s,\"findings\":[]}", waits);
+	rows = rows_of(text, "[]", NULL);
+	assert_int_equal(json_array_size(rows), 1);
+	expect_row(rows, 0, "verdict", "error", "ranks are blocked", "send less");
+	json_decref(rows);
+	snprintf(text, sizeof(text), "{\"state\":\"healthy\",%s,\"findings\":[]}", waits);
+	rows = rows_of(text, "[]", NULL);
+	assert_int_equal(json_array_size(rows), 0);
+	json_decref(rows);
+}
+
+#define REFUSED(name, why)                                                                         \
+	"{\"name\":\"" name "\",\"registered\":false,\"failures\":3,\"reason\":\"" why             \
+	"\",\"mend\":\"ulimit\"}"
+#define REFUSED_POOL                                                                               \
+	"{\"registrars\":[" REFUSED("io_uring", "no table") "," REFUSED(                           \
+		"io_uring",                                                                        \
+		"no table") ","                                                                    \
+			    "{\"name\":\"fabric\",\"registered\":true,\"failures\":1}," REFUSED(   \
+				    "gpu", "no peer") "]}"
+
+/* Each kind that was refused once, with the ranks that have one. */
+static void tells_refused_registrars(void **state)
+{
+	json_t *rows =
+		rows_of(NULL, "[" RANK(4, NOTHING, NOTHING, WHY("", REFUSED_POOL)) "]", NULL);
+
+	(void)state;
+	assert_int_equal(json_array_size(rows), 2);
+	expect_row(rows, 0, "registrations", "note", "could not be registered: no table", "ulimit");
+	expect_row(rows, 1, "registrations", "note", "could not be registered: no peer", "ulimit");
+	assert_int_equal(json_integer_value(json_array_get(
+				 json_object_get(json_array_get(rows, 0), "ranks"), 0)),
+			 4);
+	json_decref(rows);
+}
+
 /* Everything at once: verdict, what fails, what goes on, the host's warnings, what was before. */
 static void has_the_worst_first(void **state)
 {
@@ -329,6 +375,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(has_the_worst_first),
+		cmocka_unit_test(tells_who_only_waits),
+		cmocka_unit_test(tells_refused_registrars),
 		cmocka_unit_test(passes_over_little),
 		cmocka_unit_test(tells_past_from_present),
 		cmocka_unit_test(joins_ranks),

@@ -67,6 +67,11 @@ static bool borrow_region(struct twi_uring *ring, const struct twi_region *regio
 
 static int registration_error(int err, uint64_t bytes)
 {
+	if ((err == ENOMEM || err == EPERM) && bytes == 0)
+		return twi_error_errno(TOW_ENOMEM, err,
+				       "io_uring refuses a table of %u buffers; raise "
+				       "RLIMIT_MEMLOCK, or let seccomp pass io_uring_register",
+				       TWI_REGION_SLOTS);
 	if (err == ENOMEM || err == EPERM)
 		return twi_error_errno(
 			TOW_ENOMEM, err,

@@ -10,6 +10,7 @@
 #define TWI_ENDPOINT_H
 
 #include <internal/list.h>
+#include <stdio.h>
 #include <towline/endpoint.h>
 
 #include "transport/engine/carried.h"
@@ -84,6 +85,16 @@ _Static_assert(offsetof(struct tow_peer, engine) + sizeof(void *) <= TWI_HANDLE_
 
 /* The peer's user is done with it, or never had it. The engine is held; the peer may be gone. */
 void twi_peer_end(struct tow_peer *peer);
+
+/* " (rank 3)", where its rank of the job is known; else "". */
+#define TWI_PEER_RANK 32u
+static inline const char *twi_peer_rank(const struct tow_peer *peer, char room[TWI_PEER_RANK])
+{
+	room[0] = '\0';
+	if (peer->job_rank >= 0)
+		snprintf(room, TWI_PEER_RANK, " (rank %lld)", (long long)peer->job_rank);
+	return room;
+}
 
 /* The windows of its lane; NULL: none, or no peer. */
 static inline const struct twi_window_ops *twi_peer_windows(const struct tow_peer *peer)

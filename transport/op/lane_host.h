@@ -17,6 +17,7 @@
  *	twi_op_match_ns, twi_latency_kind_of
  *	                      the parts of its time
  *	twi_peer_timed        a message has ended: its latency is counted, and its span written
+ *	twi_peer_rank         which rank the peer is, for a message that says what has become of it
  *	twi_peer_rpc_id, twi_context_of
  *	                      a message's number as both sides know it; whose its tag is
  *	twi_space_counts      whether messages of its space are counted

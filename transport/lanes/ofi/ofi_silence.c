@@ -28,20 +28,23 @@ uint64_t twi_ofi_listen(struct twi_ofi_peer *peer, uint64_t now_ns)
 	uint64_t timeout = knobs->peer_timeout_ns;
 	uint64_t silent = now_ns - twi_min(peer->heard_ns, now_ns);
 	bool asked = peer->asked_ns > peer->heard_ns;
+	char rank[TWI_PEER_RANK];
 
 	if (peer->ended_ns != 0) {
 		uint64_t last_ns = twi_max(peer->ended_ns, peer->heard_ns);
 
 		if (now_ns < last_ns + ORPHAN_NS)
 			return last_ns + ORPHAN_NS;
-		twi_error(TOW_EPEER, "peer %s is gone: its process has ended", peer->base.address);
+		twi_error(TOW_EPEER, "peer %s%s is gone: its process has ended", peer->base.address,
+			  twi_peer_rank(&peer->base, rank));
 		twi_ofi_break(peer, TOW_EPEER);
 		return now_ns;
 	}
 	heartbeat = twi_min(heartbeat, timeout / 2);
 	if (asked && silent >= timeout && now_ns - peer->asked_ns >= heartbeat) {
-		twi_error(TOW_EPEER, "peer %s has been silent for %llu ms (peer_timeout_ns)",
-			  peer->base.address, (unsigned long long)(silent / 1000000));
+		twi_error(TOW_EPEER, "peer %s%s has been silent for %llu ms (peer_timeout_ns)",
+			  peer->base.address, twi_peer_rank(&peer->base, rank),
+			  (unsigned long long)(silent / 1000000));
 		twi_ofi_break(peer, TOW_EPEER);
 		return now_ns;
 	}

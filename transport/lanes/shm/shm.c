@@ -254,6 +254,7 @@ static void peer_close(struct tow_peer *base)
  */
 static void other_side_ended(struct twi_shm_peer *peer, int status, bool process)
 {
+	char rank[TWI_PEER_RANK];
 	uint32_t closed;
 
 	if (status == TOW_EPROTOCOL) {
@@ -268,7 +269,8 @@ static void other_side_ended(struct twi_shm_peer *peer, int status, bool process
 		return;
 	closed = atomic_load_explicit(&peer->in.box.head->closed, memory_order_acquire);
 	if (closed == 0 && process)
-		twi_error(TOW_EPEER, "peer %s is gone: its process has ended", peer->base.address);
+		twi_error(TOW_EPEER, "peer %s%s is gone: its process has ended", peer->base.address,
+			  twi_peer_rank(&peer->base, rank));
 	else
 		twi_rule_bye_error(peer->base.address,
 				   closed == 0 ? -1 : (int)twi_min(closed, 255u));

@@ -98,7 +98,7 @@ void twi_tcp_line_broken(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, u
 	struct twi_tcp_line *at = &peer->lines[line];
 	uint64_t now = twi_engine_now(lane->base.engine);
 	unsigned fruitless = twi_session_fruitless(&peer->session, line);
-	char text[16];
+	char text[16], rank[TWI_PEER_RANK];
 
 	note_error(at);
 	snprintf(at->why, sizeof(at->why), "%s", tow_error_message());
@@ -112,9 +112,10 @@ void twi_tcp_line_broken(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, u
 	at->refusals = 0;
 	if (fruitless >= FRUITLESS) {
 		twi_error(TOW_EPEER,
-			  "peer %s is gone: its %s connection was resumed %u times in a row, and "
-			  "broke each time before anything had moved (%s)",
-			  peer->base.address, line_name(line, text), fruitless, at->why);
+			  "peer %s%s is gone: its %s connection was resumed %u times in a row, "
+			  "and broke each time before anything had moved (%s)",
+			  peer->base.address, twi_peer_rank(&peer->base, rank),
+			  line_name(line, text), fruitless, at->why);
 		twi_tcp_peer_lost(peer, peer->base.closed ? TOW_ECLOSED : TOW_EPEER);
 		return;
 	}
@@ -152,12 +153,14 @@ static void line_gone(struct twi_tcp_peer *peer, const struct twi_tcp_line *line
 		      const char *how)
 {
 	uint64_t ms = (now_ns - line->broken_ns) / MS_NS;
+	char rank[TWI_PEER_RANK];
 
 	twi_error(TOW_EPEER,
-		  "peer %s is gone: %s; its connection broke %llu.%03llu s ago (%s) and was dialed "
-		  "%u times in vain; the last error: %.90s",
-		  peer->base.address, how, (unsigned long long)ms / 1000,
-		  (unsigned long long)ms % 1000, line->why, line->attempts, line->error);
+		  "peer %s%s is gone: %s; its connection broke %llu.%03llu s ago (%s) and was "
+		  "dialed %u times in vain; the last error: %.90s",
+		  peer->base.address, twi_peer_rank(&peer->base, rank), how,
+		  (unsigned long long)ms / 1000, (unsigned long long)ms % 1000, line->why,
+		  line->attempts, line->error);
 	twi_tcp_peer_lost(peer, peer->base.closed ? TOW_ECLOSED : TOW_EPEER);
 }
 
@@ -347,6 +350,7 @@ static void expire_orphans(struct twi_tcp_lane *lane, uint64_t now_ns)
 
 	twi_list_for_each_safe (pos, next, &lane->orphans) {
 		struct twi_tcp_peer *peer = twi_container_of(pos, struct twi_tcp_peer, orphaned);
+		char rank[TWI_PEER_RANK];
 
 		if (peer->orphan_ns <= now_ns && peer->heard) {
 			peer->heard = false;
@@ -357,7 +361,8 @@ static void expire_orphans(struct twi_tcp_lane *lane, uint64_t now_ns)
 			twi_tcp_due(lane, peer->orphan_ns);
 			continue;
 		}
-		twi_error(TOW_EPEER, "peer %s is gone: its process has ended", peer->base.address);
+		twi_error(TOW_EPEER, "peer %s%s is gone: its process has ended", peer->base.address,
+			  twi_peer_rank(&peer->base, rank));
 		twi_tcp_peer_lost(peer, peer->base.closed ? TOW_ECLOSED : TOW_EPEER);
 	}
 }

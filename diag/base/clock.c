@@ -78,7 +78,7 @@ static struct {
 
 static void measure_tick_rate(void)
 {
-	uint64_t ticks0, ns0, ticks1, ns1;
+	uint64_t ticks0 = 0, ns0 = 0, ticks1 = 0, ns1 = 0;
 
 	if (!tsc_is_invariant())
 		return;

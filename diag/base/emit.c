@@ -271,10 +271,11 @@ void twi_emit_json(struct twi_emit *e, const char *key, const char *json)
 	puts_raw(e, json);
 }
 
+/* Most readers have signed 64 bits, jansson among them: one number beyond that loses them all. */
 void twi_emit_u64(struct twi_emit *e, const char *key, uint64_t value)
 {
 	begin_value(e, key);
-	put_u64(e, value);
+	put_u64(e, twi_min(value, (uint64_t)INT64_MAX));
 }
 
 void twi_emit_i64(struct twi_emit *e, const char *key, int64_t value)

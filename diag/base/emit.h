@@ -47,7 +47,7 @@ void twi_emit_object_begin(struct twi_emit *e, const char *key);
 void twi_emit_object_end(struct twi_emit *e);
 void twi_emit_array_begin(struct twi_emit *e, const char *key);
 void twi_emit_array_end(struct twi_emit *e);
-void twi_emit_u64(struct twi_emit *e, const char *key, uint64_t value);
+void twi_emit_u64(struct twi_emit *e, const char *key, uint64_t value); /* INT64_MAX at most */
 void twi_emit_i64(struct twi_emit *e, const char *key, int64_t value);
 void twi_emit_f64(struct twi_emit *e, const char *key, double value); /* null unless finite */
 void twi_emit_bool(struct twi_emit *e, const char *key, bool value);

@@ -158,6 +158,9 @@ struct twi_state_called {
 	uint64_t total_ns, wire_ns;
 };
 
+/* One of its streams gets nothing through, sent again several times, and another does. */
+#define TWI_LINK_STREAM_STUCK 256u
+
 /* A connection to another rank. What TCP says is of all its streams together. */
 struct twi_state_link {
 	uint32_t rank, flags;

@@ -340,6 +340,15 @@ static void emit_links(const struct twi_rank_state *state, struct twi_emit *emit
 	twi_emit_array_end(emit);
 }
 
+/* A program may choose any of 64 bits, which no number of JSON is sure to hold: as text. */
+static void emit_tag(uint64_t tag, struct twi_emit *emit)
+{
+	char text[24];
+
+	snprintf(text, sizeof(text), "%llu", (unsigned long long)tag);
+	twi_emit_str(emit, "tag", text);
+}
+
 static void emit_wait(const struct twi_rank_state *state, const struct twi_state_wait *wait,
 		      bool thread, struct twi_emit *emit)
 {
@@ -354,7 +363,7 @@ static void emit_wait(const struct twi_rank_state *state, const struct twi_state
 	} else {
 		if (wait->rank != TWI_STATE_NO_RANK)
 			twi_emit_u64(emit, "rank", wait->rank);
-		twi_emit_u64(emit, "tag", wait->tag);
+		emit_tag(wait->tag, emit);
 		twi_emit_u64(emit, "bytes", wait->bytes);
 	}
 	twi_emit_u64(emit, "age_ns", twi_since(state->now_ns, wait->since_ns));
@@ -375,7 +384,7 @@ static void emit_waits(const struct twi_rank_state *state, struct twi_emit *emit
 		twi_emit_object_begin(emit, NULL);
 		twi_emit_u64(emit, "from", state->strays[i].rank);
 		twi_emit_u64(emit, "channel", state->strays[i].channel);
-		twi_emit_u64(emit, "tag", state->strays[i].tag);
+		emit_tag(state->strays[i].tag, emit);
 		twi_emit_u64(emit, "bytes", state->strays[i].bytes);
 		twi_emit_object_end(emit);
 	}

@@ -37,6 +37,9 @@ struct twi_emit;
 	  "look at that direction of the path: cable, switch, firewall, routes")                   \
 	X(PACKET_LOSS, "packet_loss", "loses packets",                                             \
 	  "look at that direction of the path: errors and drops of the interfaces, MTU, queues")   \
+	X(MTU, "mtu", "lets small packets through, and no large ones",                             \
+	  "find the MTU of the path (ping -M do -s 1472), and set it on the interfaces, or let "   \
+	  "ICMP 'fragmentation needed' pass; net.ipv4.tcp_mtu_probing=1 goes around it")           \
 	X(POOL, "pool", "waits for room in its pool",                                              \
 	  "raise premap_memory_bytes to what /v1/pool recommends there, or free buffers earlier")  \
 	X(DEVICE, "device", "waits for its device",                                                \
@@ -89,7 +92,8 @@ const char *twi_cause_cure(enum twi_cause cause);
 struct twi_verdict_rank {
 	uint32_t rank; /* of the job */
 	bool me, asked;
-	bool lost, bye;           /* its connection has ended; it had said so before */
+	bool dialed;    /* not asked, as there was no connection, and none has come of it */
+	bool lost, bye; /* its connection has ended; it had said so before */
 	enum twi_process process; /* of one on the asker's host that has not answered */
 	char process_state;       /* as /proc says; 0: not known */
 	uint64_t pid;

@@ -12,18 +12,21 @@
 
 #include <internal/base.h>
 
-#define MS_NS     1000000ull
-#define STUCK_NS  (250 * MS_NS) /* nothing acknowledged for so long, and sent again meanwhile */
-#define LOSSES    5u            /* segments lost between two looks, at least */
-#define LOSS_PART 50u           /* and one in so many */
-#define SMALL     65536u        /* of a socket's buffer */
-#define FAR_US    1000u         /* of a round trip, where larger buffers may be too small, too */
+#define MS_NS      1000000ull
+#define STUCK_NS   (250 * MS_NS)  /* nothing acknowledged for so long, and sent again meanwhile */
+#define MUTE_NS    (2500 * MS_NS) /* more than pings, one a second, take to be answered */
+#define NOTHING_NS (1300 * MS_NS) /* likewise, of one's own: nothing at all has come */
+#define LOSSES     5u             /* segments lost between two looks, at least */
+#define LOSS_PART  50u            /* and one in so many */
+#define SMALL      65536u         /* of a socket's buffer */
+#define FAR_US     1000u          /* of a round trip, where larger buffers may be too small, too */
 
+/* Where nothing has come from there either, for so long that it would have pinged. */
 static bool is_stuck(const struct twi_state_link *link)
 {
 	return link != NULL && (link->flags & TWI_LINK_TCP) != 0 &&
-	       (link->flags & TWI_LINK_BYE) == 0 && link->stuck_ns >= STUCK_NS &&
-	       link->backoffs > 0;
+	       (link->flags & TWI_LINK_BYE) == 0 && link->backoffs > 0 &&
+	       link->stuck_ns >= (link->heard_segments > 0 ? STUCK_NS : NOTHING_NS);
 }
 
 /* Blames one direction between `at`, whose link it is, and the other side. */
@@ -46,6 +49,23 @@ static void blame_stuck(struct twi_judge *judge, uint32_t at, const struct twi_s
 				     "acknowledgements (it sent again %u times in a row); without "
 				     "an answer from there its host may as well have gone",
 				     at, link->rank, time, link->backoffs);
+}
+
+/*
+ * Of its streams one gets nothing through, and another does: it is not the path as such. Large
+ * messages have streams of their own.
+ */
+static bool blame_mtu(struct twi_judge *judge, uint32_t at, const struct twi_state_link *link)
+{
+	if ((link->flags & TWI_LINK_STREAM_STUCK) == 0)
+		return false;
+	twi_judge_blame_link(
+		judge, TWI_CAUSE_MTU, at, link->rank, 0.75,
+		"rank %u: one of its connections to rank %u gets nothing through (sent "
+		"again %u times in a row), and another does: packets as large as that "
+		"one's may not pass, or a firewall has forgotten it",
+		at, link->rank, link->backoffs);
+	return true;
 }
 
 /* All that ranks which answer know of one that does not. True: there is something. */
@@ -127,6 +147,31 @@ static void add_fabric(struct twi_judge *judge, enum twi_cause cause, uint32_t r
 	}
 }
 
+/*
+ * Those who have a connection to it have heard nothing from there for longer than a process that
+ * runs takes to answer their pings, though its host acknowledges what they send. False: one of them
+ * has heard something, or none has such a connection.
+ */
+static bool is_mute_to_all(const struct twi_judge *judge, uint32_t rank, uint32_t *from_out)
+{
+	bool found = false;
+
+	for (uint32_t i = 0; i < judge->what->rank_count; i++) {
+		const struct twi_verdict_rank *other = &judge->what->ranks[i];
+		const struct twi_state_link *link = twi_rank_state_link(other->last, rank);
+
+		if (link == NULL || (link->flags & TWI_LINK_UP) == 0)
+			continue;
+		if (link->silent_ns < MUTE_NS)
+			return false;
+		if ((link->flags & TWI_LINK_TCP) == 0 || link->stuck_ns > 0)
+			continue;
+		found = true;
+		*from_out = other->rank;
+	}
+	return found;
+}
+
 static void judge_silent(struct twi_judge *judge, const struct twi_verdict_rank *rank)
 {
 	uint32_t from;
@@ -147,6 +192,13 @@ static void judge_silent(struct twi_judge *judge, const struct twi_verdict_rank 
 		twi_judge_blame(judge, TWI_CAUSE_DEAD, rank->rank, 0.9,
 				"rank %u does not answer, and its connection has ended",
 				rank->rank);
+	} else if (rank->dialed && judge->out->stuck && is_mute_to_all(judge, rank->rank, &from)) {
+		twi_judge_blame(
+			judge, TWI_CAUSE_STOPPED, rank->rank, 0.75,
+			"rank %u takes no connection, and says nothing to those that have one, "
+			"though its host acknowledges all that rank %u has sent: its process "
+			"does not run, or nobody drives it",
+			rank->rank, from);
 	} else if (!rank->asked || rank->bye || !judge->out->stuck) {
 		judge->out->unknown++; /* with nobody waiting it may just be busy */
 	} else if (rank->process == TWI_PROCESS_UNKNOWN &&
@@ -187,8 +239,9 @@ static bool link_blamed(const struct twi_judge *judge, uint32_t a, uint32_t b)
 	for (uint32_t i = 0; i < out->finding_count; i++) {
 		const struct twi_verdict_finding *finding = &out->findings[i];
 
-		for (uint32_t k = 0; finding->cause == TWI_CAUSE_LINK && k < finding->link_count;
-		     k++) {
+		if (finding->cause != TWI_CAUSE_LINK && finding->cause != TWI_CAUSE_MTU)
+			continue;
+		for (uint32_t k = 0; k < finding->link_count; k++) {
 			if ((finding->links[k].from == a && finding->links[k].to == b) ||
 			    (finding->links[k].from == b && finding->links[k].to == a))
 				return true;
@@ -230,6 +283,8 @@ void twi_judge_links(struct twi_judge *judge)
 					twi_judge_rank(judge, link->rank);
 
 				if (to == NULL || twi_judge_blames(judge, link->rank))
+					continue;
+				if (pass == 0 && blame_mtu(judge, at->rank, link))
 					continue;
 				if (pass == 0 && to->last != NULL && is_stuck(link))
 					blame_stuck(judge, at->rank, link, true);

@@ -1,8 +1,8 @@
 /*
  * coll_batch.c - calls that are held back, and fused. See coll_batch.h.
  *
- * Budget: records and buffers are kept for the next ones, so a batch like one before allocates
- * nothing. Of fused ones each byte is copied twice, which is what a collective less costs.
+ * Budget: records and buffers are kept, so a batch like one before allocates nothing. Of fused ones
+ * each byte is copied twice, which is what a collective less costs.
  */
 #include "transport/coll/coll_batch.h"
 
@@ -52,8 +52,7 @@ struct twi_coll_batch {
 	uint32_t held_n;
 	uint64_t held_bytes;
 	struct twi_list spare_held, spare_fused;
-	uint32_t spare_fused_n;
-	uint32_t fused_n; /* that have not been called back */
+	uint32_t spare_fused_n, fused_n; /* fused_n: that have not been called back */
 };
 
 static int make_batch(struct twi_coll_group *coll)
@@ -118,8 +117,6 @@ bool twi_coll_batch_busy(const struct twi_coll_group *coll)
 	twi_assert_held(coll->engine);
 	return coll->batch != NULL && coll->batch->fused_n > 0;
 }
-
-/* --- the end of one --- */
 
 /* The user's operation is the caller's, and the record is spare. */
 static struct tow_op *let_go(struct held *held)
@@ -295,6 +292,14 @@ static void abort_held(struct tow_op *op, int status)
 		under = &held->fused->op;
 	if (under->stage != TWI_STAGE_COMPLETING)
 		under->ops->abort(under, status);
+}
+
+const struct tow_op *twi_coll_batch_of(const struct tow_op *op)
+{
+	const struct held *held = op->owner;
+
+	twi_assert_held(op->engine);
+	return held->owner.abort == abort_held && held->fused != NULL ? &held->fused->op : NULL;
 }
 
 /* The next `count` of those that are held become its parts; what call that makes. */

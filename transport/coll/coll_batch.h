@@ -57,6 +57,9 @@ int twi_coll_batch_fill(struct tow_op *op, struct twi_coll_call *call);
 /* It could not begin, with the thread's message: its parts end. */
 void twi_coll_batch_refuse(struct tow_op *op, int status);
 
+/* The fused one that an operation is a part of; NULL: it is of none. The engine is held. */
+const struct tow_op *twi_coll_batch_of(const struct tow_op *op);
+
 /* Calls `each` for the operations that a fused one, `op`, stands for, with their bytes. */
 void twi_coll_batch_parts(struct tow_op *op, void (*each)(void *arg, struct tow_op *op), void *arg);
 

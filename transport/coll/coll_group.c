@@ -259,6 +259,8 @@ bool twi_coll_of_op(const struct tow_op *op, uint32_t *ctx_out, uint64_t *seq_ou
 		*ctx_out = pending->coll->ctx;
 		*seq_out = pending->seq;
 		*state_out = TWI_COLL_QUEUED;
+	} else if (twi_coll_batch_of(op) != NULL) {
+		return twi_coll_of_op(twi_coll_batch_of(op), ctx_out, seq_out, state_out);
 	} else {
 		*state_out = TWI_COLL_QUEUED;
 		return twi_coll_held_waits(op, ctx_out, seq_out);

@@ -79,7 +79,8 @@ static void ask_all(struct twi_inquiry *inquiry)
 			continue;
 		entry->line = twi_inquiry_line_of(inquiry, entry->rank);
 		if (entry->line == NULL || entry->line->ear.peer == NULL) {
-			if (round->connects && ranks->size <= ASK_MAX)
+			entry->dialed = round->connects && ranks->size <= ASK_MAX;
+			if (entry->dialed)
 				connect_to(ranks, entry->rank);
 		} else if (twi_inquiry_ask(entry->line, round->id, sample)) {
 			entry->asked_ns[sample] = twi_engine_clock(inquiry->engine);
@@ -282,6 +283,7 @@ static void fill_rank(const struct twi_inquiry *inquiry, const struct twi_inquir
 		.rank = entry->rank,
 		.me = ranks == NULL || entry->rank == ranks->rank,
 		.asked = entry->asked_ns[0] != 0 && entry->asked_ns[1] != 0,
+		.dialed = entry->dialed,
 		.offset_ns = entry->offset_ns,
 		.error_ns = entry->error_ns,
 		.first = entry->states[1] != NULL ? entry->states[0] : NULL,

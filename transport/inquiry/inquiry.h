@@ -52,6 +52,7 @@ struct twi_inquiry_entry {
 	uint32_t rank;
 	struct twi_inquiry_line *line;
 	uint64_t asked_ns[2];
+	bool dialed; /* there was no connection, and one was begun */
 	int64_t offset_ns;
 	uint64_t error_ns;
 	struct twi_rank_state *states[2];

@@ -163,6 +163,37 @@ static void large_other_tag(struct twt_rank *rank)
 	send_other_tag(rank, LARGE);
 }
 
+/* A tag that no number of a reader with signed 64 bits holds. */
+static void huge_tag(struct twt_rank *rank)
+{
+	if (rank->rank == 0)
+		receive_from(rank, 1, data, 64, UINT64_MAX - 1);
+	stay_away();
+}
+
+/* Several fused, of which one rank has none. */
+static void missing_batch(struct twt_rank *rank)
+{
+	struct tow_op *ops[2];
+	float *at = data;
+
+	if (rank->rank == 1) {
+		stay_away();
+		return;
+	}
+	TWT_OK(tow_coll_batch_begin(rank->group));
+	for (int i = 0; i < 2; i++)
+		TWT_OK(tow_coll_all_reduce_start(rank->group, at + 64 * i, at + 64 * i, 64, TOW_F32,
+						 TOW_MAX, NULL, &ops[i]));
+	TWT_OK(tow_coll_batch_end(rank->group));
+	for (int i = 0; i < 2; i++) {
+		atomic_store(&stuck, ops[i]);
+		TWT_TRUE(tow_op_wait(ops[i], TOW_FOREVER) < 0);
+		atomic_store(&stuck, NULL);
+		tow_op_release(ops[i]);
+	}
+}
+
 static void missing_send(struct twt_rank *rank)
 {
 	if (rank->rank == 0)
@@ -436,6 +467,10 @@ static const struct scene scenes[] = {
 	  "to receive tag 7 from rank 1, of which a message with tag 8, 1048576 bytes" },
 	{ "a message is not sent", 3, missing_send, "absent", 1 << 1,
 	  "to receive tag 7 from rank 1, which is in no call of the library, and has nothing" },
+	{ "a huge tag", 2, huge_tag, "absent", 1 << 1,
+	  "to receive tag 18446744073709551614 from rank 1, which is in no call" },
+	{ "a fused collective is not entered", 3, missing_batch, "never_entered", 1 << 1,
+	  "rank 1 has not entered collective" },
 	{ "a stage of a pipeline hangs", 4, hung_stage, "absent", 1 << 2,
 	  " rank 2, which is in no call of the library" },
 	{ "a call is not answered", 2, no_answer, "absent", 1 << 1,
@@ -500,7 +535,7 @@ static void choose_cells(void)
 		for (unsigned at = 0; at < (all && i < 3 ? TWT_LANES : 2); at++)
 			if (!twt_lanes[at].one_runtime) /* that joins no processes */
 				cell_add(i, at, BY_WAIT);
-		if (scenes[i].hang == message_and_collective)
+		if (scenes[i].hang == message_and_collective || scenes[i].hang == missing_batch)
 			continue;
 		cell_add(i, (unsigned)(i % 2), BY_CALLBACK);
 		cell_add(i, (unsigned)((i + 1) % 2), i % 2 == 0 ? BY_TEST : BY_FD);

@@ -34,6 +34,7 @@ static void writes_json(void **state)
 	twi_emit_init(&e);
 	twi_emit_object_begin(&e, NULL);
 	twi_emit_u64(&e, "big", INT64_MAX);
+	twi_emit_u64(&e, "beyond", UINT64_MAX - 1);
 	twi_emit_i64(&e, "small", INT64_MIN);
 	twi_emit_f64(&e, "half", 0.5);
 	twi_emit_f64(&e, "nan", NAN);
@@ -49,6 +50,7 @@ static void writes_json(void **state)
 	twi_emit_object_end(&e);
 	root = parse(&e);
 	assert_int_equal(json_integer_value(json_object_get(root, "big")), INT64_MAX);
+	assert_int_equal(json_integer_value(json_object_get(root, "beyond")), INT64_MAX);
 	assert_int_equal(json_integer_value(json_object_get(root, "small")), INT64_MIN);
 	assert_true(json_real_value(json_object_get(root, "half")) == 0.5);
 	assert_true(json_is_null(json_object_get(root, "nan")));

@@ -265,6 +265,54 @@ static void test_link(void **state)
 	twt_vs_expect_link(&job, TWI_CAUSE_LINK, 0, 1);
 }
 
+/* Nothing has come for a moment: the other side may have had nothing to say. */
+static void test_link_too_soon(void **state)
+{
+	(void)state;
+	twt_vs_healthy(&job, 2);
+	twt_vs_miss(&job, 1, 3000);
+	twt_vs_silent(&job, 1);
+	job.ranks[1].process = TWI_PROCESS_RUNS;
+	stick(twt_vs_link(&job.last[0], 1), 0);
+	twt_vs_link(&job.last[0], 1)->stuck_ns = 1200 * VS_MS;
+	twt_vs_expect(&job, TWI_CAUSE_SILENT, 1);
+	twt_vs_link(&job.last[0], 1)->stuck_ns = 1400 * VS_MS;
+	twt_vs_expect_link(&job, TWI_CAUSE_LINK, 1, 0);
+}
+
+/* Of two streams one gets nothing through: not the path as such, whatever all together show. */
+static void test_mtu(void **state)
+{
+	(void)state;
+	twt_vs_healthy(&job, 3);
+	twt_vs_link(&job.last[1], 2)->flags |= TWI_LINK_STREAM_STUCK;
+	twt_vs_expect_link(&job, TWI_CAUSE_MTU, 1, 2);
+	stick(twt_vs_link(&job.last[1], 2), 4);
+	twt_vs_link(&job.last[2], 1)->retransmits = 40;
+	twt_vs_expect_link(&job, TWI_CAUSE_MTU, 1, 2);
+}
+
+/* Rank 0 has no connection to it, and gets none; others do, and hear nothing. */
+static void test_takes_no_connection(void **state)
+{
+	(void)state;
+	twt_vs_healthy(&job, 4);
+	twt_vs_miss(&job, 3, 4000);
+	twt_vs_silent(&job, 3);
+	job.ranks[3].asked = false;
+	job.ranks[3].dialed = true;
+	twt_vs_link(&job.last[0], 3)->flags = 0;
+	for (uint32_t i = 1; i < 3; i++)
+		twt_vs_link(&job.last[i], 3)->silent_ns = 3000 * VS_MS;
+	twt_vs_expect(&job, TWI_CAUSE_STOPPED, 3);
+	assert_true(job.verdict.findings[0].confidence < 0.8);
+	/* One of them has heard of it: only the way from here is closed. */
+	twt_vs_link(&job.last[2], 3)->silent_ns = 900 * VS_MS;
+	twt_vs_judge(&job);
+	assert_int_equal(job.verdict.finding_count, 0);
+	assert_int_equal(job.verdict.unknown, 1);
+}
+
 static void test_packet_loss(void **state)
 {
 	struct twi_state_link *link;
@@ -509,6 +557,9 @@ int main(void)
 		cmocka_unit_test(test_silent_over_libfabric),
 		cmocka_unit_test(test_silent_and_nobody_waits),
 		cmocka_unit_test(test_link),
+		cmocka_unit_test(test_link_too_soon),
+		cmocka_unit_test(test_mtu),
+		cmocka_unit_test(test_takes_no_connection),
 		cmocka_unit_test(test_packet_loss),
 		cmocka_unit_test(test_pool),
 		cmocka_unit_test(test_device),

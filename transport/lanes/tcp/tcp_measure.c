@@ -21,11 +21,16 @@
 #define SILENT_NS (500 * MS_NS)
 #define PING_NS   (1000 * MS_NS)
 
+/* By timers that double that is 1.4 s at least: a live path has carried pings meanwhile. */
+#define STUCK_AGAIN 3u
+#define PASSED_MS   1500u
+
 /* Of one connection, or of all together. */
 struct sum {
 	uint32_t streams, unacked, backoffs, segments_in, segments_out;
 	uint32_t retransmits, spurious, rtt_us, send_window;
 	uint64_t acked_bytes, busy_us, rwnd_us, sndbuf_us;
+	bool stuck, passes; /* a stream is sent again and again; another gets through */
 };
 
 static bool add_stream(const struct twi_tcp_stream *stream, struct sum *sum)
@@ -40,6 +45,8 @@ static bool add_stream(const struct twi_tcp_stream *stream, struct sum *sum)
 	sum->streams++;
 	sum->unacked += info.tcpi_unacked;
 	sum->backoffs = twi_max(sum->backoffs, (uint32_t)info.tcpi_retransmits);
+	sum->stuck |= info.tcpi_unacked > 0 && info.tcpi_retransmits >= STUCK_AGAIN;
+	sum->passes |= info.tcpi_unacked == 0 && info.tcpi_last_data_sent < PASSED_MS;
 	sum->segments_in += info.tcpi_segs_in;
 	sum->segments_out += info.tcpi_segs_out;
 	sum->retransmits += info.tcpi_total_retrans;
@@ -118,6 +125,8 @@ void twi_tcp_peer_measure(struct tow_peer *base, struct twi_state_link *out, cha
 		if (peer->lines[i].stream == NULL)
 			out->flags |= TWI_LINK_BROKEN;
 	}
+	if (sum.stuck && sum.passes)
+		out->flags |= TWI_LINK_STREAM_STUCK;
 	if (peer->watch.since_ns != 0)
 		out->stuck_ns = now - twi_min(now, peer->watch.since_ns);
 	out->heard_segments = peer->watch.heard_segments;

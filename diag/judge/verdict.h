@@ -136,8 +136,8 @@ struct twi_verdict_finding {
 struct twi_verdict_waits {
 	uint32_t ranks;              /* that it is known of; 0: of none */
 	bool slow;                   /* a fifth, and more */
-	double share;                /* of their time, 0 to 1: what they have on the average */
-	double of[TWI_WAITED_KINDS]; /* likewise, for what */
+	double share;                /* of their time, 0 to 1: what half of them do not go beyond */
+	double of[TWI_WAITED_KINDS]; /* of that, for what: as all of them together */
 	uint64_t window_ns;          /* the longest that is known of one */
 	double before_ns, behind_ns; /* in collectives, until the last rank had come, and then */
 	char says[TWI_FINDING_TEXT];

@@ -78,23 +78,51 @@ static double blocked_share(const struct twi_state_waited *waited)
 
 /* --- of all --- */
 
+/* Ranks by their shares, in hundredths. */
+struct shares {
+	uint32_t ranks, with[101];
+};
+
+/* What half of them do not go beyond: the mean of the two in the middle. */
+static double middle_of(const struct shares *shares)
+{
+	uint32_t first = (shares->ranks - 1) / 2, second = shares->ranks / 2, below = 0;
+	double sum = 0;
+
+	for (unsigned i = 0; i <= 100; i++) {
+		uint32_t next = below + shares->with[i];
+
+		sum += first >= below && first < next ? i : 0;
+		sum += second >= below && second < next ? i : 0;
+		below = next;
+	}
+	return sum / 200;
+}
+
+/* One that has less to do, or a server that waits for nobody, is not what the others are. */
 static void add_shares(const struct twi_judge *judge, struct twi_verdict_waits *out)
 {
+	struct shares shares = { 0 };
+	double all = 0;
+
 	for (uint32_t i = 0; i < judge->what->rank_count; i++) {
 		const struct twi_state_waited *waited = twi_judge_waited(&judge->what->ranks[i]);
 
 		if (waited == NULL)
 			continue;
-		out->ranks++;
-		out->share += blocked_share(waited);
+		shares.ranks++;
+		shares.with[(unsigned)(blocked_share(waited) * 100 + 0.5)]++;
 		out->window_ns = twi_max(out->window_ns, waited->window_ns);
-		for (unsigned kind = 0; kind < TWI_WAITED_KINDS; kind++)
+		for (unsigned kind = 0; kind < TWI_WAITED_KINDS; kind++) {
 			out->of[kind] += kind_share(waited, (enum twi_waited)kind);
+			all += kind_share(waited, (enum twi_waited)kind);
+		}
 	}
-	for (unsigned kind = 0; out->ranks > 0 && kind < TWI_WAITED_KINDS; kind++)
-		out->of[kind] /= out->ranks;
-	if (out->ranks > 0)
-		out->share /= out->ranks;
+	out->ranks = shares.ranks;
+	if (shares.ranks > 0)
+		out->share = middle_of(&shares);
+	for (unsigned kind = 0; kind < TWI_WAITED_KINDS; kind++)
+		out->of[kind] *= all > 0 ? out->share / all : 0;
 }
 
 /* In collectives: until the last rank had come, and behind that. */

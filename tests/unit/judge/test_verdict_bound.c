@@ -61,10 +61,16 @@ static void test_share(void **state)
 	assert_non_null(strstr(job.verdict.waits.says, "83 % for collectives"));
 	twi_verdict_short(&job.verdict, text, sizeof(text));
 	assert_non_null(strstr(text, "nobody is named: ranks are blocked for 83 % of their time"));
-	/* One that has less to do than the others makes no job slow. */
+	/* One that has less to do than the others makes no job slow, and one that waits for nobody
+	 * none healthy. */
 	for (uint32_t i = 0; i < 3; i++)
-		set_blocked(i, TWI_WAITED_COLL, i == 0 ? 40 : 5);
+		set_blocked(i, TWI_WAITED_COLL, i == 0 ? 95 : 5);
 	expect_nobody("healthy");
+	for (uint32_t i = 0; i < 3; i++)
+		set_blocked(i, i == 1 ? TWI_WAITED_SEND : TWI_WAITED_COLL, i == 0 ? 0 : 25);
+	expect_nobody("slow");
+	assert_true(job.verdict.waits.share > 0.24 && job.verdict.waits.share < 0.26);
+	assert_non_null(strstr(job.verdict.waits.says, "12 % for collectives, 12 % for sends"));
 	/* The last seconds count, where enough is known of them. */
 	for (uint32_t i = 0; i < 3; i++) {
 		set_blocked(i, TWI_WAITED_COLL, 5);

@@ -35,6 +35,7 @@
 #include "transport/engine/handle.h"
 #include "transport/engine/remains.h"
 #include "transport/foreign/foreign.h"
+#include "transport/inquiry/flight.h"
 #include "transport/inquiry/inquiry.h"
 #include "transport/job/group.h"
 #include "transport/op/endpoint.h"
@@ -361,6 +362,8 @@ static int open_serve(struct twi_engine *engine)
 
 	if (!engine->virtual_clock)
 		status = twi_serve_open(engine->diag, &engine->knobs, &runtime->serve);
+	if (status == TOW_OK && runtime->serve.socket != NULL)
+		twi_flight_set_home(engine, twi_socket_path(runtime->serve.socket));
 	twi_job_key_mask(runtime->texts + (engine->knobs.stats_token - runtime->texts));
 	return status;
 }

@@ -285,8 +285,8 @@ int tow_view_release(struct tow_op *op);
  * Looks whether an operation has completed, and drives the runtime once if not.
  * Ownership: none passes.
  * Copies: as the operations it moves.
- * Blocks: never, but for at most 100 ms as it tells of a failure, where a group has just broken and
- * the knob flight_dir is set: until the flight recorder's file is written (docs/verdict.md).
+ * Blocks: never, but for at most 100 ms as it tells of a failure, where a group has just broken:
+ * until the file of the flight recorder is written (docs/verdict.md; the knob flight_dir).
  * Threads: any.
  * Returns: TOW_AGAIN while it is in flight; then its status, as often as asked; TOW_EINVAL for
  * NULL; TOW_EFORKED.

@@ -113,7 +113,7 @@ struct tow_options {
 	int64_t trace_seconds;
 	const char *trace_dir;
 	int64_t verdict_on_sigquit; /* 1: SIGQUIT asks why the job does not go on */
-	const char *flight_dir;     /* of the flight recorder's files; "": none */
+	const char *flight_dir;     /* of the flight recorder's files; "none": there are none */
 	int64_t flight_files;
 	/*
 	 * Called while the pool is faulted in, by the thread that opens, about ten times a second:

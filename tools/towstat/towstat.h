@@ -134,6 +134,8 @@ enum verdict_status {
 };
 /* What the flight recorders of an ended job have left in `folder`; job NULL: the only one. */
 int show_last_words(const char *folder, const char *job, int json);
+/* Says where such files of the job are kept by default, if there are any. */
+void tell_kept(const char *job);
 /* Writes the same into folder `out`, for PyTorch's fr_trace. */
 int write_last_words(const char *folder, const char *job, const char *out);
 /*

@@ -11,7 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
+
+#include <towline/stats.h>
 
 #include "tools/common/words.h"
 #include "tools/towstat/fr_trace.h"
@@ -21,6 +24,7 @@
 #define RANKS_MAX  4096u
 #define FILE_BYTES (64ll << 20)
 #define JOB_BYTES  65
+#define EARLIER_S  600
 
 /* The newest file of a rank. */
 struct last_word {
@@ -115,6 +119,30 @@ static int find_files(const char *folder, const char *job, struct last_words *wo
 	return 0;
 }
 
+/*
+ * Of a rank that has left none this time an older one may lie there: what is so much older than the
+ * newest is of an earlier run of the job.
+ */
+static void drop_earlier(const char *folder, struct last_words *words)
+{
+	size_t kept = 0, count = words->count;
+	time_t newest = 0;
+
+	for (size_t i = 0; i < count; i++)
+		if (words->rows[i].when.tv_sec > newest)
+			newest = words->rows[i].when.tv_sec;
+	for (size_t i = 0; i < count; i++)
+		if (words->rows[i].when.tv_sec > newest - EARLIER_S)
+			words->rows[kept++] = words->rows[i];
+	words->count = kept;
+	if (kept < count)
+		fprintf(stderr,
+			"towstat: %zu files of %s are older than the newest by %d minutes, and "
+			"left "
+			"out: they are of an earlier run\n",
+			count - kept, folder, EARLIER_S / 60);
+}
+
 /* Says why where it cannot be read. */
 static void read_file(const char *folder, struct last_word *word)
 {
@@ -175,6 +203,7 @@ static int read_words(const char *folder, const char *job, struct last_words *wo
 			folder, one, other);
 		return -1;
 	}
+	drop_earlier(folder, words);
 	for (size_t i = 0; i < words->count; i++)
 		read_file(folder, &words->rows[i]);
 	return 0;
@@ -391,4 +420,23 @@ int show_last_words(const char *folder, const char *job, int json)
 int write_last_words(const char *folder, const char *job, const char *out)
 {
 	return tell_words(folder, job, 0, out);
+}
+
+void tell_kept(const char *job)
+{
+	struct last_words words = { .rows = calloc(RANKS_MAX, sizeof(struct last_word)) };
+	const char *named = getenv("TOW_STATS_DIR");
+	char dir[256], folder[264];
+
+	if (named != NULL && named[0] != '\0')
+		snprintf(dir, sizeof(dir), "%s", named);
+	else if (tow_stats_dir(dir, sizeof(dir)) < 0)
+		dir[0] = '\0';
+	snprintf(folder, sizeof(folder), "%s/flight", dir);
+	if (words.rows != NULL && dir[0] != '\0' && access(folder, R_OK) == 0 &&
+	    find_files(folder, job, &words) == 0 && words.count > 0)
+		fprintf(stderr,
+			"what its ranks have said at last is there: towstat verdict --from %s %s\n",
+			folder, job);
+	free(words.rows);
 }

@@ -200,6 +200,8 @@ static int none_called(const char *name)
 		fprintf(stderr,
 			"towstat: no live runtime or job is called %s; `towstat list` shows them\n",
 			name);
+	if (name != NULL)
+		tell_kept(name);
 	return -1;
 }
 

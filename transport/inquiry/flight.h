@@ -34,10 +34,17 @@ void twi_flight_done(struct twi_inquiry *inquiry, uint64_t begun_ns);
 /* Waits until what is due is written, 100 ms at most; not in a callback. */
 void twi_flight_settle(struct twi_engine *engine);
 
+/* The stats socket is there, at `path`; NULL: there is none. Files go beside it by default. */
+void twi_flight_set_home(struct twi_engine *engine, const char *path);
+
+/* Where files go, as the knob flight_dir says, or by default; NULL: nowhere. */
+const char *twi_flight_folder(const struct twi_engine *engine);
+
 /*
- * Writes it, with the newest verdict and all counters, to flight_dir as
+ * Writes it, with the newest verdict and all counters, to that folder as
  * flight.<job>.<rank>.<n>.json, n going round flight_files numbers; a file is whole or not there.
- * TOW_OK; TOW_EINVAL: no directory is given; TOW_ENOMEM; TOW_ESYSTEM.
+ * Of the default folder's files the oldest go. TOW_OK; TOW_EINVAL: there is no folder; TOW_ENOMEM;
+ * TOW_EPERM: the folder is another user's; TOW_ESYSTEM.
  */
 int twi_flight_dump(struct twi_engine *engine, unsigned *number);
 

@@ -26,6 +26,7 @@
 #include "diag/record/diag.h"
 #include "transport/engine/engine.h"
 #include "transport/inquiry/flight.h"
+#include "transport/inquiry/flight_home.h"
 #include "transport/inquiry/inquiry.h"
 
 #define DUE_MAX   16u
@@ -158,14 +159,15 @@ static int write_all(const char *path, const char *text, size_t bytes)
 	return close(fd) != 0 && err == 0 ? errno : err;
 }
 
-static int write_file(struct twi_engine *engine, unsigned number, const char *text, size_t bytes)
+static int write_file(struct twi_engine *engine, const char *folder, unsigned number,
+		      const char *text, size_t bytes)
 {
 	const struct twi_knobs *knobs = &engine->knobs;
 	char path[512], part[520];
 	int err;
 
-	snprintf(path, sizeof(path), "%s/flight.%s.%u.%u.json", knobs->flight_dir, knobs->job,
-		 knobs->rank, number);
+	snprintf(path, sizeof(path), "%s/flight.%s.%u.%u.json", folder, knobs->job, knobs->rank,
+		 number);
 	snprintf(part, sizeof(part), "%s.part", path);
 	err = write_all(part, text, bytes);
 	if (err == 0 && rename(part, path) != 0)
@@ -197,13 +199,12 @@ static void emit_counters(struct twi_engine *engine, struct twi_emit *emit)
 	twi_emit_object_end(emit);
 }
 
-int twi_flight_dump(struct twi_engine *engine, unsigned *number)
+/* All that a rank can say, in one document. */
+static int write_word(struct twi_engine *engine, const char *folder, unsigned number)
 {
 	struct twi_emit emit;
 	int status;
 
-	if (engine->knobs.flight_dir[0] == '\0')
-		return twi_error(TOW_EINVAL, "no flight_dir is given");
 	twi_emit_init(&emit);
 	twi_emit_object_begin(&emit, NULL);
 	twi_flight_emit(engine, &emit);
@@ -212,12 +213,25 @@ int twi_flight_dump(struct twi_engine *engine, unsigned *number)
 	twi_emit_object_end(&emit);
 	status = emit.status < 0 || emit.text == NULL
 			 ? twi_error(TOW_ENOMEM, "no memory for the flight recorder's file")
-			 : write_file(engine, *number, emit.text, emit.bytes);
+			 : write_file(engine, folder, number, emit.text, emit.bytes);
+	twi_emit_fini(&emit);
+	return status;
+}
+
+int twi_flight_dump(struct twi_engine *engine, unsigned *number)
+{
+	const char *folder = twi_flight_folder(engine);
+	int status;
+
+	if (folder == NULL)
+		return twi_error(TOW_EINVAL, "no flight_dir is given");
+	status = engine->knobs.flight_dir[0] == '\0' ? twi_flight_home_open(folder) : TOW_OK;
+	if (status == TOW_OK)
+		status = write_word(engine, folder, *number);
 	*number = (*number + 1) % engine->knobs.flight_files;
 	twi_count(engine->diag, status == TOW_OK ? TWI_C_flight_dumps : TWI_C_flight_dumps_failed,
 		  1);
 	if (status < 0)
 		twi_log(engine->diag, 1, "%s", tow_error_message());
-	twi_emit_fini(&emit);
 	return status;
 }

@@ -86,6 +86,7 @@ struct twi_inquiry {
 	struct twi_inquiry_looks *looks;   /* NULL: none are ever made here */
 	_Atomic bool flight_due;           /* the flight recorder's file: flight_file.c */
 	_Atomic uint64_t flight_failed_ns; /* since when */
+	char flight_home[256];             /* where files go if nobody says; "": nowhere */
 };
 
 /* inquiry.c: rounds. open: TOW_OK, TOW_ENOMEM, TOW_ESYSTEM. close: the engine is not held. */

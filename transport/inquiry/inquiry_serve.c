@@ -193,7 +193,7 @@ static void dump_flight(struct twi_inquiry_thread *thread)
 {
 	uint64_t begun = twi_now_ns();
 
-	if (thread->engine->knobs.flight_dir[0] != '\0')
+	if (twi_flight_folder(thread->engine) != NULL)
 		twi_flight_dump(thread->engine, &thread->file);
 	thread->dumped_ns = twi_now_ns();
 	twi_flight_done(thread->engine->inquiry, begun);
@@ -318,7 +318,7 @@ void twi_inquiry_failed(struct twi_engine *engine)
 	twi_assert_held(engine);
 	if (engine->inquiry == NULL || engine->inquiry->thread == NULL)
 		return;
-	if (engine->knobs.flight_dir[0] != '\0')
+	if (twi_flight_folder(engine) != NULL)
 		twi_flight_due(engine->inquiry, engine->inquiry->thread->event_fd);
 	nudge_thread(engine->inquiry->thread->event_fd, EVENT_FAILED);
 }
@@ -404,7 +404,7 @@ int twi_inquiry_thread_start(struct twi_engine *engine)
 	int status;
 
 	if (engine->inquiry == NULL || /* simulated */
-	    (!engine->knobs.verdict_on_sigquit && engine->knobs.flight_dir[0] == '\0'))
+	    (!engine->knobs.verdict_on_sigquit && twi_flight_folder(engine) == NULL))
 		return TOW_OK;
 	status = make_thread(engine);
 	if (status == TOW_OK && engine->knobs.verdict_on_sigquit)

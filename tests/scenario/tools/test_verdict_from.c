@@ -157,6 +157,11 @@ static void who_is_behind(void **state)
 	put("flight.job.1.0.json", 0, "{" GROUPS(7) ENTRIES(ENTRY("all_reduce", 7, FAILED)) "}");
 	from("job", VERDICT_PARTIAL);
 	says("no file of rank 2\n");
+	/* Of a rank that has left none this time: an earlier run's. */
+	put("flight.job.2.0.json", -700, "{" GROUPS(9) ENTRIES("") "}");
+	from("job", VERDICT_PARTIAL);
+	says("towstat: 1 files of ");
+	says("no file of rank 2\n");
 	put("flight.job.2.0.json", 0, "{" GROUPS(7) ENTRIES(ENTRY("all_reduce", 7, FAILED)) "}");
 	from("job", VERDICT_NOBODY);
 	is_silent_of("no file");

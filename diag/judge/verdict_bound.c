@@ -292,6 +292,24 @@ static bool is_slow_server(const struct twi_judge *judge, const struct twi_verdi
 	return total > 0 && wire * 2 <= total;
 }
 
+/* One that sends to it had no credit for that in a look: it holds all that it may, unreceived. */
+static bool is_out_of_credit(const struct twi_judge *judge, const struct twi_verdict_rank *rank)
+{
+	for (uint32_t i = 0; i < judge->what->rank_count; i++) {
+		const struct twi_verdict_rank *other = &judge->what->ranks[i];
+		const struct twi_state_waited *waited = twi_judge_waited(other);
+		const struct twi_state_link *last = twi_rank_state_link(other->last, rank->rank);
+		const struct twi_state_link *first = twi_rank_state_link(other->first, rank->rank);
+		uint32_t flags =
+			(first != NULL ? first->flags : 0) | (last != NULL ? last->flags : 0);
+
+		if (other != rank && waited != NULL && (flags & TWI_LINK_NO_CREDIT) != 0 &&
+		    kind_share(waited, TWI_WAITED_SEND) * 2 >= blocked_share(waited))
+			return true;
+	}
+	return false;
+}
+
 /* "rank 0 waited for it for 71 % of the last 8.0 s, rank 2 for 64 %", the first few of them. */
 static void tell_waiters(const struct twi_judge *judge, const struct twi_verdict_rank *rank,
 			 char out[TWI_FINDING_TEXT - 100])
@@ -338,7 +356,9 @@ static void judge_awaited(struct twi_judge *judge)
 	tell_waiters(judge, rank, waiters);
 	if (rank->first != NULL)
 		twi_judge_starved(judge, rank, rank->first->now_ns, rank->last->now_ns, &cpu);
-	if (cpu.own >= 0.5)
+	if (is_out_of_credit(judge, rank))
+		cause = TWI_CAUSE_CREDIT;
+	else if (cpu.own >= 0.5)
 		cause = twi_judge_denied(rank, cpu.waited, quota);
 	twi_judge_blame(judge, cause, rank->rank, 0.8, "%s; rank %u itself waited for %.0f %%",
 			waiters, rank->rank, waited != NULL ? 100 * blocked_share(waited) : 0.0);

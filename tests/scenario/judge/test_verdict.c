@@ -48,8 +48,8 @@ static int run_one(enum twt_vj_fault fault, uint64_t number, uint64_t *worst_ns)
 
 	job.size = twt_vj_is_far(&job) ? 4 : 3 + (int)((number / 2 + fault) % 2);
 	job.victim = (int)((number / 4 + fault) % (uint64_t)job.size);
-	job.memory = !twt_vj_is_far(&job) && fault != VJ_BUFFERS && fault != VJ_CREDIT &&
-		     fault != VJ_CREDIT_OFI && (number + fault) % 2 == 0;
+	job.memory = !twt_vj_is_far(&job) && fault != VJ_BUFFERS && fault != VJ_CREDIT_OFI &&
+		     (number + fault) % 2 == 0;
 	who = (1u << job.size) - 1;
 	if (fault == VJ_STOPPED)
 		who &= ~(1u << job.victim);

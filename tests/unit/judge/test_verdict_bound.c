@@ -155,6 +155,20 @@ static void test_stage(void **state)
 	twt_vs_expect(&job, TWI_CAUSE_SLOW_STAGE, 2);
 }
 
+/* Those who send to it have no credit at times: more of it may be all that is missing. */
+static void test_credit(void **state)
+{
+	(void)state;
+	twt_vs_healthy(&job, 3);
+	for (uint32_t i = 1; i < 3; i++)
+		set_awaited(i, TWI_WAITED_SEND, 60, 0);
+	twt_vs_judge(&job);
+	twt_vs_expect(&job, TWI_CAUSE_SLOW_STAGE, 0);
+	twt_vs_link(&job.first[2], 0)->flags |= TWI_LINK_NO_CREDIT;
+	twt_vs_judge(&job);
+	twt_vs_expect(&job, TWI_CAUSE_CREDIT, 0);
+}
+
 static void set_called(uint32_t client, uint64_t total_ms, uint64_t wire_ms)
 {
 	twt_vs_link(&job.last[client], 0)->called =
@@ -281,10 +295,10 @@ static void test_savings(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_share),   cmocka_unit_test(test_idle),
-		cmocka_unit_test(test_stage),   cmocka_unit_test(test_server),
-		cmocka_unit_test(test_link),    cmocka_unit_test(test_input),
-		cmocka_unit_test(test_savings),
+		cmocka_unit_test(test_share),  cmocka_unit_test(test_idle),
+		cmocka_unit_test(test_stage),  cmocka_unit_test(test_credit),
+		cmocka_unit_test(test_server), cmocka_unit_test(test_link),
+		cmocka_unit_test(test_input),  cmocka_unit_test(test_savings),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -467,6 +467,22 @@ static void peer_describe(struct tow_peer *base, struct twi_emit *emit)
 	twi_emit_u64(emit, "extents_announced", peer->announced);
 }
 
+/* What waits is all that there is to know: nothing is on its way anywhere. */
+static void peer_measure(struct tow_peer *base, struct twi_state_link *out, char *fabric)
+{
+	const struct twi_shm_peer *peer = shm_peer(base);
+	const struct twi_credit_in *credit = &peer->inbox.credit;
+
+	(void)fabric;
+	if (peer->stage != TWI_SHM_UP)
+		return;
+	out->waiting_sends = twi_outbox_waiting(&peer->outbox);
+	if (twi_outbox_no_credit(&peer->outbox))
+		out->flags |= TWI_LINK_NO_CREDIT;
+	if ((credit->charged - credit->given) * 2 >= credit->bytes)
+		out->flags |= TWI_LINK_HOLDS;
+}
+
 const struct twi_lane_ops twi_lane_shm = {
 	.id = TWI_LANE_SHM,
 	.scheme = "shm",
@@ -485,6 +501,7 @@ const struct twi_lane_ops twi_lane_shm = {
 	.look_again = twi_shm_look_again,
 	.abort = peer_abort,
 	.peer_close = peer_close,
+	.peer_measure = peer_measure,
 	.process_ended = process_ended,
 	.flush = lane_flush,
 	.progress = lane_progress,

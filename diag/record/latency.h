@@ -46,6 +46,7 @@ struct twi_latency_row;
  *
  * TOTAL	from start to the end that its sender hears of; of a call to its answer
  * QUEUE	from start until it left the library's queue: credit, room
+ * SERVER_QUEUE	of calls: the request was there, and the server's thread was busy or away
  * WIRE		from there, or from the receiver's asking, until the receiver has it
  * MATCH	from its being offered until the receiver asked for it: nobody had posted a receive
  * SERVE	of calls: in the handler
@@ -53,6 +54,7 @@ struct twi_latency_row;
 #define TWI_LATENCY_PART_MAP(X)                                                                    \
 	X(TOTAL, "total")                                                                          \
 	X(QUEUE, "queue")                                                                          \
+	X(SERVER_QUEUE, "server_queue")                                                            \
 	X(WIRE, "wire")                                                                            \
 	X(MATCH, "match")                                                                          \
 	X(SERVE, "serve")

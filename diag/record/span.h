@@ -36,7 +36,8 @@
  *		detail: 0 the program's own, 1 of a call, 2 of a group's ranks, 3 of
  *		another library (foreign.h): id is this rank's alone, queue_ns of a SEND is what
  *		its device and its peer took, match_ns of a RECV what its device took
- * CALL, SERVE	id: the call's. The client's and the server's side of one call
+ * CALL, SERVE	id: the call's. The client's and the server's side of one call. CALL has its parts:
+ *		queue_ns, server_queue_ns, wire_ns, match_ns; what is left of it was served
  * COLL		from tow_coll_*_start to done. id: group's context << 32 | sequence in the
  *		group, the same on every rank. bytes: of this rank's result, or of what it gives
  *		where that is more (reduce-scatter). detail: its kind (enum twi_coll_kind).
@@ -83,7 +84,11 @@ enum twi_span_kind {
 /* One cache line; as a trace holds it, and as a ring's row does. */
 struct twi_span {
 	uint64_t start_ns, end_ns;
-	uint64_t id, parent;
+	uint64_t id;
+	union {
+		uint64_t parent;
+		uint64_t server_queue_ns; /* CALL */
+	};
 	uint64_t bytes;
 	uint32_t queue_ns; /* these at most UINT32_MAX, which stands for more */
 	union {

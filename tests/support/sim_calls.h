@@ -245,9 +245,10 @@ static void call_ended(struct call *call, int status)
 		      "call %llu: %llu bytes that are not its answer of %llu",
 		      (unsigned long long)call->id, (unsigned long long)result.bytes,
 		      (unsigned long long)call->answer_bytes);
-		CHECK(result.queue_ns + result.wire_ns + result.match_ns + result.serve_ns <=
+		CHECK(result.queue_ns + result.server_queue_ns + result.wire_ns + result.match_ns +
+				      result.serve_ns ==
 			      result.total_ns,
-		      "call %llu: the parts of its time are more than all",
+		      "call %llu: the parts of its time are not all of it",
 		      (unsigned long long)call->id);
 	}
 	free(call->request);

@@ -69,6 +69,8 @@ static void event_args(struct chrome *c, const struct twi_trace_rank *rank,
 		twi_emit_u64(e, "bytes", span->bytes);
 	if (span->queue_ns)
 		twi_emit_u64(e, "queue_ns", span->queue_ns);
+	if (span->kind == TWI_SPAN_CALL && span->server_queue_ns)
+		twi_emit_u64(e, "server_queue_ns", span->server_queue_ns);
 	if (span->wire_ns)
 		twi_emit_u64(e, span->kind == TWI_SPAN_COLL ? "ranks" : "wire_ns", span->wire_ns);
 	if (span->match_ns)

@@ -182,7 +182,7 @@ static void note_span(struct event *e, const struct twi_trace_rank *rank,
 {
 	if (span->id || span->kind == TWI_SPAN_STEP) /* there may be a step 0 */
 		note_u64(e, "id", span->id);
-	note_nonzero(e, "parent", span->parent);
+	note_nonzero(e, span->kind == TWI_SPAN_CALL ? "server_queue_ns" : "parent", span->parent);
 	note_nonzero(e, "bytes", span->bytes);
 	note_nonzero(e, "queue_ns", span->queue_ns);
 	note_nonzero(e, span->kind == TWI_SPAN_COLL ? "ranks" : "wire_ns", span->wire_ns);

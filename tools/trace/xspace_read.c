@@ -328,7 +328,8 @@ static int read_span(const struct words *words, const struct twi_trace_rank *ran
 		.start_ns = of[TWI_STAT_START],
 		.end_ns = of[TWI_STAT_START] + of[TWI_STAT_TOOK],
 		.id = of[TWI_STAT_ID],
-		.parent = of[TWI_STAT_PARENT],
+		.parent = of[of[TWI_STAT_KIND] == TWI_SPAN_CALL ? TWI_STAT_SERVER_QUEUE
+								: TWI_STAT_PARENT],
 		.bytes = of[TWI_STAT_BYTES],
 		.queue_ns = (uint32_t)of[TWI_STAT_QUEUE],
 		.wire_ns = (uint32_t)wire,

@@ -34,8 +34,9 @@ struct twi_background {
 	uint64_t waits;  /* likewise */
 	unsigned same;   /* ticks in which the same wait went on */
 	uint64_t tick_ns;
-	uint32_t notices; /* of zero-copy sends, that its ring must fetch */
-	uint64_t due_ns;  /* the deadline that it sleeps for */
+	uint32_t notices;  /* of zero-copy sends, that its ring must fetch */
+	uint64_t due_ns;   /* the deadline that it sleeps for */
+	uint64_t awake_ns; /* when its last sleep ended; 0: that has been told */
 };
 
 bool twi_background_self(const struct twi_engine *engine)
@@ -213,6 +214,7 @@ static void sleep_armed(struct twi_background *bg)
 	if (!is_stopped(bg) && bg->due_ns > now &&
 	    atomic_load_explicit(&engine->device_signal, memory_order_seq_cst) == 0)
 		twi_ring_sleep(bg->ring, twi_min(bg->due_ns - now, SLEEP_MAX_NS));
+	bg->awake_ns = twi_now_ns();
 	atomic_store_explicit(&engine->background_asleep, TWI_BG_AWAKE, memory_order_relaxed);
 	/*
 	 * A thread with a tow_fd was woken too and goes first; one that was told of a message that
@@ -242,6 +244,8 @@ static void take_over(struct twi_background *bg)
 		background_nap(bg, TICK_NS);
 		return;
 	}
+	twi_engine_present(engine, bg->awake_ns);
+	bg->awake_ns = 0;
 	if (twi_slice_owner_comes(engine)) {
 		twi_engine_leave(engine);
 		await_owner(bg);

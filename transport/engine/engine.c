@@ -186,8 +186,13 @@ static void leave_undone(struct twi_engine *engine)
 		hand_on(engine, armed);
 	if (twi_unlikely(background_needed(engine, armed)))
 		twi_background_wake(engine);
-	if (twi_unlikely(atomic_load_explicit(&engine->watchers, memory_order_relaxed) > 0))
+	if (twi_unlikely(atomic_load_explicit(&engine->watchers, memory_order_relaxed) > 0)) {
 		twi_fd_set(engine);
+		/* Nothing waits, and what comes from now on is told by the descriptor. */
+		if (engine->away.timed && engine->ring != NULL && engine->ring->watched &&
+		    !twi_ring_has_work(engine->ring))
+			twi_engine_present(engine, twi_engine_clock(engine));
+	}
 }
 
 void twi_engine_leave(struct twi_engine *engine)

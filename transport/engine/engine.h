@@ -24,7 +24,7 @@
  * Files: engine.c takes and gives; engine_ring.c binds rings to threads; engine_drive.h is for who
  * polls and waits, engine_drive.c polls, spins and sleeps; engine_wait.c says which waiter does;
  * engine_fd.c serves tow_fd; engine_thread.c knows threads; engine_heap.c keeps deadlines;
- * background.c is the library's own thread.
+ * engine_away.c knows how long nobody polled; background.c is the library's own thread.
  */
 #ifndef TWI_ENGINE_H
 #define TWI_ENGINE_H
@@ -39,6 +39,7 @@
 #include "diag/record/lane_id.h"
 #include "memreg/pool/staging.h"
 #include "transport/engine/cpu_log.h"
+#include "transport/engine/engine_away.h"
 #include "transport/engine/engine_fd.h"
 #include "transport/engine/engine_heap.h"
 #include "transport/engine/engine_slice.h"
@@ -106,6 +107,7 @@ struct twi_engine {
 	uint64_t now_ns;  /* read at most once a call or poll; 0: not read in this one */
 	uint64_t seen_ns; /* the last of these readings */
 	uint64_t turn_ns; /* read just before the poll that comes next; 0: not read */
+	struct twi_away away;
 
 	struct twi_list callbacks; /* operations whose callback is due (hooks.h) */
 	uint64_t next_expiry_ns;
@@ -140,8 +142,7 @@ struct twi_engine {
 	const _Atomic uint64_t *regions_clock; /* the version of its regions */
 	_Atomic(struct twi_rpc *) rpc;         /* calls; NULL until the first use (rpc.h) */
 	uint64_t fork_generation;
-	/* Never used again in this process. Another when a ring was taken from a live thread. */
-	uint64_t binding;
+	uint64_t binding; /* unique in this process; new when a ring was taken from a live thread */
 	uint64_t take_again_ns;                /* when the next may be taken */
 	struct twi_hooks hooks;                /* of rooms above; never changed after opening */
 	struct twi_list polled;                /* parts with items (part.h) */
@@ -274,7 +275,7 @@ static inline void twi_pause_cpu(void)
 /* True when the calling thread is inside a completion callback of this engine. */
 bool twi_engine_in_callback(struct twi_engine *engine);
 
-/* True in a forked child of the process that opened the runtime. */
+/* Is this a forked child of the process that opened the runtime? */
 static inline bool twi_engine_forked(const struct twi_engine *engine)
 {
 	return twi_unlikely(engine->fork_generation != twi_fork_generation());

@@ -97,10 +97,12 @@ static inline unsigned settle_poll(struct twi_engine *engine, unsigned events, b
 	return events;
 }
 
-static void begin_poll(struct twi_engine *engine)
+static void begin_poll(struct twi_engine *engine, bool all)
 {
 	engine->now_ns = engine->turn_ns;
 	engine->turn_ns = 0;
+	if (twi_unlikely(engine->away.timed))
+		twi_engine_look(engine, all);
 	twi_error_thread.since_poll = false;
 	if (twi_unlikely(engine->armed_ring != engine->ring) && engine->ring != NULL)
 		change_driver(engine);
@@ -114,7 +116,7 @@ unsigned twi_engine_poll(struct twi_engine *engine)
 	unsigned events = 0;
 
 	twi_assert_held(engine);
-	begin_poll(engine);
+	begin_poll(engine, true);
 	if (engine->ring != NULL)
 		events += poll_ring(engine);
 	if (events > 0)
@@ -133,7 +135,7 @@ unsigned twi_engine_poll_memory(struct twi_engine *engine)
 	if ((engine->memory_peers == 0 || ++engine->turns % MEMORY_TURNS == 0) &&
 	    twi_likely(engine->ring != NULL))
 		return twi_engine_poll(engine);
-	begin_poll(engine);
+	begin_poll(engine, false);
 	for (unsigned i = 0; i < engine->lane_count; i++) {
 		if (engine->moving[i]->ops->memory_polled)
 			events += engine->moving[i]->ops->progress(engine->moving[i]);
@@ -195,6 +197,8 @@ static bool sleep_once(struct twi_engine *engine, struct twi_wait *wait, uint64_
 		twi_ring_sleep(ring, twi_min(next - now, SLEEP_MAX_NS));
 	twi_engine_enter(engine);
 	twi_wait_watched(engine, wait);
+	if (engine->away.timed) /* what came while it slept has woken it */
+		twi_engine_present(engine, twi_engine_clock(engine));
 	return false;
 }
 
@@ -264,6 +268,7 @@ static bool jump_clock(struct twi_engine *engine, uint64_t until_ns)
 	if (next == UINT64_MAX)
 		return false;
 	engine->virtual_ns = twi_max(next, engine->virtual_ns + 1);
+	twi_engine_present(engine, engine->virtual_ns); /* it has slept until then */
 	return true;
 }
 

@@ -152,6 +152,12 @@ struct twi_lane_ops {
 	/* Sends what is held back. Called before the engine sleeps, and by tow_flush. */
 	void (*flush)(struct twi_lane *lane, bool acks_too);
 
+	/*
+	 * Between two callbacks of which one has taken long: sends what is held back, and reads
+	 * nothing, as the callbacks would never end. NULL: nothing of it waits for a poll.
+	 */
+	void (*push)(struct twi_lane *lane);
+
 	/* Moves whatever can be moved now. Returns how many events there were, 0 when idle. */
 	unsigned (*progress)(struct twi_lane *lane);
 

@@ -68,6 +68,7 @@ static inline void twi_peer_timed(struct tow_peer *peer, struct twi_engine *engi
 	reading->parts_ns[TWI_LATENCY_WIRE] = total_ns - queue - match;
 	reading->parts_ns[TWI_LATENCY_MATCH] =
 		match_ns == TWI_LATENCY_UNKNOWN ? TWI_LATENCY_UNKNOWN : match;
+	reading->parts_ns[TWI_LATENCY_SERVER_QUEUE] = TWI_LATENCY_UNKNOWN;
 	reading->parts_ns[TWI_LATENCY_SERVE] = TWI_LATENCY_UNKNOWN;
 	twi_latency_note(engine->diag, &peer->latency_row, peer->address, reading);
 #ifndef TWI_NO_DIAGNOSTICS

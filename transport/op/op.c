@@ -301,6 +301,8 @@ static bool run_callbacks(struct twi_engine *engine)
 		if (op->embedded) {
 			op->done(op, &result); /* it may be started again by now, or gone */
 			engine->now_ns = 0;    /* it may have taken long */
+			if (twi_unlikely(engine->away.push_due))
+				twi_engine_push(engine);
 			continue;
 		}
 		if (op->ops->ended != NULL && op->status == TOW_OK)

@@ -169,6 +169,7 @@ static int add_method(struct twi_rpc *rpc, const char *name, tow_method_handler 
 	if (method == rpc->methods + TOW_METHODS_MAX)
 		return twi_error(TOW_EBUSY, "method '%s': there are %d methods already", name,
 				 TOW_METHODS_MAX);
+	twi_engine_time_looks(rpc->engine);
 	generation = method->generation + 1;
 	*method = (struct twi_rpc_method){ .hash = hash,
 					   .handler = handler,

@@ -9,6 +9,7 @@
  *	rpc_serve.c   the server's side                   struct tow_call_in
  *	rpc_stream.c  pieces, both ways                   struct tow_stream
  *	rpc_stats.c   latencies by method and peer
+ *	rpc_usual.c   what of a call's time on the way was waiting at the server
  *
  * Who starts: the first call to a peer posts receives for its inbox and says OPEN on the link; the
  * other side does the same in answer. A side that has read OPEN may send. Everything but large
@@ -38,8 +39,10 @@
 #include <towline/rpc.h>
 
 #include "diag/record/diag.h"
+#include "diag/record/latency.h"
 #include "transport/op/message.h"
 #include "transport/rpc/rpc_link.h"
+#include "transport/rpc/rpc_usual.h"
 #include "transport/rpc/rpc_wire.h"
 
 #define TWI_RPC_RECORDS       512u
@@ -71,6 +74,7 @@ struct twi_rpc_slot {
 	bool read_due;
 	int status;
 	uint64_t bytes, arrived_ns;
+	uint64_t unread_ns; /* how long before that it can have come, at most */
 	uint8_t *data;
 };
 
@@ -132,6 +136,7 @@ struct twi_rpc_peer {
 	/* client */
 	struct twi_list queued, active; /* twi_call.link */
 	unsigned in_flight;
+	struct twi_rpc_usual usual;
 	/* server */
 	struct twi_list served; /* tow_call_in.link */
 	unsigned serving;
@@ -189,6 +194,12 @@ bool twi_rpc_may_keep(const struct twi_rpc_peer *rp);
  */
 void *twi_rpc_keep_copy(struct twi_rpc_peer *rp, const void *data, uint64_t bytes);
 
+/* Do both sides of this peer tell how long requests lay unread? */
+static inline bool twi_rpc_tells_unread(const struct tow_peer *peer)
+{
+	return (peer->features & TWI_FEATURE_BIT(call_unread)) != 0;
+}
+
 /* A message that breaks the rules: counted, and told in the log. */
 void twi_rpc_broken(struct twi_rpc_peer *rp, const char *why);
 
@@ -225,7 +236,7 @@ void twi_call_given_up(struct twi_rpc_peer *rp, uint64_t id);
 
 /* rpc_serve.c. True: the slot is kept. */
 bool twi_serve_request(struct twi_rpc_peer *rp, struct twi_rpc_slot *slot,
-		       const struct twi_rpc_head *head, uint64_t arrived_ns);
+		       const struct twi_rpc_head *head);
 void twi_serve_canceled(struct twi_rpc_peer *rp, uint64_t id);
 void twi_serve_lost(struct tow_call_in *in, int status);
 void twi_serve_break(struct tow_call_in *in, int status); /* no answer comes: the client is told */
@@ -250,17 +261,8 @@ void twi_stream_settle_owner(struct tow_stream *stream);
 bool twi_stream_drained(const struct tow_stream *stream); /* nothing waits to be sent */
 bool twi_stream_release(struct tow_stream *stream);       /* false: something is under way */
 
-/* rpc_stats.c */
-enum twi_rpc_part {
-	TWI_RPC_QUEUE,
-	TWI_RPC_WIRE,
-	TWI_RPC_MATCH,
-	TWI_RPC_SERVE,
-	TWI_RPC_TOTAL,
-	TWI_RPC_THERE,
-	TWI_RPC_BACK,
-	TWI_RPC_PARTS
-};
+/* rpc_stats.c. The parts are those of latency.h, and behind them the two of the wire. */
+enum twi_rpc_part { TWI_RPC_THERE = TWI_LATENCY_PARTS, TWI_RPC_BACK, TWI_RPC_PARTS };
 
 /*
  * The span of one side of a call, but for peer, lane and name. Small ones are chosen by their

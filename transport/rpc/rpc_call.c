@@ -90,12 +90,40 @@ static uint64_t ns_between(uint64_t later, uint64_t earlier)
 	return later > earlier ? later - earlier : 0;
 }
 
+/* What of the time on the wire the request had lain where the server did not read it. */
+static void part_wire(struct twi_call *call)
+{
+	struct tow_call_result *result = &call->result;
+	const struct twi_rpc_way way = {
+		.at_ns = call->arrived_ns,
+		.bytes = call->wish.request_bytes + result->bytes,
+		.wire_ns = result->wire_ns,
+		.unread_ns = call->unread_ns,
+		.request_ns = result->request_one_way_ns,
+		.error_ns = result->one_way_error_ns,
+	};
+
+	result->server_queue_ns = twi_rpc_usual_wait(&call->rp->usual, &way);
+	result->wire_ns -= result->server_queue_ns;
+	if (result->one_way_error_ns != UINT64_MAX)
+		result->request_one_way_ns -= (int64_t)result->server_queue_ns;
+}
+
 /* The parts of the latency of a call that the server has answered. */
 static void measure_call(struct twi_call *call, uint64_t posted_ns)
 {
 	struct tow_call_result *result = &call->result;
-	uint64_t server = result->match_ns + result->serve_ns, sent = call->out.sent_ns;
+	uint64_t server, latest, sent = call->out.sent_ns;
 	struct twi_clock_estimate clock;
+	bool known;
+
+	/*
+	 * What a server says of its time cannot make it more than has passed here: both sides stamp
+	 * what a poll has found with a time from before it.
+	 */
+	result->serve_ns = twi_min(result->serve_ns, result->total_ns);
+	result->match_ns = twi_min(result->match_ns, result->total_ns - result->serve_ns);
+	server = result->match_ns + result->serve_ns;
 
 	/*
 	 * A header that is too long for one frame is seen to be out only when the server has it,
@@ -104,15 +132,27 @@ static void measure_call(struct twi_call *call, uint64_t posted_ns)
 	 */
 	if (sent == 0)
 		sent = posted_ns;
-	sent = twi_min(sent, twi_max(posted_ns, ns_between(call->arrived_ns, server)));
+	latest = twi_max(posted_ns, ns_between(call->arrived_ns, server));
+	known = sent <= latest;
+	sent = twi_min(sent, latest);
 	result->queue_ns = ns_between(sent, posted_ns);
 	result->wire_ns = ns_between(call->arrived_ns - sent, server);
-	if (call->rp->peer == NULL || !twi_link_clock(call->rp->peer, &clock))
-		return;
-	result->request_one_way_ns = twi_clock_ours(&clock, call->there_ns) - (int64_t)sent;
-	result->response_one_way_ns =
-		(int64_t)call->arrived_ns - twi_clock_ours(&clock, call->there_ns + server);
-	result->one_way_error_ns = clock.error_ns;
+	if (call->rp->peer != NULL && twi_link_clock(call->rp->peer, &clock)) {
+		result->request_one_way_ns = twi_clock_ours(&clock, call->there_ns) - (int64_t)sent;
+		result->response_one_way_ns =
+			(int64_t)call->arrived_ns - twi_clock_ours(&clock, call->there_ns + server);
+		result->one_way_error_ns = clock.error_ns;
+	}
+	if (known)
+		part_wire(call);
+}
+
+/* TWI_LATENCY_UNKNOWN: its server does not tell. */
+static uint64_t told_queue(const struct twi_call *call)
+{
+	bool tells = call->rp->peer != NULL && twi_rpc_tells_unread(call->rp->peer);
+
+	return tells ? call->result.server_queue_ns : TWI_LATENCY_UNKNOWN;
 }
 
 /* By lane, peer and size: /v1/latency. The size is that of both ways. */
@@ -127,6 +167,7 @@ static void record_latency(const struct twi_call *call, struct tow_peer *peer)
 		.end_ns = call->arrived_ns,
 		.parts_ns = { [TWI_LATENCY_TOTAL] = result->total_ns,
 			      [TWI_LATENCY_QUEUE] = result->queue_ns,
+			      [TWI_LATENCY_SERVER_QUEUE] = told_queue(call),
 			      [TWI_LATENCY_WIRE] = result->wire_ns,
 			      [TWI_LATENCY_MATCH] = result->match_ns,
 			      [TWI_LATENCY_SERVE] = result->serve_ns },
@@ -145,11 +186,12 @@ static void record_call(struct twi_call *call, bool answered)
 	for (unsigned i = 0; i < TWI_RPC_PARTS; i++)
 		parts[i] = UINT64_MAX;
 	if (answered) {
-		parts[TWI_RPC_QUEUE] = result->queue_ns;
-		parts[TWI_RPC_WIRE] = result->wire_ns;
-		parts[TWI_RPC_MATCH] = result->match_ns;
-		parts[TWI_RPC_SERVE] = result->serve_ns;
-		parts[TWI_RPC_TOTAL] = result->total_ns;
+		parts[TWI_LATENCY_QUEUE] = result->queue_ns;
+		parts[TWI_LATENCY_WIRE] = result->wire_ns;
+		parts[TWI_LATENCY_SERVER_QUEUE] = told_queue(call);
+		parts[TWI_LATENCY_MATCH] = result->match_ns;
+		parts[TWI_LATENCY_SERVE] = result->serve_ns;
+		parts[TWI_LATENCY_TOTAL] = result->total_ns;
 	}
 	if (result->one_way_error_ns != UINT64_MAX) {
 		parts[TWI_RPC_THERE] = (uint64_t)twi_max(result->request_one_way_ns, (int64_t)0);
@@ -169,6 +211,7 @@ static void record_span(const struct twi_call *call, int status)
 		.end_ns = call->arrived_ns,
 		.id = call->id,
 		.bytes = call->wish.request_bytes + result->bytes,
+		.server_queue_ns = result->server_queue_ns,
 		.queue_ns = twi_span_ns(result->queue_ns),
 		.wire_ns = twi_span_ns(result->wire_ns),
 		.match_ns = twi_span_ns(result->match_ns),
@@ -397,6 +440,7 @@ bool twi_call_answered(struct twi_rpc_peer *rp, struct twi_rpc_slot *slot,
 	}
 	call->arrived_ns = arrived_ns;
 	call->there_ns = head->a;
+	call->unread_ns = twi_rpc_unread_get(head->unread);
 	call->result.match_ns = twi_min(head->b, (uint64_t)INT64_MAX / 2);
 	call->result.serve_ns = twi_min(head->c, (uint64_t)INT64_MAX / 2);
 	if (head->status < 0) {
@@ -430,7 +474,7 @@ static void set_up(struct twi_call *call, struct twi_rpc_peer *rp, struct tow_op
 	call->out.owner = call;
 	call->out.sent_ns = 0;
 	call->cancel_due = false;
-	call->arrived_ns = call->there_ns = 0;
+	call->arrived_ns = call->there_ns = call->unread_ns = 0;
 	call->result = (struct tow_call_result){ .size = sizeof(call->result),
 						 .one_way_error_ns = UINT64_MAX };
 	atomic_store_explicit(&call->ended, false, memory_order_relaxed);

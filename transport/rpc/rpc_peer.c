@@ -64,9 +64,13 @@ static bool dispatch_slot(struct twi_rpc_peer *rp, struct twi_rpc_slot *slot)
 		twi_rpc_broken(rp, wrong);
 		return false;
 	}
+	if (head.unread != 0 && (rp->peer == NULL || !twi_rpc_tells_unread(rp->peer))) {
+		twi_rpc_broken(rp, "it says how long it was unread, which was not agreed on");
+		return false;
+	}
 	switch (head.type) {
 	case TWI_RPC_REQUEST:
-		return twi_serve_request(rp, slot, &head, slot->arrived_ns);
+		return twi_serve_request(rp, slot, &head);
 	case TWI_RPC_RESPONSE:
 		return twi_call_answered(rp, slot, &head, slot->arrived_ns);
 	case TWI_RPC_CHUNK:
@@ -150,6 +154,7 @@ static void on_inbox(struct tow_op *op, const struct tow_result *result)
 	slot->status = result->status;
 	slot->bytes = result->bytes;
 	slot->arrived_ns = op->start_ns + op->latency_ns;
+	slot->unread_ns = twi_engine_unseen(rp->engine, slot->arrived_ns);
 	rp->holds++; /* over what follows */
 	while ((entry = twi_list_first(&rp->inbox)) != NULL &&
 	       twi_container_of(entry, struct twi_rpc_slot, link)->read_due)

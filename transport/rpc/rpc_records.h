@@ -86,6 +86,7 @@ struct twi_call {
 	bool cancel_due;
 	uint64_t arrived_ns; /* the response */
 	uint64_t there_ns;   /* when the request had arrived, by the server's clock */
+	uint64_t unread_ns;  /* how long it can have waited there before, at most */
 	struct tow_call_result result;
 	_Atomic bool ended; /* release, behind result; with tow_call_result's acquire */
 };
@@ -115,6 +116,8 @@ struct tow_call_in {
 	const void *request;
 	uint64_t bytes, held;
 	uint64_t deadline_ns, arrived_ns, begun_ns, posted_ns;
+	uint64_t unread_ns;    /* how long the request lay here unread, at most */
+	uint64_t absent_ns;    /* twi_engine_absent, when its header had been read */
 	_Atomic bool canceled; /* relaxed: it says nothing of other memory */
 	_Atomic(struct tow_peer *) peer;
 	bool give_up_due, reply_waits;

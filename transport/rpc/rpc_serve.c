@@ -21,6 +21,8 @@
 #include "transport/rpc/rpc_failure.h"
 #include "transport/rpc/rpc_records.h"
 
+#define LONG_HANDLER_NS 50000u
+
 /* Sends the refusals that are due, one after the other. */
 void twi_serve_refusals(struct twi_rpc_peer *rp)
 {
@@ -145,13 +147,18 @@ static void run_handler(struct tow_call_in *in)
 static void on_request(struct tow_op *op, const struct tow_result *result)
 {
 	struct tow_call_in *in = op->user;
+	uint64_t fetched_ns;
 
 	in->body.busy = false;
 	if (in->state != TWI_SERVE_RECEIVING) { /* canceled */
 		twi_serve_settle(in);
 		return;
 	}
-	in->arrived_ns = op->start_ns + op->latency_ns;
+	fetched_ns = op->start_ns + op->latency_ns;
+	/* What comes while nobody looks lies here: the body, or what asks the client for it. */
+	in->unread_ns += twi_min(twi_engine_absent(in->rpc->engine, fetched_ns) - in->absent_ns,
+				 fetched_ns - twi_min(fetched_ns, in->arrived_ns));
+	in->arrived_ns = fetched_ns;
 	in->request = op->data;
 	if (result->status >= 0 && result->bytes == in->bytes) {
 		run_handler(in);
@@ -225,8 +232,10 @@ static bool is_refused(struct twi_rpc_peer *rp, const struct twi_rpc_method *met
 }
 
 static struct tow_call_in *take_record(struct twi_rpc_peer *rp, struct twi_rpc_method *method,
-				       const struct twi_rpc_head *head, uint64_t arrived_ns)
+				       const struct twi_rpc_head *head,
+				       const struct twi_rpc_slot *slot)
 {
+	uint64_t arrived_ns = slot->arrived_ns;
 	struct tow_call_in *in =
 		twi_container_of(twi_list_first(&rp->rpc->ins), struct tow_call_in, link);
 
@@ -249,6 +258,8 @@ static struct tow_call_in *take_record(struct twi_rpc_peer *rp, struct twi_rpc_m
 	in->held = head->tag != 0 ? head->bytes : 0;
 	method->held_bytes += in->held;
 	in->arrived_ns = arrived_ns;
+	in->unread_ns = slot->unread_ns;
+	in->absent_ns = twi_engine_absent(rp->engine, arrived_ns);
 	in->deadline_ns = head->a < UINT64_MAX - arrived_ns ? arrived_ns + head->a : UINT64_MAX;
 	in->give_up_due = in->reply_waits = false;
 	in->reply = NULL;
@@ -263,7 +274,7 @@ static struct tow_call_in *take_record(struct twi_rpc_peer *rp, struct twi_rpc_m
 }
 
 bool twi_serve_request(struct twi_rpc_peer *rp, struct twi_rpc_slot *slot,
-		       const struct twi_rpc_head *head, uint64_t arrived_ns)
+		       const struct twi_rpc_head *head)
 {
 	struct twi_rpc_method *method = twi_rpc_method_find(rp->rpc, head->method);
 	struct twi_refused refused = { .id = head->id };
@@ -274,7 +285,7 @@ bool twi_serve_request(struct twi_rpc_peer *rp, struct twi_rpc_slot *slot,
 		refuse_request(rp, &refused);
 		return false;
 	}
-	in = take_record(rp, method, head, arrived_ns);
+	in = take_record(rp, method, head, slot);
 	if (head->tag != 0) {
 		fetch_body(in, head->tag);
 		return false;
@@ -363,9 +374,9 @@ static void record_call(struct tow_call_in *in)
 
 	for (unsigned i = 0; i < TWI_RPC_PARTS; i++)
 		parts[i] = UINT64_MAX;
-	parts[TWI_RPC_MATCH] = in->begun_ns - in->arrived_ns;
-	parts[TWI_RPC_SERVE] = in->posted_ns - in->begun_ns;
-	parts[TWI_RPC_TOTAL] = in->posted_ns - in->arrived_ns;
+	parts[TWI_LATENCY_MATCH] = in->begun_ns - in->arrived_ns;
+	parts[TWI_LATENCY_SERVE] = in->posted_ns - in->begun_ns;
+	parts[TWI_LATENCY_TOTAL] = in->posted_ns - in->arrived_ns;
 	twi_rpc_stats_record(in->rp, twi_rpc_hash(in->name), in->name, false, in->code != 0, parts);
 }
 
@@ -397,7 +408,13 @@ static void send_reply(struct tow_call_in *in)
 				     .c = in->posted_ns - in->begun_ns };
 	int status;
 
+	if (in->rp->peer != NULL && twi_rpc_tells_unread(in->rp->peer))
+		head.unread = twi_rpc_unread_put(in->unread_ns);
+
 	in->reply_waits = false;
+	/* Other handlers may be next, and would hold it up for as long as they take. */
+	if (in->posted_ns - in->begun_ns >= LONG_HANDLER_NS)
+		in->rpc->engine->away.push_due = true;
 	status = twi_parcel_send(&in->out, in->rp, &head, in->data, in->reply_bytes,
 				 in->reply->site);
 	if (status < 0)

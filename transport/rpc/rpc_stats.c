@@ -31,12 +31,12 @@ struct twi_rpc_row {
 	struct twi_latency parts[TWI_RPC_PARTS];
 };
 
-static const char *const part_names[TWI_RPC_PARTS] = {
-	[TWI_RPC_QUEUE] = "queue",           [TWI_RPC_WIRE] = "wire",
-	[TWI_RPC_MATCH] = "match",           [TWI_RPC_SERVE] = "serve",
-	[TWI_RPC_TOTAL] = "total",           [TWI_RPC_THERE] = "request_one_way",
-	[TWI_RPC_BACK] = "response_one_way",
-};
+static const char *part_name(unsigned part)
+{
+	return part == TWI_RPC_THERE  ? "request_one_way"
+	       : part == TWI_RPC_BACK ? "response_one_way"
+				      : twi_latency_part_name((enum twi_latency_part)part);
+}
 
 int twi_rpc_stats_init(struct twi_rpc *rpc)
 {
@@ -168,7 +168,7 @@ static void emit_row(const struct twi_rpc *rpc, const struct twi_rpc_row *row,
 
 		if (!twi_latency_read(&row->parts[i], &sum))
 			continue;
-		twi_emit_object_begin(emit, part_names[i]);
+		twi_emit_object_begin(emit, part_name(i));
 		twi_latency_emit(emit, &sum);
 		twi_emit_object_end(emit);
 	}
@@ -263,7 +263,7 @@ static void emit_samples(const struct twi_rpc *rpc, const struct twi_rpc_row *ro
 			       other         ? "both"
 			       : row->client ? "client"
 					     : "server");
-		twi_emit_label(labels, sizeof(labels), "part", part_names[i]);
+		twi_emit_label(labels, sizeof(labels), "part", part_name(i));
 		twi_report_histogram(emit, "towline_call_seconds", labels, &sum, NULL);
 	}
 }

@@ -11,7 +11,7 @@ void twi_rpc_head_put(uint8_t out[TWI_RPC_HEAD_BYTES], const struct twi_rpc_head
 {
 	out[0] = head->type;
 	out[1] = head->flags;
-	twi_put_le(out + 2, 0, 2);
+	twi_put_le(out + 2, head->unread, 2);
 	twi_put_le(out + 4, head->inline_bytes, 4);
 	twi_put_le(out + 8, head->id, 8);
 	if (head->type == TWI_RPC_RESPONSE) {
@@ -61,11 +61,14 @@ const char *twi_rpc_head_get(const uint8_t *in, uint64_t bytes, struct twi_rpc_h
 		.a = twi_get_le(in + 40, 8),
 		.b = twi_get_le(in + 48, 8),
 		.c = twi_get_le(in + 56, 8),
+		.unread = (uint16_t)twi_get_le(in + 2, 2),
 	};
 	if (out->type < TWI_RPC_REQUEST || out->type > TWI_RPC_GIVE_UP)
 		return "its type is unknown";
-	if ((out->flags & ~flags_of(out->type)) != 0 || twi_get_le(in + 2, 2) != 0)
+	if ((out->flags & ~flags_of(out->type)) != 0)
 		return "it has a flag that its type does not have";
+	if (!response && out->unread != 0)
+		return "it says a time that its type does not have";
 	if (out->inline_bytes != bytes - TWI_RPC_HEAD_BYTES)
 		return "its length is not that of the message";
 	if (out->bytes > TWI_RPC_BODY_MAX)
@@ -80,6 +83,28 @@ const char *twi_rpc_head_get(const uint8_t *in, uint64_t bytes, struct twi_rpc_h
 	if (out->type == TWI_RPC_CHUNK && ((out->flags & TWI_RPC_END) != 0) != (out->bytes == 0))
 		return "it is an empty piece of a stream, or an end that is not empty";
 	return NULL;
+}
+
+#define FRACTION_BITS 11u
+
+uint16_t twi_rpc_unread_put(uint64_t ns)
+{
+	unsigned bits = ns == 0 ? 0 : 64 - (unsigned)__builtin_clzll(ns), shift;
+
+	if (bits <= FRACTION_BITS)
+		return (uint16_t)ns;
+	shift = bits - FRACTION_BITS - 1;
+	if (shift > 30)
+		return UINT16_MAX;
+	return (uint16_t)((shift + 1) << FRACTION_BITS |
+			  (ns >> shift & ((1u << FRACTION_BITS) - 1)));
+}
+
+uint64_t twi_rpc_unread_get(uint16_t coded)
+{
+	uint64_t exponent = coded >> FRACTION_BITS, fraction = coded & ((1u << FRACTION_BITS) - 1);
+
+	return exponent == 0 ? fraction : (fraction | 1u << FRACTION_BITS) << (exponent - 1);
 }
 
 uint64_t twi_rpc_hash(const char *name)

@@ -7,7 +7,7 @@
  *
  *	offset  0      1       2             4                           8
  *	        +------+-------+-------------+---------------------------+
- *	     0  | type | flags | reserved: 0 | inline_bytes          u32 |
+ *	     0  | type | flags | unread u16  | inline_bytes          u32 |
  *	        +------+-------+-------------+---------------------------+
  *	     8  | id of the call                                     u64 |
  *	    16  | REQUEST: method hash. RESPONSE: status i32, code i32   |
@@ -25,6 +25,9 @@
  *	WINDOW     so many pieces were taken  count           -         -
  *	CANCEL     client: it is of no use    -               -         -
  *	GIVE_UP    server: no answer comes    -               -         -
+ *
+ * unread: of a RESPONSE, with the feature `call_unread`: for how long, at most, the request lay
+ * where the server had not read it, as a float of 16 bits, see below. Else it is 0.
  *
  * An id is chosen by the client and is never used again on one connection. TO_SERVER says whose id
  * it is in CHUNK and WINDOW.
@@ -61,9 +64,18 @@ struct twi_rpc_head {
 	uint64_t bytes;
 	uint64_t tag;
 	uint64_t a, b, c;
+	uint16_t unread; /* twi_rpc_unread_put */
 };
 
 void twi_rpc_head_put(uint8_t out[TWI_RPC_HEAD_BYTES], const struct twi_rpc_head *head);
+
+/*
+ * A time as an unsigned float of 16 bits: 5 bits of exponent, 11 of fraction, and a leading bit of
+ * 1 that is not written where the exponent is above 0 (the UFloat16 that early QUIC had for the
+ * delay of acknowledgements). Rounded down, by less than 1/2048 of it; 4.39e12 ns at most.
+ */
+uint16_t twi_rpc_unread_put(uint64_t ns);
+uint64_t twi_rpc_unread_get(uint16_t coded);
 
 /*
  * Reads the header of a message of `bytes` bytes. NULL: good; else what is wrong with it. A good

@@ -38,6 +38,7 @@
 	X(WIRE, "tow_wire_ns")                                                                     \
 	X(RANKS, "tow_ranks")                                                                      \
 	X(MATCH, "tow_match_ns")                                                                   \
+	X(SERVER_QUEUE, "tow_server_queue_ns")                                                     \
 	X(NAME, "tow_name")                                                                        \
 	X(PEER, "tow_peer")                                                                        \
 	X(LANE, "tow_lane")                                                                        \

@@ -17,7 +17,8 @@ static void own_stats(const struct twi_span *span, struct twi_stats *s)
 		uint64_t value;
 	} rows[] = {
 		{ TWI_STAT_ID, span->id },
-		{ TWI_STAT_PARENT, span->parent },
+		{ span->kind == TWI_SPAN_CALL ? TWI_STAT_SERVER_QUEUE : TWI_STAT_PARENT,
+		  span->parent },
 		{ TWI_STAT_BYTES, span->bytes },
 		{ TWI_STAT_QUEUE, span->queue_ns },
 		{ span->kind == TWI_SPAN_COLL ? TWI_STAT_RANKS : TWI_STAT_WIRE, span->wire_ns },

@@ -31,6 +31,7 @@ static struct twi_rpc_head random_head(void)
 	if (head.type == TWI_RPC_RESPONSE) {
 		head.status = (int32_t)any();
 		head.code = (int32_t)any();
+		head.unread = (uint16_t)any();
 	} else {
 		head.method = any();
 	}
@@ -64,7 +65,8 @@ static void test_identity(void **state)
 		twi_rpc_head_put(again, &back);
 		assert_memory_equal(wire, again, sizeof(wire));
 		assert_true(back.id == head.id && back.bytes == head.bytes && back.a == head.a &&
-			    back.status == head.status && back.method == head.method);
+			    back.status == head.status && back.method == head.method &&
+			    back.unread == head.unread);
 	}
 }
 
@@ -97,6 +99,28 @@ static void test_hostile(void **state)
 	assert_in_range(accepted, ROUNDS / 20, ROUNDS);
 }
 
+/* Every code is of one time; times become the code below them, within 1/2048, in order. */
+static void test_unread(void **state)
+{
+	uint64_t last = 0;
+
+	(void)state;
+	for (uint32_t code = 0; code <= UINT16_MAX; code++) {
+		uint64_t ns = twi_rpc_unread_get((uint16_t)code);
+
+		assert_int_equal(twi_rpc_unread_put(ns), code);
+		assert_true(code == 0 || ns > last);
+		last = ns;
+	}
+	assert_true(last == 4095ull << 30);
+	assert_int_equal(twi_rpc_unread_put(UINT64_MAX), UINT16_MAX);
+	for (int i = 0; i < ROUNDS; i++) {
+		uint64_t ns = any() % last, back = twi_rpc_unread_get(twi_rpc_unread_put(ns));
+
+		assert_true(back <= ns && ns - back <= ns / 2048);
+	}
+}
+
 static void test_hash(void **state)
 {
 	(void)state;
@@ -110,6 +134,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_identity),
 		cmocka_unit_test(test_hostile),
+		cmocka_unit_test(test_unread),
 		cmocka_unit_test(test_hash),
 	};
 

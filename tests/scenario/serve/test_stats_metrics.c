@@ -35,6 +35,7 @@ static void any_name_is_readable(void **state)
 		reading.parts_ns[TWI_LATENCY_QUEUE] = ns / 3;
 		reading.parts_ns[TWI_LATENCY_WIRE] = ns - ns / 3;
 		reading.parts_ns[TWI_LATENCY_MATCH] = TWI_LATENCY_UNKNOWN;
+		reading.parts_ns[TWI_LATENCY_SERVER_QUEUE] = TWI_LATENCY_UNKNOWN;
 		reading.parts_ns[TWI_LATENCY_SERVE] = TWI_LATENCY_UNKNOWN;
 		twi_latency_note(diag, &rows[0], hostile, &reading);
 		twi_latency_note(diag, &rows[1], "\xff\xfe\x80 no text\r\n", &reading);

@@ -176,8 +176,10 @@ static void fill_latencies(struct twi_diag *diag)
 		const struct twi_latency_reading reading = { .lane = TWI_LANE_TCP,
 							     .id = i,
 							     .bytes = 1ull << i % 25,
-							     .parts_ns = { 1000 + i, 0, 1000 + i, 0,
-									   TWI_LATENCY_UNKNOWN } };
+							     .parts_ns = {
+								     [TWI_LATENCY_TOTAL] = 1000 + i,
+								     [TWI_LATENCY_WIRE] = 1000 + i,
+							     } };
 
 		snprintf(name, sizeof(name), "tcp://\"%u\"", i);
 		twi_latency_note(diag, &row, name, &reading);

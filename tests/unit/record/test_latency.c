@@ -57,7 +57,12 @@ static void note(struct twi_diag *diag, struct twi_latency_row **row, const char
 		.id = id,
 		.bytes = bytes,
 		.end_ns = twi_now_ns(),
-		.parts_ns = { ns, ns / 10, ns - ns / 10 - ns / 5, ns / 5, TWI_LATENCY_UNKNOWN },
+		.parts_ns = { [TWI_LATENCY_TOTAL] = ns,
+			      [TWI_LATENCY_QUEUE] = ns / 10,
+			      [TWI_LATENCY_SERVER_QUEUE] = TWI_LATENCY_UNKNOWN,
+			      [TWI_LATENCY_WIRE] = ns - ns / 10 - ns / 5,
+			      [TWI_LATENCY_MATCH] = ns / 5,
+			      [TWI_LATENCY_SERVE] = TWI_LATENCY_UNKNOWN },
 	};
 
 	twi_latency_note(diag, row, name, &reading);
@@ -290,11 +295,13 @@ static void edges_are_reckoned(void **state)
 static void recent_grow_old(void **state)
 {
 	struct twi_latencies *latencies = ((struct twi_diag *)*state)->latencies;
-	struct twi_latency_reading reading = { .lane = TWI_LANE_SHM,
-					       .id = 1,
-					       .bytes = 8,
-					       .end_ns = 1000,
-					       .parts_ns = { 3000, 0, 3000, 0, 0 } };
+	struct twi_latency_reading reading = {
+		.lane = TWI_LANE_SHM,
+		.id = 1,
+		.bytes = 8,
+		.end_ns = 1000,
+		.parts_ns = { [TWI_LATENCY_TOTAL] = 3000, [TWI_LATENCY_WIRE] = 3000 }
+	};
 	struct twi_exemplars *found = calloc(1, sizeof(*found));
 	struct twi_latency_row *row = NULL;
 

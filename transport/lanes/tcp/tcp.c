@@ -321,6 +321,23 @@ static void lane_flush(struct twi_lane *base, bool acks_too)
 	}
 }
 
+static void lane_push(struct twi_lane *base)
+{
+	struct twi_tcp_lane *lane = (struct twi_tcp_lane *)(void *)base;
+	struct twi_engine *engine = base->engine;
+
+	if (engine->ring == NULL || engine->plain_rings) /* those read when they are pumped */
+		return;
+	/* What the ring has sent makes room for what waits behind it. */
+	twi_ring_submit(engine->ring);
+	twi_ring_reap(engine->ring);
+	for (struct twi_list *pos = lane->dirty.next; pos != &lane->dirty; pos = pos->next)
+		twi_container_of(pos, struct twi_tcp_peer, dirty)->session.urgent = true;
+	pump_dirty(lane);
+	twi_ring_submit(engine->ring);
+	twi_ring_reap(engine->ring);
+}
+
 static uint64_t lane_deadline(struct twi_lane *base)
 {
 	struct twi_tcp_lane *lane = (struct twi_tcp_lane *)(void *)base;
@@ -387,6 +404,7 @@ const struct twi_lane_ops twi_lane_tcp = {
 	.peer_close = peer_close,
 	.process_ended = twi_tcp_process_ended,
 	.flush = lane_flush,
+	.push = lane_push,
 	.progress = lane_progress,
 	.deadline_ns = lane_deadline,
 	.driver_changed = lane_driver_changed,

@@ -9,6 +9,7 @@
 #include "diag/trace/capture/trace_capture.h"
 #include "diag/trace/capture/trace_signal.h"
 #include "transport/engine/engine.h"
+#include "transport/engine/engine_drive.h"
 #include "transport/engine/runtime.h"
 #include "transport/op/endpoint.h"
 #include "transport/rpc/rpc_link.h"
@@ -25,7 +26,8 @@ static bool rank0_clock(void *arg, int64_t *offset_ns_out, uint64_t *error_ns_ou
 		*error_ns_out = 0;
 		return true;
 	}
-	twi_engine_enter(engine);
+	if (!twi_engine_enter_within(engine, TWI_TRACING_PATIENCE_NS))
+		return false;
 	twi_list_for_each_safe (pos, next, &engine->peers) {
 		const struct tow_peer *peer = twi_container_of(pos, struct tow_peer, link);
 		struct twi_clock_estimate estimate;
@@ -47,6 +49,7 @@ static int identify_rank(struct twi_engine *engine, int64_t rank, int64_t world)
 					       .rank = rank,
 					       .world = world,
 					       .clock = rank0_clock,
+					       .unfinished = twi_tracing_unfinished,
 					       .arg = engine };
 
 	return twi_trace_identify(engine->diag, &about);

@@ -5,6 +5,7 @@
 #define TWI_TRACING_H
 
 #include <pthread.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct twi_engine;
@@ -24,5 +25,15 @@ int twi_tracing_open(struct twi_tracing *tracing, struct twi_engine *engine);
 void twi_tracing_close(struct twi_tracing *tracing, struct twi_engine *engine);
 
 extern const struct twi_trace_hooks twi_trace_hooks;
+
+/* A capture does not wait for longer for an engine that a callback keeps. */
+#define TWI_TRACING_PATIENCE_NS 200000000u
+
+/*
+ * tracing_begun.c: what is under way, as struct twi_trace_about says; arg is the engine, which is
+ * taken, if that can be had.
+ */
+struct twi_span;
+size_t twi_tracing_unfinished(void *arg, struct twi_span *out, size_t room);
 
 #endif

@@ -13,6 +13,9 @@
 #include "diag/base/words.h"
 #include "diag/record/coll_kind.h"
 #include "diag/record/counter.h"
+#include "diag/trace/unfinished.h"
+
+#define UNFINISHED_TOLD 3u
 
 struct look {
 	const struct twi_trace *trace;
@@ -341,6 +344,39 @@ static void find_reasons(struct look *l)
 	}
 }
 
+/* A job that hangs, or is about to. */
+static void find_unfinished(struct look *l)
+{
+	struct twi_stuck rows[UNFINISHED_TOLD];
+	size_t count = twi_unfinished_find(l->trace, rows, UNFINISHED_TOLD);
+
+	for (size_t i = 0; i < count; i++) {
+		const struct twi_stuck *stuck = &rows[i];
+		uint64_t window = (uint64_t)l->t->view.end_ns;
+		struct twi_finding *row =
+			add_finding(l, "unfinished", twi_min(stuck->age_ns, window));
+		char text[TWI_STUCK_TEXT], others[48] = "";
+
+		twi_unfinished_say(l->trace, stuck, text);
+		SAY(row->what, "%s.", text);
+		if (stuck->missing > 1)
+			snprintf(others, sizeof(others), " and %zu others have",
+				 stuck->missing - 1);
+		if (stuck->span->kind != TWI_SPAN_COLL)
+			SAY(row->cause, "Nothing of that rank has ended since.");
+		else if (stuck->missing > 0 && stuck->known)
+			SAY(row->cause, "Rank %lld%s not come to it.",
+			    (long long)l->trace->ranks[stuck->first_missing].rank,
+			    stuck->missing > 1 ? others : " has");
+		else
+			SAY(row->cause, "%s",
+			    stuck->known ? "All of its ranks are in it."
+					 : "Not all of its ranks are in this trace.");
+		SAY(row->cure, "Ask towstat verdict while it lasts; then see what the rank that is "
+			       "waited for does (towstat explain, a debugger).");
+	}
+}
+
 static void find_failed(struct look *l)
 {
 	uint64_t failed = 0, all = 0;
@@ -420,6 +456,7 @@ void twi_findings_make(const struct twi_trace *trace, const struct twi_timeline 
 	find_others(&l);
 	find_pair(&l);
 	find_reasons(&l);
+	find_unfinished(&l);
 	find_failed(&l);
 	find_lost(&l);
 	find_clocks(&l);

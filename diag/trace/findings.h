@@ -17,7 +17,7 @@
 
 struct twi_finding {
 	/* "exposed", "link", "straggler", "last", "others", "pair", "copies", "registrations",
-	 * "failed", "lost", "clocks", "steps" */
+	 * "unfinished", "failed", "lost", "clocks", "steps" */
 	const char *kind;
 	uint64_t cost_ns; /* of one rank's time; 0: it costs none, but what is said depends on it */
 	char what[TWI_FINDING_BYTES], cause[TWI_FINDING_BYTES], cure[TWI_FINDING_BYTES];

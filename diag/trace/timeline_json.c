@@ -12,6 +12,7 @@
 #include "diag/trace/findings.h"
 #include "diag/trace/slack.h"
 #include "diag/trace/timeline.h"
+#include "diag/trace/unfinished.h"
 
 /* The array `key`: `value` for every bin, where `bin` is the one in turn. */
 #define EMIT_BINS(e, key, value)                                                                   \
@@ -322,6 +323,7 @@ void twi_timeline_emit(const struct twi_timeline *t, const struct twi_trace *tra
 	emit_ranks(e, t, trace);
 	emit_reasons(e, t);
 	emit_kinds(e, t);
+	twi_unfinished_emit(trace, e);
 }
 
 void twi_timeline_json(const struct twi_trace *trace, struct twi_emit *e)

@@ -14,6 +14,7 @@ static void fini_rank(struct twi_trace_rank *rank)
 	for (size_t i = 0; i < rank->name_count; i++)
 		free(rank->names[i]);
 	free(rank->threads);
+	free(rank->unfinished);
 	free(rank->peers);
 	free(rank->names);
 	free(rank->host);

@@ -3,7 +3,12 @@
  * in the formats of other tools, read back from one, and analysed is always this.
  *
  *	struct twi_trace --- ranks[] --- threads[] --- spans[] by start
+ *	                             \-- unfinished[] by start
  *	                             \-- peers[], names[]
+ *
+ * Spans have ended. What was under way when the window ended stands apart from them, so that no
+ * analysis takes it for something that has happened: a span that ends with the window, of status
+ * TOW_AGAIN.
  *
  * All of it is owned by the trace and plain memory. A trace of a stranger's file is checked when it
  * is read: indexes that lead nowhere are refused there, and not looked for later.
@@ -44,8 +49,9 @@ struct twi_trace_rank {
 	int64_t clock_offset_ns;
 	uint64_t clock_error_ns;
 	uint64_t sampled_out;
-	size_t thread_count, peer_count, name_count;
+	size_t thread_count, unfinished_count, peer_count, name_count;
 	struct twi_trace_thread *threads;
+	struct twi_span *unfinished;
 	struct twi_trace_peer *peers; /* span.peer - 1 */
 	char **names;                 /* span.name - 1 */
 };
@@ -64,6 +70,11 @@ struct twi_trace_about {
 	int64_t rank, world;
 	/* What brings this rank's times to rank 0's, if that is known. Runs in any thread. */
 	bool (*clock)(void *arg, int64_t *offset_ns_out, uint64_t *error_ns_out);
+	/*
+	 * What is under way: writes up to `room` of them, without their end and status, and returns
+	 * how many there are. NULL: nobody knows. Likewise.
+	 */
+	size_t (*unfinished)(void *arg, struct twi_span *out, size_t room);
 	void *arg;
 };
 
@@ -76,5 +87,11 @@ int twi_trace_identify(struct twi_diag *diag, const struct twi_trace_about *abou
  * whole life. TOW_OK or TOW_ENOMEM; out is then empty.
  */
 int twi_trace_read(struct twi_diag *diag, uint64_t begin_ns, struct twi_trace *out);
+
+/* The same of all that the rings hold, with what is under way. */
+int twi_trace_read_all(struct twi_diag *diag, struct twi_trace *out);
+
+/* What is told of it, at most; more is counted as lost (spans_lost). */
+#define TWI_TRACE_UNFINISHED_MAX 4096u
 
 #endif

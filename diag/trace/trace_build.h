@@ -13,6 +13,13 @@ struct twi_span_ring;
 int twi_trace_describe(struct twi_diag *diag, struct twi_trace_rank *rank);
 
 /*
+ * Asks what is under way, and then, once the rank's names are there and its end_ns is known, makes
+ * of it what is unfinished. TOW_ENOMEM without a message.
+ */
+int twi_trace_ask_unfinished(struct twi_diag *diag, struct twi_trace_rank *rank);
+int twi_trace_end_unfinished(struct twi_diag *diag, struct twi_trace_rank *rank);
+
+/*
  * Adds threads: one for each that owned the ring. numbers[i] is the number in the ring of spans[i],
  * rising. TOW_ENOMEM without a message.
  */

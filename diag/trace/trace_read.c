@@ -28,6 +28,7 @@ int twi_trace_identify(struct twi_diag *diag, const struct twi_trace_about *abou
 	table->rank = about->rank;
 	table->world = about->world;
 	table->clock = about->clock;
+	table->unfinished = about->unfinished;
 	table->clock_arg = about->arg;
 	pthread_mutex_unlock(&table->lock);
 	return TOW_OK;
@@ -216,19 +217,48 @@ int twi_trace_describe(struct twi_diag *diag, struct twi_trace_rank *rank)
 	return rank->host == NULL || rank->job == NULL ? TOW_ENOMEM : status;
 }
 
-int twi_trace_read(struct twi_diag *diag, uint64_t begin_ns, struct twi_trace *out)
+int twi_trace_ask_unfinished(struct twi_diag *diag, struct twi_trace_rank *rank)
+{
+	struct twi_span_table *table = diag->spans;
+	size_t (*unfinished)(void *arg, struct twi_span *out, size_t room), count;
+	void *arg;
+
+	pthread_mutex_lock(&table->lock);
+	unfinished = table->unfinished;
+	arg = table->clock_arg;
+	pthread_mutex_unlock(&table->lock);
+	if (unfinished == NULL)
+		return TOW_OK;
+	rank->unfinished = calloc(TWI_TRACE_UNFINISHED_MAX, sizeof(*rank->unfinished));
+	if (rank->unfinished == NULL)
+		return TOW_ENOMEM;
+	count = unfinished(arg, rank->unfinished, TWI_TRACE_UNFINISHED_MAX);
+	rank->unfinished_count = twi_min(count, (size_t)TWI_TRACE_UNFINISHED_MAX);
+	twi_count(diag, TWI_C_spans_lost, count - rank->unfinished_count);
+	return TOW_OK;
+}
+
+int twi_trace_end_unfinished(struct twi_diag *diag, struct twi_trace_rank *rank)
+{
+	struct twi_trace_thread all = { .spans = rank->unfinished,
+					.span_count = rank->unfinished_count };
+
+	for (size_t i = 0; i < all.span_count; i++) {
+		struct twi_span *span = &all.spans[i];
+
+		span->end_ns = twi_max(rank->end_ns, span->start_ns);
+		span->status = TOW_AGAIN;
+	}
+	if (all.span_count > 0)
+		qsort(all.spans, all.span_count, sizeof(*all.spans), by_start);
+	return twi_trace_name_spans(diag, rank, &all);
+}
+
+static int read_rings(struct twi_diag *diag, uint64_t begin_ns, struct twi_trace_rank *rank)
 {
 	struct twi_diag_block *block = atomic_load_explicit(&diag->blocks, memory_order_acquire);
-	struct twi_trace_rank *rank = calloc(1, sizeof(*rank));
-	int status;
+	int status = TOW_OK;
 
-	*out = (struct twi_trace){ .rank_count = rank != NULL, .ranks = rank };
-	if (rank == NULL)
-		return twi_error(TOW_ENOMEM, "no memory for a trace");
-	rank->begin_ns = twi_max(begin_ns, diag->start_ns);
-	rank->end_ns = twi_now_ns();
-	rank->sampled_out = twi_counter_sum(diag, TWI_C_spans_sampled_out);
-	status = twi_trace_describe(diag, rank);
 	for (; block != NULL && status == TOW_OK; block = block->next) {
 		const struct twi_span_ring *ring =
 			atomic_load_explicit(&block->spans, memory_order_acquire);
@@ -236,9 +266,42 @@ int twi_trace_read(struct twi_diag *diag, uint64_t begin_ns, struct twi_trace *o
 		if (ring != NULL)
 			status = read_ring(diag, ring, begin_ns, rank);
 	}
+	return status;
+}
+
+static int read_rank(struct twi_diag *diag, uint64_t begin_ns, bool unfinished,
+		     struct twi_trace *out)
+{
+	struct twi_trace_rank *rank = calloc(1, sizeof(*rank));
+	int status = TOW_OK;
+
+	*out = (struct twi_trace){ .rank_count = rank != NULL, .ranks = rank };
+	if (rank == NULL)
+		return twi_error(TOW_ENOMEM, "no memory for a trace");
+	rank->begin_ns = twi_max(begin_ns, diag->start_ns);
+	if (unfinished) /* before peers and names are copied, which it may add to */
+		status = twi_trace_ask_unfinished(diag, rank);
+	rank->end_ns = twi_now_ns();
+	rank->sampled_out = twi_counter_sum(diag, TWI_C_spans_sampled_out);
+	if (status == TOW_OK)
+		status = twi_trace_describe(diag, rank);
+	if (status == TOW_OK)
+		status = twi_trace_end_unfinished(diag, rank);
+	if (status == TOW_OK)
+		status = read_rings(diag, begin_ns, rank);
 	if (status < 0) {
 		twi_trace_fini(out);
 		return twi_error(TOW_ENOMEM, "no memory for a trace");
 	}
 	return TOW_OK;
+}
+
+int twi_trace_read(struct twi_diag *diag, uint64_t begin_ns, struct twi_trace *out)
+{
+	return read_rank(diag, begin_ns, false, out);
+}
+
+int twi_trace_read_all(struct twi_diag *diag, struct twi_trace *out)
+{
+	return read_rank(diag, 0, true, out);
 }

@@ -6,6 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <internal/base.h>
+#include <towline/status.h>
+
 #include "diag/record/diag.h"
 #include "diag/record/lane_id.h"
 #include "transport/coll/plan/plan.h"
@@ -81,6 +84,20 @@ struct twi_span *twt_trace_add_span(struct twi_trace_thread *thread, enum twi_sp
 		.lane = TWI_SPAN_NO_LANE,
 	};
 	return out;
+}
+
+struct twi_span *twt_trace_add_unfinished(struct twi_trace_rank *rank, enum twi_span_kind kind,
+					  uint64_t start_ns)
+{
+	struct twi_trace_thread all = { .spans = rank->unfinished,
+					.span_count = rank->unfinished_count };
+	struct twi_span *span =
+		twt_trace_add_span(&all, kind, start_ns, twi_max(start_ns, rank->end_ns));
+
+	span->status = TOW_AGAIN;
+	rank->unfinished = all.spans;
+	rank->unfinished_count = all.span_count;
+	return span;
 }
 
 /* Names of a rank of the pair, in the order in which they are added. */
@@ -348,6 +365,20 @@ static void random_thread(uint64_t *state, struct twi_trace_rank *rank)
 	}
 }
 
+static void random_unfinished(uint64_t *state, struct twi_trace_rank *rank)
+{
+	uint64_t at = random_word(state) >> 6, count = twt_random_below(state, 9);
+
+	for (uint64_t i = 0; i < count; i++) {
+		struct twi_span *span;
+
+		at += twt_random_below(state, 1000000);
+		span = twt_trace_add_unfinished(rank, twt_random_below(state, TWI_SPAN_KINDS), at);
+		random_span(state, rank, span);
+		span->status = TOW_AGAIN;
+	}
+}
+
 static void random_rank(uint64_t *state, struct twi_trace *trace, int64_t number)
 {
 	char text[64];
@@ -377,6 +408,7 @@ static void random_rank(uint64_t *state, struct twi_trace *trace, int64_t number
 	count = twt_random_below(state, 4);
 	for (uint64_t i = 0; i < count; i++)
 		random_thread(state, rank);
+	random_unfinished(state, rank);
 }
 
 void twt_trace_random(uint64_t seed, struct twi_trace *out)
@@ -436,6 +468,17 @@ static bool same_thread(const struct twi_trace_thread *a, const struct twi_trace
 	return true;
 }
 
+static bool same_unfinished(const struct twi_trace_rank *a, const struct twi_trace_rank *b,
+			    char *why, size_t why_size)
+{
+	const struct twi_trace_thread left = { .spans = a->unfinished,
+					       .span_count = a->unfinished_count };
+	const struct twi_trace_thread right = { .spans = b->unfinished,
+						.span_count = b->unfinished_count };
+
+	return same_thread(&left, &right, why, why_size);
+}
+
 static bool same_rank(const struct twi_trace_rank *a, const struct twi_trace_rank *b, char *why,
 		      size_t why_size)
 {
@@ -462,7 +505,7 @@ static bool same_rank(const struct twi_trace_rank *a, const struct twi_trace_ran
 	for (size_t i = 0; i < a->thread_count; i++)
 		if (!same_thread(&a->threads[i], &b->threads[i], why, why_size))
 			return false;
-	return true;
+	return same_unfinished(a, b, why, why_size);
 }
 
 bool twt_trace_same(const struct twi_trace *a, const struct twi_trace *b, char *why,

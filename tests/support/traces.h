@@ -48,5 +48,8 @@ uint32_t twt_trace_add_name(struct twi_trace_rank *rank, const char *name);
 uint32_t twt_trace_add_peer(struct twi_trace_rank *rank, const char *name, int64_t number);
 struct twi_span *twt_trace_add_span(struct twi_trace_thread *thread, enum twi_span_kind kind,
 				    uint64_t start_ns, uint64_t end_ns);
+/* What was under way at the rank's end_ns, in the order of their starts. */
+struct twi_span *twt_trace_add_unfinished(struct twi_trace_rank *rank, enum twi_span_kind kind,
+					  uint64_t start_ns);
 
 #endif

@@ -152,6 +152,8 @@ static void show_rank(const struct trace_rank_info *row, FILE *out)
 	fprintf(out, "%s rank %lld of %lld on %s: %llu spans in %.3f s", job, (long long)row->rank,
 		(long long)row->world, host, (unsigned long long)row->spans,
 		(double)row->window_ns / 1e9);
+	if (row->unfinished != 0)
+		fprintf(out, ", %llu unfinished", (unsigned long long)row->unfinished);
 	if (row->lost != 0)
 		fprintf(out, ", %llu lost (overwritten: capture fewer seconds)",
 			(unsigned long long)row->lost);

@@ -92,7 +92,7 @@ static void span_event(struct chrome *c, const struct twi_trace_rank *rank, size
 		       const struct twi_span *span, int64_t unix_ns)
 {
 	int64_t start_ns = (int64_t)span->start_ns + unix_ns;
-	bool blocks = twi_show_blocks(span);
+	bool blocks = twi_show_blocks(span) || span->status == TOW_AGAIN;
 	char text[TWI_SHOW_NAME_BYTES];
 	const char *name = twi_show_name(rank, span, text, sizeof(text));
 	uint64_t id = ++c->next_id;
@@ -132,6 +132,10 @@ static void rank_events(struct chrome *c, const struct twi_trace *trace, size_t 
 		for (size_t i = 0; i < thread->span_count; i++)
 			span_event(c, rank, r, t, &thread->spans[i], unix_ns);
 	}
+	if (rank->unfinished_count > 0)
+		name_it(c, "thread_name", r, rank->thread_count, "unfinished");
+	for (size_t i = 0; i < rank->unfinished_count; i++)
+		span_event(c, rank, r, rank->thread_count, &rank->unfinished[i], unix_ns);
 }
 
 int twi_export_chrome(const struct twi_trace *trace, char **bytes_out, size_t *count_out)

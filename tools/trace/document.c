@@ -87,6 +87,7 @@ int trace_document_rank(const struct trace_document *document, size_t index,
 					 .job = rank->job,
 					 .rank = rank->rank,
 					 .world = rank->world,
+					 .unfinished = rank->unfinished_count,
 					 .window_ns = rank->end_ns - rank->begin_ns,
 					 .clock_offset_ns = rank->clock_offset_ns,
 					 .clock_error_ns = rank->clock_error_ns };

@@ -46,6 +46,7 @@ struct trace_rank_info {
 	int64_t rank;            /* in the job; -1: a process without one */
 	int64_t world;           /* ranks of the job; 0: not known */
 	uint64_t spans;          /* records of it */
+	uint64_t unfinished;     /* what was under way when its window ended */
 	uint64_t lost;           /* records that were overwritten before they were read */
 	uint64_t window_ns;      /* length of its window */
 	int64_t clock_offset_ns; /* what brings its times to rank 0's clock */

@@ -342,6 +342,35 @@ static int add_thread(struct perfetto *p, const struct twi_trace_rank *rank, siz
 	return TOW_OK;
 }
 
+/* All end together, so they lie one in the other. */
+static void add_unfinished(struct perfetto *p, const struct twi_trace_rank *rank, uint64_t process,
+			   int64_t unix_ns)
+{
+	uint64_t track;
+	struct event e;
+
+	if (rank->unfinished_count == 0)
+		return;
+	p->sequence++;
+	p->begun = false;
+	track = add_track(p, process, "unfinished", 0, 0);
+	for (size_t i = 0; i < rank->unfinished_count; i++) {
+		const struct twi_span *span = &rank->unfinished[i];
+		char text[TWI_SHOW_NAME_BYTES];
+
+		event_init(&e, track, (int64_t)span->start_ns + unix_ns,
+			   TWI__TRACK_EVENT__TYPE__TYPE_SLICE_BEGIN);
+		event_name(&e, "unfinished", twi_show_name(rank, span, text, sizeof(text)));
+		note_span(&e, rank, span);
+		add_packet(p, &e.packet);
+	}
+	for (size_t i = 0; i < rank->unfinished_count; i++) {
+		event_init(&e, track, (int64_t)rank->unfinished[i].end_ns + unix_ns,
+			   TWI__TRACK_EVENT__TYPE__TYPE_SLICE_END);
+		add_packet(p, &e.packet);
+	}
+}
+
 /* What was not seen, and how wrong the times can be: a point on the process's own track. */
 static void add_about(struct perfetto *p, const struct twi_trace_rank *rank, uint64_t track,
 		      int64_t unix_ns)
@@ -409,6 +438,7 @@ static int add_rank(struct perfetto *p, const struct twi_trace *trace, size_t r,
 		status = add_thread(p, rank, t, process, pid, is_first ? pid : ++*tid, unix_ns);
 		first = first && !is_first;
 	}
+	add_unfinished(p, rank, process, unix_ns);
 	return status;
 }
 

@@ -84,9 +84,12 @@ static void memory_fini(struct memory *memory)
 	}
 }
 
+#define UNFINISHED SIZE_MAX
+
 struct reader {
 	struct twi_trace *trace;
-	/* Threads by the number of their line, from 1: a rank's index, and one in the rank. */
+	/* Threads by the number of their line, from 1: a rank's index, and one in the rank, or
+	 * UNFINISHED. */
 	struct line {
 		size_t rank, thread;
 		bool read;
@@ -151,16 +154,20 @@ static int read_threads(struct reader *reader, size_t index, const Twi__TraceRan
 		return twi_error(TOW_ENOMEM, "no memory to read a trace");
 	for (size_t i = 0; i < from->n_threads; i++) {
 		const Twi__TraceThread *thread = from->threads[i];
+		size_t number = thread->unfinished ? UNFINISHED : rank->thread_count;
 
-		if (strlen(thread->name) >= sizeof(rank->threads[i].name) ||
+		if (strlen(thread->name) >= sizeof(rank->threads[0].name) ||
 		    !twi_text_is_clean(thread->name))
 			return bad_xspace("the name of a thread is none");
 		if ((uint64_t)thread->line != reader->line_count + 1)
 			return bad_xspace("its threads are not in order");
-		strcpy(rank->threads[i].name, thread->name);
-		rank->threads[i].tid = thread->tid;
-		rank->threads[i].lost = thread->lost;
-		reader->lines[reader->line_count++] = (struct line){ .rank = index, .thread = i };
+		reader->lines[reader->line_count++] =
+			(struct line){ .rank = index, .thread = number };
+		if (thread->unfinished)
+			continue;
+		strcpy(rank->threads[number].name, thread->name);
+		rank->threads[number].tid = thread->tid;
+		rank->threads[number].lost = thread->lost;
 		rank->thread_count++;
 	}
 	return TOW_OK;
@@ -344,39 +351,53 @@ static int read_span(const struct words *words, const struct twi_trace_rank *ran
 	return TOW_OK;
 }
 
-static int read_line(struct reader *reader, const Twi__XLine *from, const struct stat_ids *ids)
+/* The spans of one line; *count_out of them. TOW_OK, or a failure: *spans_out may be made then. */
+static int read_events(const Twi__XLine *from, const struct stat_ids *ids,
+		       const struct twi_trace_rank *rank, struct twi_span **spans_out,
+		       size_t *count_out)
 {
-	struct line *line;
-	struct twi_trace_rank *rank;
-	struct twi_trace_thread *thread;
+	struct twi_span *spans = calloc(from->n_events + 1, sizeof(*spans));
+	size_t count = 0;
 
-	if (from->id < 1 || (uint64_t)from->id > reader->line_count)
-		return TOW_OK; /* some tool's own */
-	line = &reader->lines[from->id - 1];
-	rank = &reader->trace->ranks[line->rank];
-	thread = &rank->threads[line->thread];
-	if (line->read)
-		return bad_xspace("two lines are of one thread");
-	line->read = true;
-	thread->spans = calloc(from->n_events + 1, sizeof(*thread->spans));
-	if (thread->spans == NULL)
+	*spans_out = spans;
+	if (spans == NULL)
 		return twi_error(TOW_ENOMEM, "no memory to read a trace");
 	for (size_t i = 0; i < from->n_events; i++) {
-		struct twi_span *span = &thread->spans[thread->span_count];
 		struct words words;
 		int status;
 
 		read_words(from->events[i], ids, &words);
 		if (!words.has[TWI_STAT_KIND])
 			continue;
-		status = read_span(&words, rank, span);
+		status = read_span(&words, rank, &spans[count]);
 		if (status < 0)
 			return status;
-		if (thread->span_count && span->start_ns < span[-1].start_ns)
+		if (count > 0 && spans[count].start_ns < spans[count - 1].start_ns)
 			return bad_xspace("the spans of a thread are not in order");
-		thread->span_count++;
+		count++;
 	}
+	*count_out = count;
 	return TOW_OK;
+}
+
+static int read_line(struct reader *reader, const Twi__XLine *from, const struct stat_ids *ids)
+{
+	struct line *line;
+	struct twi_trace_rank *rank;
+
+	if (from->id < 1 || (uint64_t)from->id > reader->line_count)
+		return TOW_OK; /* some tool's own */
+	line = &reader->lines[from->id - 1];
+	rank = &reader->trace->ranks[line->rank];
+	if (line->read)
+		return bad_xspace("two lines are of one thread");
+	line->read = true;
+	if (line->thread != UNFINISHED)
+		return read_events(from, ids, rank, &rank->threads[line->thread].spans,
+				   &rank->threads[line->thread].span_count);
+	if (rank->unfinished != NULL)
+		return bad_xspace("two lines of a rank have what is unfinished");
+	return read_events(from, ids, rank, &rank->unfinished, &rank->unfinished_count);
 }
 
 static int read_space(struct reader *reader, const Twi__XSpace *space)

@@ -169,11 +169,9 @@ bool twi_coll_span_wanted(const struct twi_coll_run *run)
 			       run->seq);
 }
 
-/* The span of a collective of this rank: of a fused one too, whose parts have none. */
-static void record_span(const struct twi_coll_run *run, uint64_t end_ns, int status)
+struct twi_span twi_coll_span(const struct twi_coll_run *run, uint64_t end_ns, int status)
 {
 	const struct twi_coll_entry *entry = run->entry;
-	struct twi_diag *diag = run->coll->engine->diag;
 	struct twi_span span = {
 		.start_ns = run->start_ns,
 		.end_ns = end_ns,
@@ -193,7 +191,14 @@ static void record_span(const struct twi_coll_run *run, uint64_t end_ns, int sta
 
 	if (run->name[0] != '\0')
 		span.name = twi_tag_name(run->name);
-	twi_span_record(diag, &span);
+	return span;
+}
+
+static void record_span(const struct twi_coll_run *run, uint64_t end_ns, int status)
+{
+	const struct twi_span span = twi_coll_span(run, end_ns, status);
+
+	twi_span_record(run->coll->engine->diag, &span);
 }
 
 struct end {

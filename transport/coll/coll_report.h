@@ -19,6 +19,7 @@
 #define TWI_COLL_REPORT_H
 
 #include "diag/record/diag.h"
+#include "diag/record/span.h"
 #include "transport/coll/coll_run.h"
 
 #define TWI_COLL_RECORDS 256u
@@ -57,6 +58,8 @@ void twi_coll_record_begin(struct twi_coll_group *coll, const struct twi_coll_ca
 void twi_coll_record_undo(struct tow_op *op);
 /* The run is over; `op` is the user's, or a fused one's; NULL: nobody's. */
 void twi_coll_record_end(struct twi_coll_run *run, struct tow_op *op, int status);
+/* The span of a collective of this rank: of a fused one too, whose parts have none. */
+struct twi_span twi_coll_span(const struct twi_coll_run *run, uint64_t end_ns, int status);
 /* Whether there is to be a span of the run. */
 bool twi_coll_span_wanted(const struct twi_coll_run *run);
 /* It ends without a run. */

@@ -85,12 +85,14 @@ bool twi_engine_try_enter(struct twi_engine *engine)
 	return true;
 }
 
-static void enter_slowly(struct twi_engine *engine, uint32_t mark)
+/* False: until_ns, which is looked at before a sleep, has passed. */
+static bool enter_slowly(struct twi_engine *engine, uint32_t mark, uint64_t until_ns)
 {
 	const struct timespec slice = { .tv_nsec = 1000000 };
+	bool held = true;
 
 	atomic_fetch_add_explicit(&engine->wanted, 1, memory_order_seq_cst);
-	for (unsigned i = 0; !try_hold(engine, mark); i++) {
+	for (unsigned i = 0; held && !try_hold(engine, mark); i++) {
 		uint32_t holder = atomic_load_explicit(&engine->held, memory_order_relaxed);
 
 		if (i == SPINS_BEFORE_FUTEX && engine->remote_barriers)
@@ -99,10 +101,29 @@ static void enter_slowly(struct twi_engine *engine, uint32_t mark)
 			twi_pause_cpu();
 		else if (i <= SPINS_BEFORE_FUTEX)
 			sched_yield();
+		else if (until_ns != UINT64_MAX && twi_now_ns() >= until_ns)
+			held = false;
 		else
 			futex_call(&engine->held, FUTEX_WAIT, holder, &slice);
 	}
 	atomic_fetch_sub_explicit(&engine->wanted, 1, memory_order_relaxed);
+	return held;
+}
+
+bool twi_engine_enter_within(struct twi_engine *engine, uint64_t ns)
+{
+	uint32_t mark = twi_thread_mark();
+
+	if (!try_hold(engine, mark)) {
+		if (twi_engine_held(engine)) { /* from a callback */
+			engine->depth++;
+			return true;
+		}
+		if (!enter_slowly(engine, mark, twi_now_ns() + ns))
+			return false;
+	}
+	begin_hold(engine, mark);
+	return true;
 }
 
 void twi_engine_enter(struct twi_engine *engine)
@@ -114,7 +135,7 @@ void twi_engine_enter(struct twi_engine *engine)
 			engine->depth++;
 			return;
 		}
-		enter_slowly(engine, mark);
+		enter_slowly(engine, mark, UINT64_MAX);
 	}
 	begin_hold(engine, mark);
 }

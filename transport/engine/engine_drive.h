@@ -24,6 +24,9 @@ unsigned twi_engine_poll(struct twi_engine *engine);
 /* The same, for a caller that spins: lanes that are not polled in memory have their turn rarely. */
 unsigned twi_engine_poll_memory(struct twi_engine *engine);
 
+/* As twi_engine_enter, but not for longer than ns: false, it is kept for longer. */
+bool twi_engine_enter_within(struct twi_engine *engine, uint64_t ns);
+
 /* When to poll again though nothing has come. */
 uint64_t twi_engine_next_deadline(struct twi_engine *engine, uint64_t until_ns);
 

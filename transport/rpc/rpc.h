@@ -9,6 +9,7 @@
  *	rpc_serve.c   the server's side                   struct tow_call_in
  *	rpc_stream.c  pieces, both ways                   struct tow_stream
  *	rpc_stats.c   latencies by method and peer
+ *	rpc_span.c    spans
  *	rpc_usual.c   what of a call's time on the way was waiting at the server
  *
  * Who starts: the first call to a peer posts receives for its inbox and says OPEN on the link; the
@@ -226,6 +227,7 @@ static inline bool twi_parcel_busy(const struct twi_parcel *parcel)
 /* rpc_call.c. begin: takes op, or fails. */
 int twi_call_begin(struct tow_peer *peer, const struct twi_call_wish *wish, struct tow_op *op);
 extern const struct twi_op_ops twi_call_ops;
+uint64_t twi_rpc_call_id(const struct tow_op *op); /* of a row of these */
 void twi_call_pump(struct twi_rpc_peer *rp);
 void twi_call_end(struct twi_call *call, int status, bool tell);
 void twi_call_settle(struct twi_call *call);
@@ -265,11 +267,14 @@ bool twi_stream_release(struct tow_stream *stream);       /* false: something is
 enum twi_rpc_part { TWI_RPC_THERE = TWI_LATENCY_PARTS, TWI_RPC_BACK, TWI_RPC_PARTS };
 
 /*
- * The span of one side of a call, but for peer, lane and name. Small ones are chosen by their
- * number, which both sides know.
+ * rpc_span.c. The span of one side of a call, but for peer, lane and name. Small ones are chosen by
+ * their number, which both sides know.
  */
 struct twi_span;
 void twi_rpc_span(struct twi_rpc_peer *rp, const char *method, struct twi_span *span);
+/* Calls of both sides that are under way, from out[count] on. Returns how many there are then. */
+size_t twi_rpc_begun(const struct twi_engine *engine, struct twi_span *out, size_t room,
+		     size_t count);
 
 /* Parts of twi_rpc_of and twi_rpc_destroy. */
 int twi_rpc_stats_init(struct twi_rpc *rpc);

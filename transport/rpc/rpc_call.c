@@ -276,6 +276,14 @@ const struct twi_op_ops twi_call_ops = { .kind = TWI_OP_CALL,
 					 .abort = abort_call,
 					 .release = on_release };
 
+uint64_t twi_rpc_call_id(const struct tow_op *op)
+{
+	const struct twi_call *call = op->owner;
+
+	twi_assert_held(op->engine);
+	return call != NULL ? call->id : 0;
+}
+
 /* The request is out, or what could not be said has failed. */
 static void on_sent(struct twi_parcel *parcel)
 {

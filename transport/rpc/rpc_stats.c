@@ -15,11 +15,8 @@
 #include <stdlib.h>
 
 #include "diag/base/error.h"
-#include "diag/base/hash.h"
 #include "diag/record/latency_report.h"
-#include "diag/record/tag.h"
 #include "transport/engine/engine.h"
-#include "transport/op/op_span.h"
 #include "transport/rpc/rpc.h"
 
 struct twi_rpc_row {
@@ -284,23 +281,4 @@ void twi_rpc_metrics(void *arg, struct twi_emit *emit)
 			emit_samples(rpc, &rpc->rows[i], emit);
 		pthread_mutex_unlock(&rpc->rows_lock);
 	}
-}
-
-void twi_rpc_span(struct twi_rpc_peer *rp, const char *method, struct twi_span *span)
-{
-	struct twi_diag *diag = rp->rpc->engine->diag;
-	/* Its low bits are a place in a table, which many calls in turn may have. */
-	uint64_t number = twi_hash_spread(span->id) >> 32;
-
-	twi_assert_held(rp->engine);
-	if (span->status >= 0 && !twi_span_chosen(diag, span->bytes, number)) {
-		twi_count(diag, TWI_C_spans_sampled_out, 1);
-		return;
-	}
-	if (rp->peer != NULL) {
-		span->peer = twi_op_span_peer(rp->peer);
-		span->lane = (uint8_t)rp->peer->lane->ops->id;
-	}
-	span->name = twi_tag_name(method);
-	twi_span_record(diag, span);
 }

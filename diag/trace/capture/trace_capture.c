@@ -206,11 +206,15 @@ int twi_trace_capture_start(struct twi_diag *diag, struct twi_trace_capture **ou
 static int build_rank(const struct twi_trace_capture *capture, struct twi_trace_rank *rank)
 {
 	struct twi_diag *diag = capture->diag;
-	int status = twi_trace_describe(diag, rank);
+	int status = twi_trace_ask_unfinished(diag, rank);
 
 	rank->begin_ns = capture->begin_ns;
 	rank->end_ns = twi_now_ns();
 	rank->sampled_out = twi_counter_sum(diag, TWI_C_spans_sampled_out) - capture->sampled_out;
+	if (status == TOW_OK)
+		status = twi_trace_describe(diag, rank);
+	if (status == TOW_OK)
+		status = twi_trace_end_unfinished(diag, rank);
 	for (size_t i = 0; i < capture->part_count && status == TOW_OK; i++) {
 		const struct part *part = &capture->parts[i];
 

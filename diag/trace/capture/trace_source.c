@@ -62,7 +62,7 @@ static int finish_session(void *arg, void *ended, char **bytes_out, size_t *coun
 		status = twi_trace_capture_finish(session->capture,
 						  bytes_out != NULL ? &trace : NULL);
 	else if (bytes_out != NULL)
-		status = twi_trace_read(arg, 0, &trace);
+		status = twi_trace_read_all(arg, &trace);
 	if (status == TOW_OK && bytes_out != NULL)
 		status = twi_trace_encode(&trace, session->format, bytes_out, count_out);
 	twi_trace_fini(&trace);

@@ -3,6 +3,8 @@
 
 #include <stdio.h>
 
+#include <towline/status.h>
+
 #include "diag/record/coll_kind.h"
 #include "diag/record/counter.h"
 
@@ -45,6 +47,8 @@ int64_t twi_show_begin_ns(const struct twi_trace *trace)
 		for (size_t t = 0; t < rank->thread_count; t++)
 			if (rank->threads[t].span_count)
 				first_ns = twi_min(first_ns, rank->threads[t].spans[0].start_ns);
+		if (rank->unfinished_count > 0)
+			first_ns = twi_min(first_ns, rank->unfinished[0].start_ns);
 		at_ns = (int64_t)first_ns + twi_show_unix_ns(trace, rank);
 		if (r == 0 || at_ns < begin_ns)
 			begin_ns = at_ns;
@@ -98,11 +102,27 @@ int twi_show_blocks(const struct twi_span *span)
 	}
 }
 
+static const char *wait_text(const struct twi_span *span, char *out, size_t out_size)
+{
+	snprintf(out, out_size, "tow_op_wait (%s)", twi_show_kind(span->detail));
+	return out;
+}
+
 const char *twi_show_name(const struct twi_trace_rank *rank, const struct twi_span *span, char *out,
 			  size_t out_size)
 {
 	const char *user = twi_show_user_name(rank, span);
+	char kind[48];
 
+	/* It has not happened: who looks for messages or collectives is not to find it. */
+	if (span->status == TOW_AGAIN) {
+		snprintf(out, out_size, "%s unfinished%s%s",
+			 span->kind == TWI_SPAN_COLL   ? twi_show_coll_name(span->detail)
+			 : span->kind == TWI_SPAN_WAIT ? wait_text(span, kind, sizeof(kind))
+						       : twi_show_kind(span->kind),
+			 user != NULL ? " " : "", user != NULL ? user : "");
+		return out;
+	}
 	/* One that failed moved nothing: who looks for messages is not to find it. */
 	if (span->status < 0 && (span->kind == TWI_SPAN_SEND || span->kind == TWI_SPAN_RECV)) {
 		snprintf(out, out_size, "%s failed%s%s", twi_show_kind(span->kind),
@@ -131,9 +151,7 @@ const char *twi_show_name(const struct twi_trace_rank *rank, const struct twi_sp
 			 user != NULL ? " " : "", user != NULL ? user : "");
 		return out;
 	case TWI_SPAN_WAIT:
-		snprintf(out, out_size, "tow_op_wait (%s)", twi_show_kind(span->detail));
-
-		return out;
+		return wait_text(span, out, out_size);
 	default:
 		snprintf(out, out_size, "%s%s%s", twi_show_kind(span->kind),
 			 user != NULL ? " " : "", user != NULL ? user : "");

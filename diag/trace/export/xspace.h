@@ -46,6 +46,7 @@
 	X(STATUS, "tow_status")                                                                    \
 	X(RANK, "tow_rank")                                                                        \
 	X(LATENCY, "tow_latency_ns")                                                               \
+	X(UNFINISHED, "unfinished")                                                                \
 	X(REASON, "reason")                                                                        \
 	X(LANE_TEXT, "lane")                                                                       \
 	X(PEER_TEXT, "peer")                                                                       \

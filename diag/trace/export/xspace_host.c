@@ -2,12 +2,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include <towline/status.h>
+
 #include "diag/record/lane_id.h"
 #include "diag/trace/export/xspace.h"
 #include "diag/trace/trace_view.h"
 
 /* XProf finds nothing without this name among the events' names, even where there is no event. */
 #define HOST_ALWAYS "MegaScale: Communication Transport Receive"
+
+/* The line of what was under way at the end. */
+#define UNFINISHED "Unfinished"
 
 /* All of a span: what reading back needs. Zeros are left out. */
 static void own_stats(const struct twi_span *span, struct twi_stats *s)
@@ -94,7 +99,9 @@ static void host_span(struct twi_plane *plane, const struct twi_trace_rank *rank
 
 	stats.count = 0;
 	own_stats(span, &stats);
-	if (span->kind == TWI_SPAN_SEND || span->kind == TWI_SPAN_DELIVERY)
+	if (span->status == TOW_AGAIN)
+		twi_stats_i64(&stats, TWI_STAT_UNFINISHED, 1);
+	else if (span->kind == TWI_SPAN_SEND || span->kind == TWI_SPAN_DELIVERY)
 		dcn_stats(rank, span, NULL, &stats);
 	else if (span->kind == TWI_SPAN_RECV)
 		dcn_stats(rank, span, twi_delivery_of(deliveries, rank, span), &stats);
@@ -110,7 +117,7 @@ static void host_span(struct twi_plane *plane, const struct twi_trace_rank *rank
 		twi_stats_text(&stats, TWI_STAT_PEER_TEXT, rank->peers[span->peer - 1].name);
 	/* What does not block its thread overlaps with what does. MegaScale shows it as a point
 	 * where it ends, and so do we; how long it took is a stat. */
-	if (!twi_show_blocks(span))
+	if (!twi_show_blocks(span) && span->status != TOW_AGAIN)
 		took_ns = 0;
 	twi_plane_event(plane, twi_plane_event_name(plane, &name), end_ns - (int64_t)took_ns,
 			took_ns, &stats);
@@ -124,7 +131,22 @@ static int64_t line_start_ns(const struct twi_trace_rank *rank, int64_t shift_ns
 	for (size_t t = 0; t < rank->thread_count; t++)
 		if (rank->threads[t].span_count)
 			first = twi_min(first, rank->threads[t].spans[0].start_ns);
+	if (rank->unfinished_count > 0)
+		first = twi_min(first, rank->unfinished[0].start_ns);
 	return twi_show_at(first, shift_ns);
+}
+
+/* All end together, so they lie one in the other, and are slices whatever they are. */
+static void host_unfinished(struct twi_plane *plane, const struct twi_trace_rank *rank,
+			    const struct twi_deliveries *deliveries, int64_t line, int64_t shift_ns)
+{
+	char name[64];
+
+	snprintf(name, sizeof(name), UNFINISHED "/%lld", (long long)rank->rank);
+	twi_plane_line_begin(plane, line, name, name, line_start_ns(rank, shift_ns));
+	for (size_t i = 0; i < rank->unfinished_count; i++)
+		host_span(plane, rank, deliveries, &rank->unfinished[i], shift_ns);
+	twi_plane_line_end(plane);
 }
 
 void twi_xspace_host(const struct twi_trace *trace, const struct twi_deliveries *deliveries,
@@ -154,25 +176,40 @@ void twi_xspace_host(const struct twi_trace *trace, const struct twi_deliveries 
 				host_span(&plane, rank, deliveries, &thread->spans[i], shift_ns);
 			twi_plane_line_end(&plane);
 		}
+		if (rank->unfinished_count > 0)
+			host_unfinished(&plane, rank, deliveries, ++line, shift_ns);
 	}
 	twi_plane_end(&plane, space);
 	twi_plane_fini(&plane);
 }
 
-/* Threads and peers of one rank. */
+static void add_line(Twi__TraceThread *thread, int64_t *line, struct twi_packed *out)
+{
+	Twi__TraceRank part = TWI__TRACE_RANK__INIT;
+
+	thread->line = ++*line;
+	part.n_threads = 1;
+	part.threads = &thread;
+	twi_packed_add(out, &part.base);
+}
+
+/* Threads, what is unfinished, and peers of one rank. */
 static void add_rows(const struct twi_trace_rank *rank, int64_t *line, struct twi_packed *out)
 {
 	for (size_t t = 0; t < rank->thread_count; t++) {
-		Twi__TraceRank part = TWI__TRACE_RANK__INIT;
-		Twi__TraceThread thread = TWI__TRACE_THREAD__INIT, *threads = &thread;
+		Twi__TraceThread thread = TWI__TRACE_THREAD__INIT;
 
 		thread.tid = rank->threads[t].tid;
 		thread.name = twi_packed_text(rank->threads[t].name);
 		thread.lost = rank->threads[t].lost;
-		thread.line = ++*line;
-		part.n_threads = 1;
-		part.threads = &threads;
-		twi_packed_add(out, &part.base);
+		add_line(&thread, line, out);
+	}
+	if (rank->unfinished_count > 0) {
+		Twi__TraceThread thread = TWI__TRACE_THREAD__INIT;
+
+		thread.name = twi_packed_text(UNFINISHED);
+		thread.unfinished = 1;
+		add_line(&thread, line, out);
 	}
 	for (size_t p = 0; p < rank->peer_count; p++) {
 		Twi__TraceRank part = TWI__TRACE_RANK__INIT;

@@ -40,7 +40,8 @@ static int by_message(const void *a, const void *b)
 	return (x->span->bytes > y->span->bytes) - (x->span->bytes < y->span->bytes);
 }
 
-int twi_deliveries_make(const struct twi_trace *trace, struct twi_deliveries *out)
+static int rows_make(const struct twi_trace *trace, enum twi_span_kind kind,
+		     struct twi_deliveries *out)
 {
 	struct twi_walk walk = { 0 };
 	const struct twi_span *span;
@@ -48,18 +49,28 @@ int twi_deliveries_make(const struct twi_trace *trace, struct twi_deliveries *ou
 
 	*out = (struct twi_deliveries){ 0 };
 	while ((span = twi_view_next(trace, &walk)) != NULL)
-		room += span->kind == TWI_SPAN_DELIVERY;
+		room += span->kind == kind;
 	out->rows = calloc(room + 1, sizeof(*out->rows));
 	if (out->rows == NULL)
-		return twi_error(TOW_ENOMEM, "no memory for %zu deliveries", room);
+		return twi_error(TOW_ENOMEM, "no memory for %zu messages", room);
 	walk = (struct twi_walk){ 0 };
 	while ((span = twi_view_next(trace, &walk)) != NULL)
-		if (span->kind == TWI_SPAN_DELIVERY &&
-		    make_row(&trace->ranks[walk.rank], span, span->detail == 0,
-			     &out->rows[out->count]))
+		if (span->kind == kind && make_row(&trace->ranks[walk.rank], span,
+						   kind == TWI_SPAN_DELIVERY && span->detail == 0,
+						   &out->rows[out->count]))
 			out->count++;
 	qsort(out->rows, out->count, sizeof(*out->rows), by_message);
 	return TOW_OK;
+}
+
+int twi_deliveries_make(const struct twi_trace *trace, struct twi_deliveries *out)
+{
+	return rows_make(trace, TWI_SPAN_DELIVERY, out);
+}
+
+int twi_arrivals_make(const struct twi_trace *trace, struct twi_deliveries *out)
+{
+	return rows_make(trace, TWI_SPAN_RECV, out);
 }
 
 void twi_deliveries_fini(struct twi_deliveries *deliveries)

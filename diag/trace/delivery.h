@@ -19,6 +19,9 @@ struct twi_deliveries {
 int twi_deliveries_make(const struct twi_trace *trace, struct twi_deliveries *out);
 void twi_deliveries_fini(struct twi_deliveries *deliveries);
 
+/* The same of receives: where a message's receiver is in the trace, its own span. */
+int twi_arrivals_make(const struct twi_trace *trace, struct twi_deliveries *out);
+
 /* Of a message that `rank` has sent or received; NULL: it is not in the trace. */
 const struct twi_span *twi_delivery_of(const struct twi_deliveries *deliveries,
 				       const struct twi_trace_rank *rank,

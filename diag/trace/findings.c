@@ -110,15 +110,66 @@ static const char *plural_of(uint64_t count, const char *one, const char *many)
 	return count == 1 ? one : many;
 }
 
+/* The rank that held up steps most; NULL: there is no other. */
+static const struct twi_timeline_rank *worst_straggler(const struct look *l)
+{
+	const struct twi_timeline_rank *ranks = l->t->ranks, *worst = NULL;
+
+	for (size_t i = 0; i < l->t->rank_count && l->t->rank_count > 1; i++) {
+		if (worst == NULL || ranks[i].slowest_ns > worst->slowest_ns)
+			worst = &ranks[i];
+	}
+	return worst;
+}
+
+/* Half or more of what threads waited was for late ranks: no network would help. */
+static bool explain_late(const struct look *l, uint64_t waited_ns, struct twi_finding *row)
+{
+	const struct twi_timeline_rank *worst = worst_straggler(l);
+	uint64_t others = 0, each = waited_ns / twi_max(l->t->rank_count, (size_t)1);
+
+	for (size_t i = 0; i < l->t->rank_count; i++)
+		others += l->t->ranks[i].others_ns;
+	if (others > 0 && others >= waited_ns / 2)
+		SAY(row->cause, "%u %% of it is for ranks that had not come to a collective yet.",
+		    percent_of(others, waited_ns));
+	else if (worst != NULL && worst->slowest_ns > 0 && worst->slowest_ns >= each / 2)
+		SAY(row->cause,
+		    "Rank %lld held up the steps for %u %% of that, and was waited for.",
+		    (long long)l->trace->ranks[worst - l->t->ranks].rank,
+		    percent_of(worst->slowest_ns, each));
+	else
+		return false;
+	SAY(row->cure, "See who came last, or held up steps; more bandwidth would not help.");
+	return true;
+}
+
+static uint64_t receivers_waited(const struct look *l)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < l->t->pair_count; i++)
+		sum += l->t->pairs[i].waited_ns;
+	return sum;
+}
+
 /* What waiting in collectives came from: their largest group. */
-static void explain_stall(const struct look *l, struct twi_finding *row)
+static void explain_stall(const struct look *l, uint64_t waited_ns, struct twi_finding *row)
 {
 	const struct twi_slack_group *group = l->slack->group_count > 0 ? l->slack->groups : NULL;
 	char name[128], slack[TWI_WORDS_BYTES], rate[TWI_RATE_BYTES];
 	uint64_t all = 0;
 
+	if (explain_late(l, waited_ns, row))
+		return;
 	for (size_t i = 0; i < l->slack->group_count; i++)
 		all += l->slack->groups[i].stall_total_ns;
+	if ((group == NULL || all == 0) && receivers_waited(l) >= waited_ns / 2) {
+		SAY(row->cause,
+		    "Messages waited so long for receivers that had not asked for them.");
+		SAY(row->cure, "See which receivers are late below, and who held up steps.");
+		return;
+	}
 	if (group == NULL || all == 0) {
 		SAY(row->cause, "Nothing was computed while messages were on their way.");
 		SAY(row->cure, "Start transfers earlier and wait for them later.");
@@ -168,9 +219,9 @@ static void find_exposed(struct look *l)
 	row = add_finding(l, "exposed", sum.exposed_ns / ranks);
 	twi_findings_ns(sum.exposed_ns / steps, part, sizeof(part));
 	twi_findings_ns(sum.step_ns / steps, whole, sizeof(whole));
-	SAY(row->what, "Steps waited for the network %u %% of their time: %s of %s.",
+	SAY(row->what, "Steps waited for messages and collectives %u %% of their time: %s of %s.",
 	    percent_of(sum.exposed_ns, sum.step_ns), part, whole);
-	explain_stall(l, row);
+	explain_stall(l, sum.exposed_ns, row);
 }
 
 /* Without steps: what the collectives alone cost. */
@@ -190,7 +241,7 @@ static void find_stall(struct look *l)
 	twi_findings_ns(all / ranks, text, sizeof(text));
 	SAY(row->what, "Collectives held each rank's threads up for %s, %u %% of the time.", text,
 	    percent_of(all / ranks, (uint64_t)l->t->view.end_ns));
-	explain_stall(l, row);
+	explain_stall(l, all, row);
 }
 
 static void find_links(struct look *l)
@@ -245,9 +296,10 @@ static void find_straggler(struct look *l)
 	    (long long)l->trace->ranks[worst].rank,
 	    l->trace->ranks[worst].host != NULL ? l->trace->ranks[worst].host : "",
 	    (unsigned long long)ranks[worst].slowest_steps, l->t->step_count, each);
-	SAY(row->cause, "It computed so much longer than the median of the others.");
+	SAY(row->cause, "It did not wait for so much longer than the median of the others: it "
+			"computed, or did not get the CPU.");
 	SAY(row->cure,
-	    "Look at its host (towdoctor there: other load, clock speed, memory), and at "
+	    "Look at its host (towdoctor there: other load, quota, clock speed, memory), and at "
 	    "whether it has more to do.");
 }
 
@@ -275,7 +327,8 @@ static void find_last(struct look *l)
 	    (long long)l->trace->ranks[worst].rank, (unsigned long long)ranks[worst].last_count,
 	    (unsigned long long)l->t->entries.judged, each, most);
 	SAY(row->cause, "So late after the rank before it, beyond what clocks may be wrong by.");
-	SAY(row->cure, "See what it does before these collectives: towstat why on its host.");
+	SAY(row->cure, "See what it does before these collectives: its spans here, towstat explain "
+		       "on its host.");
 }
 
 /* One rank alone cannot say who was late, but that others were. */
@@ -310,12 +363,44 @@ static void find_pair(struct look *l)
 	twi_findings_pair(pair, name, sizeof(name));
 	twi_findings_ns(pair->typical_ns / pair->latency.count, seen, sizeof(seen));
 	twi_findings_ns(pair->usual_ns / pair->latency.count, usual, sizeof(usual));
-	SAY(row->what, "Transfers %s take %s, where %s is usual for their sizes.", name, seen,
-	    usual);
+	SAY(row->what, "Transfers %s are on their way for %s, where %s is usual for their sizes.",
+	    name, seen, usual);
 	SAY(row->cause, "%llu of them; other pairs send the same sizes faster.",
 	    (unsigned long long)pair->latency.count);
 	SAY(row->cure, "Look at the way between the two (towdoctor --peer), and at /v1/peers there "
 		       "for the lane and why it was chosen.");
+}
+
+/* Messages that wait for their receiver: it is not the link, and may hold the sender up. */
+static void find_receiver(struct look *l)
+{
+	const struct twi_timeline_pair *worst = NULL;
+	char name[128], each[TWI_WORDS_BYTES], whole[TWI_WORDS_BYTES], to[48];
+	struct twi_finding *row;
+	uint64_t count;
+
+	for (size_t i = 0; i < l->t->pair_count; i++) {
+		const struct twi_timeline_pair *pair = &l->t->pairs[i];
+
+		if (pair->latency.count >= TWI_TIMELINE_SLOW_COUNT &&
+		    pair->waited_ns >= pair->latency.sum_ns / 2 &&
+		    (worst == NULL || pair->waited_ns > worst->waited_ns))
+			worst = pair;
+	}
+	if (worst == NULL || bounded_cost(l, worst->waited_ns) < l->least_ns)
+		return;
+	count = worst->latency.count;
+	row = add_finding(l, "receiver", bounded_cost(l, worst->waited_ns));
+	twi_findings_pair(worst, name, sizeof(name));
+	name_end(worst->to, worst->to_name, to, sizeof(to));
+	twi_findings_ns(worst->waited_ns / count, each, sizeof(each));
+	twi_findings_ns(worst->latency.sum_ns / count, whole, sizeof(whole));
+	SAY(row->what, "Messages %s waited for their receiver for %s of %s each.", name, each,
+	    whole);
+	SAY(row->cause, "%s%s had not asked for them: it computed, or posts its receives late.",
+	    worst->to >= 0 ? "Rank " : "", to);
+	SAY(row->cure, "See what it does meanwhile (towstat explain on its host); post receives "
+		       "before the messages come.");
 }
 
 static void find_reasons(struct look *l)
@@ -455,6 +540,7 @@ void twi_findings_make(const struct twi_trace *trace, const struct twi_timeline 
 	find_last(&l);
 	find_others(&l);
 	find_pair(&l);
+	find_receiver(&l);
 	find_reasons(&l);
 	find_unfinished(&l);
 	find_failed(&l);

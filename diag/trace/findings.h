@@ -16,8 +16,8 @@
 #define TWI_FINDINGS_SHARE 100 /* of the time of the trace, 1 in so many */
 
 struct twi_finding {
-	/* "exposed", "link", "straggler", "last", "others", "pair", "copies", "registrations",
-	 * "unfinished", "failed", "lost", "clocks", "steps" */
+	/* "exposed", "link", "straggler", "last", "others", "pair", "receiver", "copies",
+	 * "registrations", "unfinished", "failed", "lost", "clocks", "steps" */
 	const char *kind;
 	uint64_t cost_ns; /* of one rank's time; 0: it costs none, but what is said depends on it */
 	char what[TWI_FINDING_BYTES], cause[TWI_FINDING_BYTES], cure[TWI_FINDING_BYTES];

@@ -77,7 +77,11 @@ struct twi_timeline_pair {
 	const char *from_name, *to_name; /* then: of the peer, "" else */
 	bool received;                   /* seen by its receiver alone */
 	struct twi_timeline_quantiles latency;
-	/* Sums over its transfers of the median of their size class: its own, and what is usual. */
+	uint64_t waited_ns; /* of all latencies: for credit, and for the receiver to ask */
+	/*
+	 * Sums over its transfers of the median time on the way of their size class: its own, and
+	 * what is usual.
+	 */
 	uint64_t typical_ns, usual_ns;
 	uint64_t best_bps; /* of one transfer; 0: none was long enough to tell */
 	bool slow;

@@ -141,6 +141,7 @@ static void emit_pairs(struct twi_emit *e, const struct twi_timeline *t)
 		twi_emit_bool(e, "slow", pair->slow);
 		emit_quantiles(e, &pair->latency);
 		twi_emit_bool(e, "received", pair->received);
+		twi_emit_u64(e, "waited_ns", pair->waited_ns);
 		twi_emit_u64(e, "typical_ns", pair->typical_ns);
 		twi_emit_u64(e, "usual_ns", pair->usual_ns);
 		twi_emit_u64(e, "best_bits_per_second", pair->best_bps);

@@ -5,6 +5,9 @@
  * What is usual for a size class is the lower median of the pairs' medians, so that each pair has
  * one vote, however much it sends, and of two pairs the faster one says what can be. Transfers that
  * only their receiver saw are timed from another moment on, and so judged among themselves.
+ *
+ * A pair is judged by the time that its messages were on their way: what a message waited for
+ * credit, or for its receiver to ask for it, is the receiver's time and not the link's.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +27,7 @@ struct transfer {
 	const char *from_name, *to_name;
 	int64_t start, end; /* on the axis: under way */
 	uint64_t latency, bytes, wire_ns;
+	uint64_t way; /* of its latency */
 	uint16_t bin;
 	uint8_t size_class;
 	bool received;
@@ -50,21 +54,46 @@ static bool in_trace(const struct twi_trace *trace, int64_t rank)
 	return rank >= 0 && low < trace->rank_count && trace->ranks[low].rank == rank;
 }
 
+/* What is known of the messages of a trace beside their own spans. */
+struct known {
+	struct twi_deliveries deliveries, arrivals;
+};
+
+/*
+ * The part of a latency in which the message was on its way. The receive of a large one says it
+ * best: from when both were there. Of a small one that is nothing.
+ */
+static uint64_t way_of(const struct known *known, const struct twi_trace_rank *rank,
+		       const struct twi_span *span, const struct twi_span *delivery,
+		       uint64_t latency)
+{
+	const struct twi_span *arrival =
+		span->kind == TWI_SPAN_SEND ? twi_delivery_of(&known->arrivals, rank, span) : NULL;
+	uint64_t way = latency;
+
+	if (delivery != NULL)
+		way -= twi_min(way, (uint64_t)delivery->queue_ns + delivery->match_ns);
+	if (arrival != NULL && arrival->status >= 0 && arrival->wire_ns > 0)
+		way = twi_min(way, (uint64_t)arrival->wire_ns);
+	return way;
+}
+
 /* How long it took is what was counted for /v1/latency, where that is in the trace. */
 static void time_it(const struct twi_timeline *out, const struct twi_trace *trace, size_t r,
-		    const struct twi_span *span, const struct twi_deliveries *deliveries,
-		    struct transfer *row)
+		    const struct twi_span *span, const struct known *known, struct transfer *row)
 {
-	const struct twi_span *delivery = twi_delivery_of(deliveries, &trace->ranks[r], span);
+	const struct twi_span *delivery =
+		twi_delivery_of(&known->deliveries, &trace->ranks[r], span);
 	uint64_t idle = row->received ? twi_span_part(span, span->queue_ns) : 0;
 
 	row->start = twi_view_at(&out->view, r, span->start_ns + idle);
 	row->end = twi_view_at(&out->view, r, span->end_ns);
 	row->latency = delivery != NULL ? twi_span_ns(delivery) : twi_span_ns(span) - idle;
+	row->way = way_of(known, &trace->ranks[r], span, delivery, row->latency);
 }
 
 static void add_transfer(const struct twi_trace *trace, struct twi_timeline *out, size_t r,
-			 const struct twi_span *span, const struct twi_deliveries *deliveries,
+			 const struct twi_span *span, const struct known *known,
 			 struct transfers *all)
 {
 	const struct twi_trace_peer *peer = twi_view_peer(&trace->ranks[r], span);
@@ -89,7 +118,7 @@ static void add_transfer(const struct twi_trace *trace, struct twi_timeline *out
 		return;
 	}
 	row->received = span->kind == TWI_SPAN_RECV;
-	time_it(out, trace, r, span, deliveries, row);
+	time_it(out, trace, r, span, known, row);
 	row->bytes = span->bytes;
 	row->wire_ns = span->wire_ns;
 	row->bin = (uint16_t)twi_timeline_bin_of(out, row->end);
@@ -105,7 +134,7 @@ static int gather_transfers(const struct twi_trace *trace, struct twi_timeline *
 			    struct transfers *all)
 {
 	size_t spans = out->kinds[TWI_SPAN_SEND].count + out->kinds[TWI_SPAN_RECV].count;
-	struct twi_deliveries deliveries;
+	struct known known;
 	struct twi_walk walk = { 0 };
 	const struct twi_span *span;
 	int status;
@@ -114,14 +143,16 @@ static int gather_transfers(const struct twi_trace *trace, struct twi_timeline *
 	all->values = calloc(spans + 1, sizeof(*all->values));
 	if (all->rows == NULL || all->values == NULL)
 		return twi_error(TOW_ENOMEM, "no memory to analyse %zu transfers", spans);
-	status = twi_deliveries_make(trace, &deliveries);
+	status = twi_deliveries_make(trace, &known.deliveries);
 	if (status < 0)
 		return status;
-	while ((span = twi_view_next(trace, &walk)) != NULL)
-		add_transfer(trace, out, walk.rank, span, &deliveries, all);
-	twi_deliveries_fini(&deliveries);
+	status = twi_arrivals_make(trace, &known.arrivals);
+	while (status == TOW_OK && (span = twi_view_next(trace, &walk)) != NULL)
+		add_transfer(trace, out, walk.rank, span, &known, all);
+	twi_deliveries_fini(&known.arrivals);
+	twi_deliveries_fini(&known.deliveries);
 	out->transfer_count = all->count;
-	return TOW_OK;
+	return status;
 }
 
 /* --- latency by class, and by class and bin --- */
@@ -253,6 +284,13 @@ static int make_flight(const struct transfers *all, struct twi_timeline *out)
 
 /* --- pairs --- */
 
+static int by_class_and_way(const struct transfer *left, const struct transfer *right)
+{
+	if (left->size_class != right->size_class)
+		return (int)left->size_class - (int)right->size_class;
+	return (left->way > right->way) - (left->way < right->way);
+}
+
 static int by_pair(const void *a, const void *b)
 {
 	const struct transfer *left = a, *right = b;
@@ -267,7 +305,7 @@ static int by_pair(const void *a, const void *b)
 	order = strcmp(left->from_name, right->from_name);
 	if (order == 0)
 		order = strcmp(left->to_name, right->to_name);
-	return order != 0 ? order : by_class(a, b);
+	return order != 0 ? order : by_class_and_way(left, right);
 }
 
 static bool same_pair(const struct transfer *left, const struct transfer *right)
@@ -298,10 +336,10 @@ static size_t end_of(const struct transfers *all, size_t first, bool of_class)
 /* Of one class of one pair. */
 static uint64_t median_of(const struct transfers *all, size_t first, size_t next)
 {
-	return all->rows[first + (next - first + 1) / 2 - 1].latency;
+	return all->rows[first + (next - first + 1) / 2 - 1].way;
 }
 
-/* What is usual for each class. The rows lie by pair, class, latency. */
+/* What is usual for each class. The rows lie by pair, class, time on the way. */
 static void find_usual(struct transfers *all, bool received, uint64_t usual[TWI_SIZE_CLASSES])
 {
 	for (unsigned c = 0; c < TWI_SIZE_CLASSES; c++) {
@@ -331,6 +369,7 @@ static void make_pair(struct transfers *all, size_t first, size_t next, const ui
 		row = &all->rows[i];
 		all->values[i - first] = row->latency;
 		pair->latency.bytes += row->bytes;
+		pair->waited_ns += row->latency - row->way;
 		if (row->bytes >= RATE_BYTES && row->wire_ns >= RATE_NS)
 			pair->best_bps =
 				twi_max(pair->best_bps, (uint64_t)((twi_wide)row->bytes *

@@ -263,6 +263,92 @@ static const struct twi_finding *find(const struct twi_findings *found, const ch
 	return NULL;
 }
 
+/*
+ * Rank 1 is late to ask for what 0 sends it: by its delivery, and over shm, which does not hear of
+ * that, by its receive. Its pair is not slow, and its time is told as the receiver's.
+ */
+static void late_receivers(void **state)
+{
+	struct twi_findings found;
+	const struct twi_finding *row;
+	struct twt_build b;
+	struct twi_timeline t;
+	struct twi_slack slack;
+
+	(void)state;
+	for (int by_receive = 0; by_receive < 2; by_receive++) {
+		twt_build_init(&b, 3, 1, 64, 0, 12000);
+		for (uint64_t i = 0; i < 10; i++) {
+			uint64_t at = i * 1000;
+			struct twi_span *span;
+
+			message(&b, 0, TWI_SPAN_SEND, 1, 1 << 20, at, at + 300, 0, 0)->id = i + 1;
+			message(&b, 1, TWI_SPAN_SEND, 2, 1 << 20, at, at + 100, 0, 0);
+			message(&b, 2, TWI_SPAN_SEND, 0, 1 << 20, at, at + 100, 0, 0);
+			if (by_receive) {
+				span = message(&b, 1, TWI_SPAN_RECV, 0, 1 << 20, at, at + 300,
+					       at + 200, 100);
+			} else {
+				span = message(&b, 0, TWI_SPAN_DELIVERY, 1, 1 << 20, at, at + 300,
+					       0, 100);
+				span->match_ns = 200;
+			}
+			span->id = i + 1;
+		}
+		assert_int_equal(twi_timeline_make(&b.trace, 0, &t), 0);
+		assert_int_equal(t.pair_count, 3);
+		for (size_t i = 0; i < 3; i++) {
+			assert_false(t.pairs[i].slow);
+			assert_int_equal(t.pairs[i].typical_ns, 1000);
+			assert_int_equal(t.pairs[i].waited_ns, t.pairs[i].to == 1 ? 2000 : 0);
+		}
+		assert_int_equal(twi_slack_make(&b.trace, &slack), 0);
+		twi_findings_make(&b.trace, &t, &slack, &found);
+		assert_null(find(&found, "pair"));
+		row = find(&found, "receiver");
+		assert_non_null(row);
+		assert_non_null(strstr(row->what, "0 \xe2\x86\x92 1 waited for their receiver for "
+						  "200 ns of 300 ns each"));
+		assert_int_equal(strncmp(row->cause, "Rank 1 had not asked", 20), 0);
+		twi_slack_fini(&slack);
+		twi_timeline_fini(&t);
+		twt_build_fini(&b);
+	}
+}
+
+/* Time that was waited for a rank that had not come is told as that: bandwidth would not help. */
+static void late_ranks(void **state)
+{
+	struct twi_findings found;
+	const struct twi_finding *row;
+	struct twi_slack slack;
+	struct twi_timeline t;
+	struct twt_build b;
+
+	(void)state;
+	for (int late = 0; late < 2; late++) {
+		twt_build_init(&b, 2, 1, 64, 0, 10000);
+		for (uint64_t i = 0; i < 8; i++) {
+			uint64_t at = i * 1000;
+
+			twt_build_coll(&b, 0, 0, TWI_COLL_ALL_REDUCE, i + 1, 100, at, 0, at + 800)
+				->match_ns = late ? 700 : 10;
+			twt_build_wait(&b, 0, 0, TWI_SPAN_COLL, i + 1, at, at + 800);
+		}
+		assert_int_equal(twi_timeline_make(&b.trace, 0, &t), 0);
+		assert_int_equal(twi_slack_make(&b.trace, &slack), 0);
+		twi_findings_make(&b.trace, &t, &slack, &found);
+		row = find(&found, "exposed");
+		assert_non_null(row);
+		assert_true(late ==
+			    (strstr(row->cause, "% of it is for ranks that had not come") != NULL));
+		assert_true(late == (strstr(row->cure, "bandwidth would not help") != NULL));
+		twi_slack_fini(&slack);
+		twi_timeline_fini(&t);
+		twt_build_fini(&b);
+	}
+}
+
 /* Full for bins 10..19, waited for in 10..14; a link at a tenth of it is none. */
 static void bound_by_bandwidth(void **state)
 {
@@ -357,7 +443,8 @@ static void what_is_found(void **state)
 	}
 	assert_non_null(strstr(find(&found, "straggler")->what, "Rank 3 (host0) held up 12 of 12"));
 	assert_non_null(strstr(find(&found, "last")->what, "Rank 3 came last to 36 of 36"));
-	assert_non_null(strstr(find(&found, "pair")->what, "Transfers 0 \xe2\x86\x92 1 take"));
+	assert_non_null(strstr(find(&found, "exposed")->cure, "bandwidth would not help"));
+	assert_non_null(strstr(find(&found, "pair")->what, "Transfers 0 \xe2\x86\x92 1 are on"));
 	for (size_t i = 1; i < found.count; i++)
 		assert_true(found.rows[i].cost_ns <= found.rows[i - 1].cost_ns);
 	twi_slack_fini(&slack);
@@ -450,6 +537,8 @@ int main(void)
 		cmocka_unit_test(steps_held_up),
 		cmocka_unit_test(who_came_last),
 		cmocka_unit_test(slow_pairs),
+		cmocka_unit_test(late_receivers),
+		cmocka_unit_test(late_ranks),
 		cmocka_unit_test(bound_by_bandwidth),
 		cmocka_unit_test(reasons_and_losses),
 		cmocka_unit_test(what_is_found),

@@ -82,10 +82,10 @@ int main(void)
 	memset(data, 1, 1 << 20);
 	check(tow_call(peer, "sum", data, 1 << 20, &sum, sizeof(sum), SECOND, &result), "call");
 	printf("sum of %d bytes: %llu\n", 1 << 20, (unsigned long long)sum);
-	printf("%.1f us: waited %.1f, wire %.1f, until served %.1f, served %.1f\n",
+	printf("%.1f us: waited %.1f, wire %.1f, unread %.1f, until served %.1f, served %.1f\n",
 	       (double)result.total_ns / 1e3, (double)result.queue_ns / 1e3,
-	       (double)result.wire_ns / 1e3, (double)result.match_ns / 1e3,
-	       (double)result.serve_ns / 1e3);
+	       (double)result.wire_ns / 1e3, (double)result.server_queue_ns / 1e3,
+	       (double)result.match_ns / 1e3, (double)result.serve_ns / 1e3);
 	/* What goes wrong there has a status and a text here. */
 	status = tow_call(peer, "sum", NULL, 0, &sum, sizeof(sum), SECOND, &result);
 	if (status != TOW_EREMOTE || result.code != 7)

@@ -11,6 +11,7 @@
 #include "transport/engine/engine.h"
 #include "transport/engine/engine_drive.h"
 #include "transport/engine/engine_wait.h"
+#include "transport/foreign/foreign.h"
 #include "transport/job/group.h"
 #include "transport/op/endpoint.h"
 #include "transport/op/op_span.h"
@@ -175,6 +176,7 @@ size_t twi_tracing_unfinished(void *arg, struct twi_span *out, size_t room)
 		add_ops(&begun);
 	add_colls(&begun);
 	begun.count = twi_rpc_begun(begun.engine, out, room, begun.count);
+	begun.count = twi_foreign_begun(begun.engine, out, room, begun.count);
 	add_waits(&begun);
 	twi_engine_leave(begun.engine);
 	return begun.count;

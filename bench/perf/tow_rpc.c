@@ -145,10 +145,10 @@ static void print_latency(struct tow_peer *peer, uint8_t *out, uint8_t *in, size
 		printf("{\"op\":\"call\",\"bytes\":%zu,\"p50_us\":%.2f,\"p99_us\":%.2f}\n", bytes,
 		       samples[iters / 2], samples[iters * 99 / 100]);
 	else
-		printf("%10zu %12.2f %12.2f   %.2f + %.2f + %.2f + %.2f\n", bytes,
+		printf("%10zu %12.2f %12.2f   %.2f + %.2f + %.2f + %.2f + %.2f\n", bytes,
 		       samples[iters / 2], samples[iters * 99 / 100], (double)result.queue_ns / 1e3,
-		       (double)result.wire_ns / 1e3, (double)result.match_ns / 1e3,
-		       (double)result.serve_ns / 1e3);
+		       (double)result.server_queue_ns / 1e3, (double)result.wire_ns / 1e3,
+		       (double)result.match_ns / 1e3, (double)result.serve_ns / 1e3);
 }
 
 static void print_rate(struct tow_peer *peer, uint8_t *out, uint8_t *in, size_t bytes)
@@ -218,7 +218,7 @@ static void measure_all(struct tow_runtime *runtime, struct tow_peer *peer)
 		((uint8_t *)out)[i] = (uint8_t)(i * 7 >> 3);
 	if (!options.json)
 		printf("%10s %12s %12s   %s\n", "bytes", "p50 us", "p99 us",
-		       "queue + wire + match + serve of the last");
+		       "queue + server queue + wire + match + serve of the last");
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
 		print_latency(peer, out, in, sizes[i]);
 	print_rate(peer, out, in, 64);

@@ -249,9 +249,10 @@ static void end_row(struct tow_foreign_group *group, struct twi_foreign_row *row
 		measure_row(&group->kinds[row->kind], row);
 }
 
-static void record_coll(const struct tow_foreign_group *group, const struct twi_foreign_row *row)
+struct twi_span twi_foreign_span(const struct tow_foreign_group *group,
+				 const struct twi_foreign_row *row)
 {
-	const struct twi_span span = {
+	return (struct twi_span){
 		.start_ns = row->start_ns,
 		.end_ns = row->done_ns,
 		.id = (uint64_t)group->series.ctx << 32 | (row->seq & UINT32_MAX),
@@ -265,6 +266,11 @@ static void record_coll(const struct tow_foreign_group *group, const struct twi_
 		.detail = row->kind,
 		.status = (int8_t)row->status,
 	};
+}
+
+static void record_coll(const struct tow_foreign_group *group, const struct twi_foreign_row *row)
+{
+	const struct twi_span span = twi_foreign_span(group, row);
 
 	twi_span_record(group->engine->diag, &span);
 }

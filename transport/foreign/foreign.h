@@ -24,6 +24,7 @@
 #include <towline/foreign.h>
 
 #include "diag/record/coll_kind.h"
+#include "diag/record/span.h"
 #include "transport/engine/handle.h"
 #include "transport/job/series.h"
 
@@ -88,6 +89,17 @@ void twi_foreign_recent(const struct twi_foreign_flow *flow, uint64_t now_ns,
 /* foreign_tell.c: into the state, behind the groups that are there; the engine is held. */
 void twi_foreign_tell(struct twi_engine *engine, uint64_t now_ns, uint32_t room,
 		      struct twi_rank_state *out);
+
+/* The span of a collective, as far as it has come; the group's lock is held. */
+struct twi_span twi_foreign_span(const struct tow_foreign_group *group,
+				 const struct twi_foreign_row *row);
+
+/*
+ * foreign_tell.c: spans of collectives that have begun and not ended, from out[count] on. Returns
+ * how many there are then. The engine is held.
+ */
+size_t twi_foreign_begun(struct twi_engine *engine, struct twi_span *out, size_t room,
+			 size_t count);
 
 /* foreign_report.c: `foreign_groups` of /v1/coll. arg: the engine. */
 void twi_foreign_describe(void *arg, struct twi_emit *emit);

@@ -186,3 +186,27 @@ void twi_foreign_tell(struct twi_engine *engine, uint64_t now_ns, uint32_t room,
 			return; /* the others are not in use either */
 	}
 }
+
+size_t twi_foreign_begun(struct twi_engine *engine, struct twi_span *out, size_t room, size_t count)
+{
+	struct twi_list *pos, *next;
+
+	twi_assert_held(engine);
+	twi_list_for_each_safe (pos, next, &engine->foreign_groups) {
+		struct tow_foreign_group *group =
+			twi_container_of(pos, struct tow_foreign_group, link);
+
+		pthread_mutex_lock(&group->lock);
+		for (unsigned i = 0; i < TWI_FOREIGN_ROWS; i++) {
+			const struct twi_foreign_row *row = &group->rows[i];
+
+			if (row->seq == 0 || row->done_ns != 0)
+				continue;
+			if (count < room)
+				out[count] = twi_foreign_span(group, row);
+			count++;
+		}
+		pthread_mutex_unlock(&group->lock);
+	}
+	return count;
+}

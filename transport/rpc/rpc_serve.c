@@ -413,7 +413,7 @@ static void send_reply(struct tow_call_in *in)
 
 	in->reply_waits = false;
 	/* Other handlers may be next, and would hold it up for as long as they take. */
-	if (in->posted_ns - in->begun_ns >= LONG_HANDLER_NS)
+	if (in->rpc->engine->in_callback && in->posted_ns - in->begun_ns >= LONG_HANDLER_NS)
 		in->rpc->engine->away.push_due = true;
 	status = twi_parcel_send(&in->out, in->rp, &head, in->data, in->reply_bytes,
 				 in->reply->site);

@@ -16,6 +16,7 @@
 
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
+#include "diag/trace/export/export.h"
 #include "transport/engine/engine.h"
 #include "transport/engine/runtime.h"
 #include "transport/foreign/foreign.h"
@@ -398,6 +399,37 @@ static void bound_of_groups(void **state)
 	assert_int_equal(setup(NULL), 0);
 }
 
+/* A collective that has not ended is in a trace as what it is. */
+static void traces_have_what_hangs(void **state)
+{
+	struct tow_foreign_group *group = twt_fg_open(runtime, "tp", 0xdef, 0, 2);
+	struct tow_foreign_coll coll = twt_fg_all_reduce(4096, tow_foreign_clock() - 50 * FG_MS);
+	const struct twi_trace_rank *rank;
+	struct tow_trace *trace;
+	uint64_t seq;
+
+	(void)state;
+	TWT_OK(tow_foreign_coll_begin(group, &coll, &seq));
+	for (int ended = 0; ended < 2; ended++) {
+		TWT_OK(tow_trace_begin(runtime));
+		TWT_OK(tow_trace_end(runtime, &trace));
+		rank = &trace->trace.ranks[0];
+		assert_int_equal(rank->unfinished_count, !ended);
+		if (!ended) {
+			const struct twi_span *span = rank->unfinished;
+
+			assert_int_equal(span->kind, TWI_SPAN_COLL);
+			assert_int_equal(span->status, TOW_AGAIN);
+			assert_true(span->start_ns == coll.start_ns && span->bytes == 4096);
+			assert_true(span->end_ns - span->start_ns >= 50 * FG_MS);
+			assert_int_equal(span->ranks, 2);
+		}
+		tow_trace_release(trace);
+		TWT_OK(tow_foreign_coll_end(group, seq, tow_foreign_clock(), TOW_OK));
+	}
+	tow_foreign_close(group);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -407,6 +439,7 @@ int main(void)
 		cmocka_unit_test(messages_by_peer),
 		cmocka_unit_test(rows_are_bounded),
 		cmocka_unit_test(traces_have_it),
+		cmocka_unit_test(traces_have_what_hangs),
 		cmocka_unit_test(several_threads),
 		cmocka_unit_test(bound_of_groups),
 	};

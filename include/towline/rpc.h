@@ -130,7 +130,10 @@ struct tow_call_result {
 	uint64_t wire_ns;  /* there and back, without all that the server took; bodies included */
 	uint64_t match_ns; /* arrived to handler begun */
 	uint64_t serve_ns; /* handler begun to answered */
-	/* The two parts of wire_ns by both clocks; each is within one_way_error_ns of the truth. */
+	/*
+	 * The two parts of wire_ns by both clocks; each is within one_way_error_ns of the truth,
+	 * that of the request but for what server_queue_ns is wrong by.
+	 */
 	int64_t request_one_way_ns, response_one_way_ns;
 	uint64_t one_way_error_ns;
 	/*

@@ -26,6 +26,7 @@
 #include "memreg/alloclog/alloclog.h"
 #include "memreg/pool/pool_regions.h"
 #include "memreg/user/latecache.h"
+#include "transport/coll/coll_account.h"
 #include "transport/coll/coll_report.h"
 #include "transport/coll/coll_table.h"
 #include "transport/device/device_copy.h"
@@ -257,6 +258,7 @@ static void close_engine(struct twi_engine *engine)
 {
 	twi_engine_fini(engine);
 	twi_op_table_close(engine);
+	twi_step_free(engine);
 }
 
 static int open_colls(struct twi_engine *engine)
@@ -268,6 +270,7 @@ static void close_colls(struct twi_engine *engine)
 {
 	twi_coll_table_free(engine->coll_table);
 	free(engine->coll_log);
+	twi_coll_account_free(atomic_load_explicit(&engine->coll_account, memory_order_relaxed));
 }
 
 static int open_each_lane(struct twi_engine *engine)
@@ -408,7 +411,7 @@ struct part_source {
 static const struct part {
 	int (*open)(struct twi_engine *engine);
 	void (*close)(struct twi_engine *engine);
-	struct part_source sources[2]; /* a row without a path: none */
+	struct part_source sources[4]; /* a row without a path: none */
 } parts[] = {
 	{ open_knobs, close_knobs, { { 0 } } },
 	{ open_job, close_job, { { 0 } } },
@@ -425,7 +428,10 @@ static const struct part {
 	  { { "/v1/latency", "and how long after a zero-copy send its memory comes back",
 	      twi_lag_describe },
 	    { "/v1/info", "the job, the kernel, the knobs and what the rings can do",
-	      twi_runtime_describe } } },
+	      twi_runtime_describe },
+	    { "/v1/steps", "steps of the program: how many, how long, and what of it were waits",
+	      twi_step_describe },
+	    { "/metrics", "", twi_step_metrics } } },
 	{ NULL,
 	  twi_rpc_destroy,
 	  { { "/v1/rpc", "calls: their latencies in parts, by method and peer; who is served",
@@ -434,7 +440,8 @@ static const struct part {
 	{ open_colls,
 	  close_colls,
 	  { { "/v1/coll", "collectives: plans and why, who shares memory, times, the last ones",
-	      twi_coll_describe } } },
+	      twi_coll_describe },
+	    { "/metrics", "", twi_coll_metrics } } },
 	{ NULL,
 	  twi_foreign_close_all,
 	  { { "/v1/coll", "and what other libraries of this process have said of theirs",

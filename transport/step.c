@@ -4,15 +4,25 @@
  */
 #include "transport/engine/step.h"
 
+#include <stdlib.h>
+
 #include <towline/step.h>
 
+#include "diag/base/emit.h"
 #include "diag/base/error.h"
+#include "diag/record/latency_report.h"
 #include "diag/record/span.h"
 #include "diag/record/tag.h"
 #include "memreg/alloclog/alloclog.h"
 #include "memreg/pool/pool.h"
 #include "transport/engine/engine.h"
 #include "transport/engine/runtime.h"
+#include "transport/op/op.h"
+
+struct twi_step_times {
+	struct twi_latency steps,
+		waits; /* waits: of those that the thread that began them has ended */
+};
 
 _Static_assert(TOW_SPAN_DEPTH == TWI_OPEN_SPANS, "as many as the header says");
 
@@ -31,11 +41,87 @@ TOW_PUBLIC int tow_step_begin(struct tow_runtime *runtime, uint64_t number)
 				 (unsigned long long)number,
 				 (unsigned long long)twi_step_number(&engine->step));
 	engine->step.start_ns = twi_engine_clock(engine);
+	engine->step.blocked_ns = twi_op_blocked_ns;
+	engine->step.thread = twi_thread_mark();
 	atomic_store_explicit(&engine->step.number, number, memory_order_relaxed);
 	/* Before another can begin: steps are in the log in their order. */
 	twi_alloclog_step(engine->alloclog, number, TWI_SITE_HERE);
 	atomic_store_explicit(&engine->step.state, TWI_STEP_OPEN, memory_order_release);
 	return TOW_OK;
+}
+
+/* By who has made the step CHANGING, so that one thread at a time writes. */
+static void count_step(struct twi_step *step, uint64_t took_ns)
+{
+	struct twi_step_times *times = atomic_load_explicit(&step->times, memory_order_relaxed);
+
+	if (times == NULL) {
+		times = calloc(1, sizeof(*times));
+		if (times == NULL)
+			return;
+		/* release: who finds it reads zeros at the least */
+		atomic_store_explicit(&step->times, times, memory_order_release);
+	}
+	twi_latency_add(&times->steps, took_ns);
+	if (step->thread == twi_thread_mark())
+		twi_latency_add(&times->waits,
+				twi_min(twi_op_blocked_ns - step->blocked_ns, took_ns));
+}
+
+void twi_step_free(struct twi_engine *engine)
+{
+	free(atomic_load_explicit(&engine->step.times, memory_order_relaxed));
+}
+
+/* What was counted; false: no step has ended. */
+static bool read_steps(const struct twi_engine *engine, struct twi_latency_sum *steps_out,
+		       struct twi_latency_sum *waits_out)
+{
+	const struct twi_step_times *times =
+		atomic_load_explicit(&engine->step.times, memory_order_acquire);
+
+	if (times == NULL || !twi_latency_read(&times->steps, steps_out))
+		return false;
+	if (!twi_latency_read(&times->waits, waits_out))
+		*waits_out = (struct twi_latency_sum){ 0 };
+	return true;
+}
+
+static void emit_steps(struct twi_emit *emit, const char *key, const struct twi_latency_sum *sum)
+{
+	twi_emit_object_begin(emit, key);
+	twi_emit_u64(emit, "sum", sum->sum_ns);
+	twi_latency_emit(emit, sum);
+	twi_emit_object_end(emit);
+}
+
+void twi_step_describe(void *arg, struct twi_emit *emit)
+{
+	const struct twi_engine *engine = arg;
+	struct twi_latency_sum steps = { 0 }, waits = { 0 };
+	bool any = read_steps(engine, &steps, &waits);
+
+	twi_emit_u64(emit, "step", twi_step_number(&engine->step));
+	twi_emit_u64(emit, "ended", any ? steps.count : 0);
+	if (!any)
+		return;
+	emit_steps(emit, "step_ns", &steps);
+	emit_steps(emit, "wait_ns", &waits);
+}
+
+void twi_step_metrics(void *arg, struct twi_emit *emit)
+{
+	struct twi_latency_sum steps, waits;
+
+	if (!read_steps(arg, &steps, &waits))
+		return;
+	twi_emit_metric_head(emit, "towline_step_seconds", "histogram", "seconds",
+			     "time of a step, from tow_step_begin to tow_step_end");
+	twi_report_fine_histogram(emit, "towline_step_seconds", "", &steps);
+	twi_emit_metric_head(emit, "towline_step_wait_seconds", "histogram", "seconds",
+			     "time of a step in which its thread was blocked in waits; steps that "
+			     "another thread ends than began them are left out");
+	twi_report_fine_histogram(emit, "towline_step_wait_seconds", "", &waits);
 }
 
 TOW_PUBLIC int tow_step_end(struct tow_runtime *runtime, uint64_t number)
@@ -63,6 +149,7 @@ TOW_PUBLIC int tow_step_end(struct tow_runtime *runtime, uint64_t number)
 	span.start_ns = engine->step.start_ns;
 	span.end_ns = twi_engine_clock(engine);
 	twi_step_took(&engine->step, span.end_ns - span.start_ns);
+	count_step(&engine->step, span.end_ns - twi_min(span.start_ns, span.end_ns));
 	atomic_store_explicit(&engine->step.number, 0, memory_order_relaxed);
 	atomic_store_explicit(&engine->step.state, TWI_STEP_NONE, memory_order_release);
 	twi_span_record(engine->diag, &span);

@@ -254,6 +254,17 @@ static const char *const edges[TWI_LATENCY_EDGES] = {
 	"le=\"16.777216\"", "le=\"+Inf\"",
 };
 
+/* 1 us << index. */
+static const char *const fine_edges[] = {
+	"le=\"1e-06\"",     "le=\"2e-06\"",     "le=\"4e-06\"",     "le=\"8e-06\"",
+	"le=\"1.6e-05\"",   "le=\"3.2e-05\"",   "le=\"6.4e-05\"",   "le=\"0.000128\"",
+	"le=\"0.000256\"",  "le=\"0.000512\"",  "le=\"0.001024\"",  "le=\"0.002048\"",
+	"le=\"0.004096\"",  "le=\"0.008192\"",  "le=\"0.016384\"",  "le=\"0.032768\"",
+	"le=\"0.065536\"",  "le=\"0.131072\"",  "le=\"0.262144\"",  "le=\"0.524288\"",
+	"le=\"1.048576\"",  "le=\"2.097152\"",  "le=\"4.194304\"",  "le=\"8.388608\"",
+	"le=\"16.777216\"", "le=\"33.554432\"", "le=\"67.108864\"", "le=\"+Inf\"",
+};
+
 /*
  * A peer's name as an exemplar has it: what would have to be escaped is not there, for the
  * reference parser (prometheus_client 0.26) takes an escaped quote in an exemplar for the end of
@@ -297,33 +308,73 @@ static void emit_bucket(struct twi_emit *e, const char *name, const char *labels
 	twi_emit_puts(e, "\n");
 }
 
+/* A histogram on its way out: `all` has the family's labels, and room for "le" behind them. */
+struct samples {
+	const struct twi_latency_sum *sum;
+	char name[96], all[700];
+	size_t bytes;    /* of the labels, with their comma */
+	unsigned bucket; /* up to here all are in `below` */
+	uint64_t below;
+};
+
+static void samples_begin(struct samples *samples, const char *family, const char *labels,
+			  const struct twi_latency_sum *sum)
+{
+	*samples = (struct samples){ .sum = sum };
+	samples->bytes = twi_min(strlen(labels), sizeof(samples->all) - 32);
+	memcpy(samples->all, labels, samples->bytes);
+	if (samples->bytes > 0)
+		samples->all[samples->bytes++] = ',';
+	snprintf(samples->name, sizeof(samples->name), "%s_bucket", family);
+}
+
+/* le: `le="..."`; UINT64_MAX is +Inf. */
+static void sample_bucket(struct samples *samples, struct twi_emit *e, const char *le,
+			  uint64_t edge_ns, const struct twi_exemplar *exemplar)
+{
+	/* Those whose upper edge is not above: the next one begins at edge + 1 or below. */
+	unsigned end = edge_ns == UINT64_MAX ? TWI_HIST_BUCKETS : twi_hist_index(edge_ns + 1);
+
+	while (samples->bucket < end)
+		samples->below += samples->sum->counts[samples->bucket++];
+	memcpy(samples->all + samples->bytes, le, strlen(le) + 1);
+	emit_bucket(e, samples->name, samples->all, samples->below, exemplar);
+}
+
+static void samples_end(struct samples *samples, struct twi_emit *e, const char *family,
+			const char *labels)
+{
+	snprintf(samples->name, sizeof(samples->name), "%s_count", family);
+	twi_emit_sample_u64(e, samples->name, labels[0] != '\0' ? labels : NULL,
+			    samples->sum->count);
+	snprintf(samples->name, sizeof(samples->name), "%s_sum", family);
+	twi_emit_sample_seconds(e, samples->name, labels[0] != '\0' ? labels : NULL,
+				samples->sum->sum_ns);
+}
+
 void twi_report_histogram(struct twi_emit *e, const char *family, const char *labels,
 			  const struct twi_latency_sum *sum, const struct twi_exemplar *exemplars)
 {
-	uint64_t below = 0;
-	char name[96], all[700];
-	size_t bytes = twi_min(strlen(labels), sizeof(all) - 32);
-	unsigned bucket = 0;
+	struct samples samples;
 
-	memcpy(all, labels, bytes);
-	if (bytes > 0)
-		all[bytes++] = ',';
-	snprintf(name, sizeof(name), "%s_bucket", family);
-	for (unsigned i = 0; i < TWI_LATENCY_EDGES; i++) {
-		uint64_t edge_ns = twi_latency_edge_ns(i);
-		/* Those whose upper edge is not above: the next one begins at edge + 1 or below. */
-		unsigned end =
-			edge_ns == UINT64_MAX ? TWI_HIST_BUCKETS : twi_hist_index(edge_ns + 1);
+	samples_begin(&samples, family, labels, sum);
+	for (unsigned i = 0; i < TWI_LATENCY_EDGES; i++)
+		sample_bucket(&samples, e, edges[i], twi_latency_edge_ns(i),
+			      exemplars != NULL ? &exemplars[i] : NULL);
+	samples_end(&samples, e, family, labels);
+}
 
-		while (bucket < end)
-			below += sum->counts[bucket++];
-		memcpy(all + bytes, edges[i], strlen(edges[i]) + 1);
-		emit_bucket(e, name, all, below, exemplars != NULL ? &exemplars[i] : NULL);
-	}
-	snprintf(name, sizeof(name), "%s_count", family);
-	twi_emit_sample_u64(e, name, labels, sum->count);
-	snprintf(name, sizeof(name), "%s_sum", family);
-	twi_emit_sample_seconds(e, name, labels, sum->sum_ns);
+void twi_report_fine_histogram(struct twi_emit *e, const char *family, const char *labels,
+			       const struct twi_latency_sum *sum)
+{
+	struct samples samples;
+
+	samples_begin(&samples, family, labels, sum);
+	for (unsigned i = 0; i < twi_array_count(fine_edges); i++)
+		sample_bucket(&samples, e, fine_edges[i],
+			      i + 1 < twi_array_count(fine_edges) ? 1000ull << i : UINT64_MAX,
+			      NULL);
+	samples_end(&samples, e, family, labels);
 }
 
 static void size_labels(char *out, size_t room, enum twi_lane_id lane, unsigned size_class)
@@ -408,25 +459,86 @@ static bool sum_peer(struct twi_diag *diag, enum twi_lane_id lane, unsigned inde
 	return sum->count > 0;
 }
 
+/* Of each row its lane and the rank of its peer; a rank of -1 is not known, a lane of -1 unused. */
+struct peer_rows {
+	int lanes[TWI_LATENCY_ROWS];
+	int64_t ranks[TWI_LATENCY_ROWS];
+};
+
+static void find_ranks(struct twi_diag *diag, struct peer_rows *rows)
+{
+	for (unsigned i = 0; i < TWI_LATENCY_ROWS; i++) {
+		enum twi_lane_id lane;
+		const char *name;
+		bool there;
+
+		rows->lanes[i] = -1;
+		rows->ranks[i] = -1;
+		if (!twi_latencies_lane(diag->latencies, i, &lane))
+			continue;
+		rows->lanes[i] = (int)lane;
+		name = twi_latencies_name(diag->latencies, i, &there);
+		if (name != NULL)
+			rows->ranks[i] = twi_span_peer_rank(diag, name);
+	}
+}
+
+/*
+ * A rank keeps its series when it connects again from another address: what the rows of its peers
+ * have is one sum, at the first of them. False: there is nothing, or it was told already.
+ */
+static bool sum_rank(struct twi_diag *diag, const struct peer_rows *rows, unsigned index,
+		     struct twi_latency_sum *sum)
+{
+	struct twi_latency_sum one;
+	bool any = false;
+
+	*sum = (struct twi_latency_sum){ 0 };
+	for (unsigned i = 0; i < TWI_LATENCY_ROWS; i++) {
+		if (rows->lanes[i] != rows->lanes[index] || rows->ranks[i] != rows->ranks[index])
+			continue;
+		if (i < index)
+			return false;
+		if (!sum_peer(diag, (enum twi_lane_id)rows->lanes[i], i, &one))
+			continue;
+		twi_latency_sum_add(sum, &one);
+		any = true;
+	}
+	return any;
+}
+
 static void metrics_peers(struct twi_diag *diag, struct twi_emit *e)
 {
 	struct twi_latency_sum sum;
-	char labels[320];
+	struct peer_rows rows;
+	char labels[320], rank[24];
 	bool there;
 
 	twi_emit_metric_head(e, "towline_peer_latency_seconds", "histogram", "seconds",
-			     "time from start to end of an RPC, by lane and peer");
-	for (unsigned i = 0; i < TWI_LATENCY_ROWS && diag->latencies != NULL; i++) {
-		enum twi_lane_id lane;
+			     "time from start to end of an RPC, by lane and the peer's rank in the "
+			     "job, or its address where that is not known; over shared memory one "
+			     "small message in 100 us is timed");
+	if (diag->latencies == NULL)
+		return;
+	find_ranks(diag, &rows);
+	for (unsigned i = 0; i < TWI_LATENCY_ROWS; i++) {
 		const char *name;
 
-		if (!twi_latencies_lane(diag->latencies, i, &lane) ||
-		    !sum_peer(diag, lane, i, &sum))
+		if (rows.lanes[i] < 0)
+			continue;
+		if (rows.ranks[i] >= 0 ? !sum_rank(diag, &rows, i, &sum)
+				       : !sum_peer(diag, (enum twi_lane_id)rows.lanes[i], i, &sum))
 			continue;
 		name = twi_latencies_name(diag->latencies, i, &there);
+		snprintf(rank, sizeof(rank), "%lld", (long long)rows.ranks[i]);
 		labels[0] = '\0';
-		twi_emit_label(labels, sizeof(labels), "lane", twi_lane_name(lane));
-		twi_emit_label(labels, sizeof(labels), "peer", name != NULL ? name : "(other)");
+		twi_emit_label(labels, sizeof(labels), "lane",
+			       twi_lane_name((enum twi_lane_id)rows.lanes[i]));
+		if (rows.ranks[i] >= 0)
+			twi_emit_label(labels, sizeof(labels), "peer_rank", rank);
+		else
+			twi_emit_label(labels, sizeof(labels), "peer",
+				       name != NULL ? name : "(other)");
 		twi_report_histogram(e, "towline_peer_latency_seconds", labels, &sum, NULL);
 	}
 }

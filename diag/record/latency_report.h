@@ -20,6 +20,10 @@ void twi_latency_emit(struct twi_emit *e, const struct twi_latency_sum *sum);
 void twi_report_histogram(struct twi_emit *e, const char *family, const char *labels,
 			  const struct twi_latency_sum *sum, const struct twi_exemplar *exemplars);
 
+/* The same with buckets a factor of 2 apart, up to 67 s: where there are few series. */
+void twi_report_fine_histogram(struct twi_emit *e, const char *family, const char *labels,
+			       const struct twi_latency_sum *sum);
+
 /* The members of /v1/latency. */
 void twi_latency_report(struct twi_diag *diag, struct twi_emit *e);
 

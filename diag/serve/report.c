@@ -113,6 +113,23 @@ static inline bool is_named_for(const char *name, size_t name_bytes, const char 
 	       memcmp(name + name_bytes - unit_bytes, unit, unit_bytes) == 0;
 }
 
+static inline bool is_of_time(const char *unit)
+{
+	return unit[0] == 'n' && unit[1] == 's' && unit[2] == '\0';
+}
+
+/* Prometheus' base unit of time is the second: wait_ns is towline_wait_seconds_total. */
+static void metrics_time(const char *name, const char *help, uint64_t ns, struct twi_emit *e)
+{
+	char family[96], sample[112];
+
+	snprintf(family, sizeof(family), "towline_%.*s_seconds",
+		 (int)(strlen(name) - strlen("_ns")), name);
+	snprintf(sample, sizeof(sample), "%s_total", family);
+	twi_emit_metric_head(e, family, "counter", "seconds", help);
+	twi_emit_sample_seconds(e, sample, NULL, ns);
+}
+
 /*
  * What twi_emit_metric_head and twi_emit_sample_u64 would write, but put together by the compiler:
  * half of /metrics is text that is always the same. (test_emit compares.)
@@ -121,12 +138,16 @@ static void metrics_counters(struct twi_diag *diag, struct twi_emit *e)
 {
 #define PUT(text) twi_emit_put(e, text, sizeof(text) - 1)
 #define TWI_COUNTER(name, unit, lanes, help)                                                       \
-	PUT("# TYPE towline_" #name " counter\n");                                                 \
-	if (is_named_for(#name, sizeof(#name) - 1, #unit, sizeof(#unit) - 1))                      \
-		PUT("# UNIT towline_" #name " " #unit "\n");                                       \
-	PUT("# HELP towline_" #name " " help "\ntowline_" #name "_total ");                        \
-	twi_emit_number(e, twi_counter_sum(diag, TWI_C_##name));                                   \
-	PUT("\n");
+	if (is_of_time(#unit)) {                                                                   \
+		metrics_time(#name, help, twi_counter_sum(diag, TWI_C_##name), e);                 \
+	} else {                                                                                   \
+		PUT("# TYPE towline_" #name " counter\n");                                         \
+		if (is_named_for(#name, sizeof(#name) - 1, #unit, sizeof(#unit) - 1))              \
+			PUT("# UNIT towline_" #name " " #unit "\n");                               \
+		PUT("# HELP towline_" #name " " help "\ntowline_" #name "_total ");                \
+		twi_emit_number(e, twi_counter_sum(diag, TWI_C_##name));                           \
+		PUT("\n");                                                                         \
+	}
 #include "diag/record/counter.def"
 #undef TWI_COUNTER
 #undef PUT

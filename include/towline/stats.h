@@ -79,8 +79,9 @@ int tow_tag_set(const char *tag);
 
 /* One counter: a number that only grows. */
 struct tow_counter_info {
-	size_t size;      /* sizeof(struct tow_counter_info) of the caller */
-	const char *name; /* in /v1/counters; in /metrics it is towline_<name>_total */
+	size_t size; /* sizeof(struct tow_counter_info) of the caller */
+	const char
+		*name; /* in /v1/counters; in /metrics towline_<name>_total, with seconds for ns */
 	const char *unit; /* "bytes", "ns", "count" */
 	const char *help;
 	/*

@@ -176,6 +176,31 @@ static void print_last(json_t *last)
 	}
 }
 
+/* Since the start, whatever groups there were: by kind and lane. */
+static void print_totals(json_t *totals)
+{
+	char text[TEXT_BYTES], lane[TEXT_BYTES], a[WORDS_BYTES], b[WORDS_BYTES], c[WORDS_BYTES];
+	json_t *row;
+	size_t i;
+
+	if (json_array_size(totals) == 0)
+		return;
+	printf("since the start\n  %-14s %-6s %9s %9s %9s %9s %9s %9s %10s %10s\n", "KIND", "LANE",
+	       "CALLS", "P50", "P99", "SKEW P99", "SLACK", "WAIT", "SENT", "RECEIVED");
+	json_array_foreach(totals, i, row)
+	{
+		json_t *latency = member_of(row, "latency_ns");
+
+		printf("  %-14s %-6s %9llu ", clean_name(row, "kind", "?", text),
+		       clean_name(row, "lane", "?", lane), number_of(latency, "count"));
+		printf("%9s %9s ", time_of(latency, "p50", a), time_of(latency, "p99", b));
+		printf("%9s %9s %9s ", time_of(member_of(row, "skew_ns"), "p99", a),
+		       time_of(row, "slack_mean_ns", b), time_of(row, "wait_ns", c));
+		printf("%10s %10s\n", bytes_of(sum_lanes(row, "sent_bytes"), a),
+		       bytes_of(sum_lanes(row, "received_bytes"), b));
+	}
+}
+
 static int show_one(const char *socket_path)
 {
 	json_t *document = fetch_json(socket_path, "/v1/coll"), *group;
@@ -192,6 +217,7 @@ static int show_one(const char *socket_path)
 	    json_array_size(member_of(document, "foreign_groups")) == 0)
 		printf("no groups\n");
 	print_foreign_groups(document);
+	print_totals(member_of(document, "totals"));
 	print_last(member_of(document, "last"));
 	json_decref(document);
 	return 0;

@@ -167,11 +167,12 @@ static void print_counter_rows(enum list_style style)
 
 	if (style == LIST_MARKDOWN) {
 		printf("## Counters\n\nIn `/v1/counters` by these names, in `/metrics` as "
-		       "`towline_<name>_total`. They only grow. What\nhas no lane in the last "
-		       "column is the same on every lane for the same program. Whose traffic a\n"
-		       "counter has, the user's, that of calls, of collectives, or the "
-		       "library's own, its text says;\ncopies and registrations are those of "
-		       "the user's payload, whatever carries it.\n\n");
+		       "`towline_<name>_total`; those in ns are\nseconds there, "
+		       "`wait_ns` is `towline_wait_seconds_total`. They only grow. What has no "
+		       "lane in the last\ncolumn is the same on every lane for the same program. "
+		       "Whose traffic a counter has, the user's, that\nof calls, of collectives, "
+		       "or the library's own, its text says; copies and registrations are those "
+		       "of the\nuser's payload, whatever carries it.\n\n");
 		print_head(head, 4);
 	} else {
 		printf("COUNTERS\n");

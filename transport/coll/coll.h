@@ -32,6 +32,7 @@
 #include <towline/coll.h>
 
 #include "diag/record/site.h"
+#include "transport/coll/coll_moves.h"
 #include "transport/coll/plan/plan.h"
 #include "transport/job/series.h"
 #include "transport/op/claim.h"
@@ -114,12 +115,11 @@ struct twi_coll_entry {
 	uint32_t program_steps; /* of its longest program */
 	uint16_t *early;        /* stage of each receive and send, coll_early.c; or NULL */
 	uint32_t users;
-	struct twi_list spare; /* runs */
-	uint64_t calls;
+	struct twi_list spare;        /* runs */
 	struct twi_coll_quick *quick; /* coll_quick.h; NULL: its plan has another form */
-	/* coll_report.c: */
-	uint64_t staged_in_bytes, staged_out_bytes;
+	uint64_t calls, staged_in_bytes, staged_out_bytes; /* these for coll_report.c */
 	struct twi_coll_spread latency, skew;
+	struct twi_coll_moves moves;
 };
 
 /* The entry of the call, made when it is new. TOW_OK, TOW_EINVAL (a plan that does not fit),
@@ -211,11 +211,10 @@ struct twi_coll_group {
 	struct twi_coll_entry *last; /* the one used last */
 	struct twi_coll_sign signs[TWI_COLL_SLOTS];
 	bool holds_back; /* calls: between tow_coll_batch_begin and _end, or the knob combine */
-	struct twi_coll_batch *batch; /* of those that are held back; NULL: none yet */
-	/* For people (coll_report.c): */
-	struct twi_list all;                          /* of engine->coll_groups */
-	struct twi_coll_times *times[TWI_COLL_KINDS]; /* NULL: none of the kind has ended */
-	char share_why[160], write_why[160];          /* why not; "": it is so */
+	struct twi_coll_batch *batch;        /* of those that are held back; NULL: none yet */
+	struct twi_list all;                 /* of engine->coll_groups */
+	struct twi_coll_times *times;        /* of what has ended (coll_account.h) */
+	char share_why[160], write_why[160]; /* why not; "": it is so */
 };
 
 /* coll_group.c: the group's part; made at the first use. The engine is held. */

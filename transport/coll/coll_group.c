@@ -7,6 +7,7 @@
 #include "diag/base/error.h"
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
+#include "transport/coll/coll_account.h"
 #include "transport/coll/coll_batch.h"
 #include "transport/coll/coll_held.h"
 #include "transport/coll/coll_kept.h"
@@ -551,8 +552,7 @@ static void free_coll(struct twi_coll_group *coll)
 	twi_list_remove(&coll->active);
 	twi_coll_batch_free(coll);
 	twi_coll_held_free(coll);
-	for (unsigned i = 0; i < TWI_COLL_KINDS; i++)
-		free(coll->times[i]);
+	twi_coll_account_leave(coll);
 	twi_coll_line_group_end(coll);
 	twi_coll_setup_end(coll);
 	twi_coll_late_end(coll);

@@ -9,6 +9,7 @@
 
 #include "diag/record/span.h"
 #include "diag/record/tag.h"
+#include "transport/coll/coll_account.h"
 #include "transport/coll/coll_batch.h"
 #include "transport/coll/coll_report.h"
 #include "transport/engine/engine.h"
@@ -30,6 +31,10 @@ void twi_coll_log_make(struct twi_engine *engine)
 	if (engine->coll_log != NULL)
 		return;
 	engine->coll_log = aligned_alloc(64, sizeof(*engine->coll_log));
+	/* release: who finds it reads zeros at the least */
+	if (atomic_load_explicit(&engine->coll_account, memory_order_relaxed) == NULL)
+		atomic_store_explicit(&engine->coll_account, twi_coll_account_make(),
+				      memory_order_release);
 	if (engine->coll_log != NULL)
 		memset(engine->coll_log, 0, sizeof(*engine->coll_log));
 }
@@ -56,6 +61,7 @@ void twi_coll_record_begin(struct twi_coll_group *coll, const struct twi_coll_ca
 	record->ctx = coll->ctx;
 	record->status = TOW_OK;
 	record->kind = (uint8_t)call->kind;
+	record->way = TWI_COLL_WAYS;
 	record->type = (uint8_t)call->type;
 	record->reduce = (uint8_t)call->reduce;
 	record->ended = record->combined = false;
@@ -127,6 +133,19 @@ bool twi_coll_record_word(const struct twi_coll_record *record, const _Atomic ui
 	return (value & ~NS_MAX) == mark_of(record->id);
 }
 
+/* `waited` is stored last, but not in order: where it is of the row, `slack` may not be yet. */
+bool twi_coll_record_waited(const struct twi_coll_record *record, uint64_t *waited_ns_out,
+			    uint64_t *slack_ns_out)
+{
+	uint64_t waited = atomic_load_explicit(&record->waited, memory_order_relaxed);
+	uint64_t slack = atomic_load_explicit(&record->slack, memory_order_relaxed);
+
+	*waited_ns_out = waited & NS_MAX;
+	*slack_ns_out = slack & NS_MAX;
+	return waited != 0 && (waited ^ slack) >> NS_BITS == 0 &&
+	       (waited & ~NS_MAX) == mark_of(record->id);
+}
+
 static void spread_add(struct twi_coll_spread *spread, uint64_t ns)
 {
 	spread->min_ns = spread->count == 0 ? ns : twi_min(spread->min_ns, ns);
@@ -138,21 +157,14 @@ static void spread_add(struct twi_coll_spread *spread, uint64_t ns)
 /* Times of one that went well. */
 static void measure_run(struct twi_coll_run *run, uint64_t now)
 {
-	struct twi_coll_entry *entry = run->entry;
-	struct twi_coll_times **times = &run->coll->times[entry->call.kind];
-	uint64_t latency = now - twi_min(run->start_ns, now), skew;
+	uint64_t latency = now - twi_min(run->start_ns, now);
+	bool met = run->entered_ns != 0;
+	uint64_t skew = met ? run->entered_ns - twi_min(run->start_ns, run->entered_ns) : 0;
 
-	if (twi_unlikely(*times == NULL)) /* without memory it is tried again */
-		*times = calloc(1, sizeof(**times));
-	spread_add(&entry->latency, latency);
-	if (*times != NULL)
-		twi_latency_add(&(*times)->latency, latency);
-	if (run->entered_ns == 0)
-		return;
-	skew = run->entered_ns - twi_min(run->start_ns, run->entered_ns);
-	spread_add(&entry->skew, skew);
-	if (*times != NULL)
-		twi_latency_add(&(*times)->skew, skew);
+	spread_add(&run->entry->latency, latency);
+	if (met)
+		spread_add(&run->entry->skew, skew);
+	twi_coll_account_run(run, latency, skew, met);
 }
 
 /*
@@ -221,6 +233,7 @@ static void fill_record(void *arg, struct tow_op *op)
 	record->bytes =
 		end->combined ? op->bytes : twi_max(run->entry->in_bytes, run->entry->out_bytes);
 	record->plan = run->entry->plan->name;
+	record->way = run->entry->moves.known ? run->entry->moves.way : TWI_COLL_WAYS;
 	record->moving_ns = run->moving_ns;
 	record->entered_ns = run->entered_ns;
 	record->done_ns = end->now_ns;
@@ -260,8 +273,9 @@ void twi_coll_record_end(struct twi_coll_run *run, struct tow_op *op, int status
 	if (twi_likely(!op->embedded)) {
 		fill_record(&end, op);
 		fetch_next(run->coll->engine->coll_log);
-		return;
+	} else {
+		end.combined = true;
+		twi_coll_batch_parts(op, fill_record, &end);
 	}
-	end.combined = true;
-	twi_coll_batch_parts(op, fill_record, &end);
+	twi_coll_account_tell(run->coll->engine);
 }

@@ -9,6 +9,7 @@
 #include "diag/base/emit.h"
 #include "diag/base/error.h"
 #include "diag/record/latency_report.h"
+#include "transport/coll/coll_account.h"
 #include "transport/coll/coll_batch.h"
 #include "transport/engine/engine.h"
 #include "transport/job/group.h"
@@ -30,76 +31,7 @@ static const char *state_name(enum twi_coll_group_state state)
 
 /* --- what one call of an entry moves, at this rank --- */
 
-struct traffic {
-	uint64_t sends, recvs;
-	uint64_t sent[TWI_LANE_COUNT + 1], received[TWI_LANE_COUNT + 1]; /* the last: not known */
-	uint64_t read, written; /* of other ranks' memory, in place */
-	uint64_t reduced, copied;
-};
-
-static unsigned lane_of(const struct twi_coll_group *coll, uint32_t rank)
-{
-	const struct tow_peer *peer = coll->ranks->slots[coll->members[rank]].peer;
-	enum twi_lane_id id = peer != NULL ? peer->lane->ops->id : TWI_LANE_COUNT;
-
-	return twi_min((unsigned)id, (unsigned)TWI_LANE_COUNT);
-}
-
-/* Refs [first, first + count) of a local step that are other ranks'. */
-static uint64_t foreign_bytes(const struct twi_coll_group *coll, const struct twi_plan_ref *refs,
-			      uint32_t count, uint64_t bytes)
-{
-	uint64_t sum = 0;
-
-	for (uint32_t i = 0; i < count; i++)
-		sum += refs[i].rank != coll->rank ? bytes : 0;
-	return sum;
-}
-
-static void add_step(const struct twi_coll_group *coll, const struct twi_plan *plan,
-		     const struct twi_plan_step *step, uint64_t times, struct traffic *sum)
-{
-	const struct twi_plan_ref *refs = &plan->refs[step->ref];
-	uint64_t bytes = step->bytes * times;
-
-	switch (step->kind) {
-	case TWI_PLAN_SEND:
-		sum->sends += times;
-		sum->sent[lane_of(coll, step->peer)] += bytes;
-		break;
-	case TWI_PLAN_RECV:
-		sum->recvs += times;
-		sum->received[lane_of(coll, step->peer)] += bytes;
-		break;
-	case TWI_PLAN_COPY:
-		sum->copied += bytes;
-		sum->written += foreign_bytes(coll, refs, 1, bytes);
-		sum->read += foreign_bytes(coll, refs + 1, 1, bytes);
-		break;
-	case TWI_PLAN_REDUCE:
-		sum->reduced += bytes * step->sources_n;
-		sum->written += foreign_bytes(coll, refs, step->results_n, bytes);
-		sum->read += foreign_bytes(coll, refs + step->results_n, step->sources_n, bytes);
-		break;
-	default:
-		break;
-	}
-}
-
-static void add_up(const struct twi_coll_group *coll, const struct twi_plan *plan,
-		   struct traffic *sum)
-{
-	*sum = (struct traffic){ 0 };
-	for (uint32_t p = 0; p < plan->program_count; p++) {
-		const struct twi_plan_program *program = &plan->programs[p];
-
-		for (uint32_t i = 0; i < program->count; i++)
-			add_step(coll, plan, &plan->steps[program->first + i], program->repeats,
-				 sum);
-	}
-}
-
-static void emit_lanes(struct twi_emit *emit, const struct traffic *sum)
+static void emit_lanes(struct twi_emit *emit, const struct twi_coll_traffic *sum)
 {
 	twi_emit_array_begin(emit, "lanes");
 	for (unsigned i = 0; i <= TWI_LANE_COUNT; i++) {
@@ -124,9 +56,9 @@ static void emit_traffic(struct twi_emit *emit, const struct twi_coll_group *col
 		uint64_t bytes;
 	} copies[] = { { "unregistered_send", entry->staged_in_bytes },
 		       { "unregistered_recv", entry->staged_out_bytes } };
-	struct traffic sum;
+	struct twi_coll_traffic sum;
 
-	add_up(coll, entry->plan, &sum);
+	twi_coll_add_up(coll, entry->plan, &sum);
 	twi_emit_u64(emit, "messages_sent", sum.sends);
 	twi_emit_u64(emit, "messages_received", sum.recvs);
 	emit_lanes(emit, &sum);
@@ -195,29 +127,46 @@ static void emit_entry(struct twi_emit *emit, const struct twi_coll_group *coll,
 	twi_emit_object_end(emit);
 }
 
-static void emit_latency(struct twi_emit *emit, const char *key, const struct twi_latency *latency)
+static void emit_sum(struct twi_emit *emit, const char *key, const struct twi_latency_sum *sum)
 {
-	struct twi_latency_sum sum;
-
-	if (!twi_latency_read(latency, &sum))
+	if (sum->count == 0)
 		return;
 	twi_emit_object_begin(emit, key);
-	twi_latency_emit(emit, &sum);
+	twi_latency_emit(emit, sum);
 	twi_emit_object_end(emit);
+}
+
+/* What the group's times of a kind have, whatever their lanes; false: there are none. */
+static bool sum_kind(const struct twi_coll_group *coll, unsigned kind,
+		     struct twi_latency_sum *latency, struct twi_latency_sum *skew)
+{
+	struct twi_latency_sum one;
+
+	*latency = *skew = (struct twi_latency_sum){ 0 };
+	for (const struct twi_coll_times *times = coll->times; times != NULL;
+	     times = times->next_own) {
+		if (atomic_load_explicit(&times->key, memory_order_relaxed) / TWI_COLL_WAYS != kind)
+			continue;
+		if (twi_latency_read(&times->latency, &one))
+			twi_latency_sum_add(latency, &one);
+		if (twi_latency_read(&times->skew, &one))
+			twi_latency_sum_add(skew, &one);
+	}
+	return latency->count > 0;
 }
 
 static void emit_kinds(struct twi_emit *emit, const struct twi_coll_group *coll)
 {
+	struct twi_latency_sum latency, skew;
+
 	twi_emit_array_begin(emit, "kinds");
 	for (unsigned i = 0; i < TWI_COLL_KINDS; i++) {
-		const struct twi_coll_times *times = coll->times[i];
-
-		if (times == NULL)
+		if (!sum_kind(coll, i, &latency, &skew))
 			continue;
 		twi_emit_object_begin(emit, NULL);
 		twi_emit_str(emit, "kind", twi_coll_kind_name((enum twi_coll_kind)i));
-		emit_latency(emit, "latency_ns", &times->latency);
-		emit_latency(emit, "skew_ns", &times->skew);
+		emit_sum(emit, "latency_ns", &latency);
+		emit_sum(emit, "skew_ns", &skew);
 		twi_emit_object_end(emit);
 	}
 	twi_emit_array_end(emit);
@@ -331,5 +280,7 @@ void twi_coll_describe(void *arg, struct twi_emit *emit)
 		emit_group(emit, twi_container_of(pos, struct twi_coll_group, all));
 	twi_emit_array_end(emit);
 	emit_last(emit, engine->coll_log);
+	twi_coll_account_emit(atomic_load_explicit(&engine->coll_account, memory_order_relaxed),
+			      emit);
 	twi_engine_leave(engine);
 }

@@ -24,11 +24,6 @@
 
 #define TWI_COLL_RECORDS 256u
 
-/* Of all collectives of one kind in a group. */
-struct twi_coll_times {
-	struct twi_latency latency, skew;
-};
-
 struct twi_coll_record {
 	_Alignas(64) uint64_t id; /* of the collective in this runtime, from 1; 0: none */
 	uint64_t seq, bytes;
@@ -38,6 +33,7 @@ struct twi_coll_record {
 	uint32_t ctx;
 	int status;
 	uint8_t kind, type, reduce;
+	uint8_t way; /* of coll_account.h, once it has ended */
 	bool ended, combined, named;
 	char name[TWI_COLL_NAME]; /* two cache lines in all */
 };
@@ -67,6 +63,9 @@ void twi_coll_record_fail(struct tow_op *op, int status);
 /* Somebody waits for it, or tests it, now. The engine is not held. */
 void twi_coll_waited(struct tow_op *op, uint64_t now_ns);
 
+/* Both words of a row: false when they are not of the row's collective, as nobody has waited. */
+bool twi_coll_record_waited(const struct twi_coll_record *record, uint64_t *waited_ns_out,
+			    uint64_t *slack_ns_out);
 /* A word of a row: false when it is not of the row's collective. */
 bool twi_coll_record_word(const struct twi_coll_record *record, const _Atomic uint64_t *word,
 			  uint64_t *ns_out);

@@ -63,6 +63,7 @@
 
 struct twi_alloclog;
 struct twi_bpf;
+struct twi_coll_account;
 struct twi_coll_log;
 struct twi_coll_region;
 struct twi_coll_table;
@@ -147,15 +148,14 @@ struct twi_engine {
 	struct twi_hooks hooks;                /* of rooms above; never changed after opening */
 	struct twi_list polled;                /* parts with items (part.h) */
 	struct twi_part parts[TWI_PART_COUNT]; /* by enum twi_part_id */
-	uint64_t coll_messages;                /* that collectives have started */
-	uint64_t coll_work;                    /* bytes that they have reduced and copied */
-	struct twi_coll_table *coll_table;     /* NULL: none */
-	struct twi_list coll_groups;           /* all that can have collectives */
-	struct twi_list series;                /* of calls of groups (job/series.h) */
-	struct twi_list foreign_groups;        /* of other libraries (foreign/foreign.h) */
-	struct twi_list coll_batches;          /* those that hold calls back (coll/coll_batch.h) */
-	struct twi_coll_region *coll_regions;  /* of a job that has ended (coll/coll_kept.h) */
-	_Atomic bool colls_held;               /* there are some */
+	uint64_t coll_messages, coll_work;    /* that they have started; bytes reduced and copied */
+	struct twi_coll_table *coll_table;    /* NULL: none */
+	struct twi_list coll_groups;          /* all that can have collectives */
+	struct twi_list series;               /* of calls of groups (job/series.h) */
+	struct twi_list foreign_groups;       /* of other libraries (foreign/foreign.h) */
+	struct twi_list coll_batches;         /* those that hold calls back (coll/coll_batch.h) */
+	struct twi_coll_region *coll_regions; /* of a job that has ended (coll/coll_kept.h) */
+	_Atomic bool colls_held;              /* there are some */
 	struct twi_coll_log *coll_log;  /* the last collectives (coll/coll_report.h), or NULL */
 	_Atomic uint32_t device_signal; /* a device has news that nobody has looked at yet */
 	struct twi_knobs knobs;
@@ -188,7 +188,8 @@ struct twi_engine {
 	struct twi_latency *notify_lag; /* of zero-copy sends: completion to notification */
 	uint64_t virtual_ns;
 	struct twi_step step;
-	_Atomic int64_t job_rank; /* -1: not found out (tracing.h) */
+	struct twi_coll_account *_Atomic coll_account; /* of all (coll/coll_account.h), or NULL */
+	_Atomic int64_t job_rank;                      /* -1: not found out (tracing.h) */
 	/* Where bytes go that nobody wants. Never read; not touched until there are some. */
 	uint8_t sink[TWI_ENGINE_SINK_BYTES];
 };

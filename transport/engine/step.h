@@ -17,11 +17,23 @@ enum twi_step_state {
 struct twi_step {
 	_Atomic uint32_t state;  /* release, with the acquire of who changes it next */
 	_Atomic uint64_t number; /* 0: none, or the step of that number */
-	uint64_t start_ns;       /* of who has made it CHANGING */
-	_Atomic uint64_t
-		took_ns;        /* all that have ended: who has made it CHANGING writes, relaxed */
-	_Atomic uint32_t ended; /* likewise: how many */
+	_Atomic uint64_t took_ns; /* all that have ended: who has made it CHANGING writes, relaxed */
+	_Atomic uint32_t ended;   /* likewise: how many */
+	/* Of who has made it CHANGING: */
+	uint64_t start_ns;
+	uint64_t blocked_ns; /* of the thread that has begun it, by then */
+	uint32_t thread;
+	/* What steps took; made with the first (release), kept with the engine. */
+	struct twi_step_times *_Atomic times;
 };
+
+struct twi_emit;
+struct twi_engine;
+
+/* step.c: /v1/steps, and their part of /metrics; arg is the engine, which is not taken. */
+void twi_step_describe(void *arg, struct twi_emit *emit);
+void twi_step_metrics(void *arg, struct twi_emit *emit);
+void twi_step_free(struct twi_engine *engine);
 
 /* The parent of what starts now; 0: none. */
 static inline uint64_t twi_step_number(const struct twi_step *step)

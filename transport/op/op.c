@@ -362,9 +362,12 @@ TOW_PUBLIC int tow_op_test(struct tow_op *op)
 	return twi_op_is_done(op) ? tell_status(op) : TOW_AGAIN;
 }
 
-/* Of its peer the address alone is kept: it may have gone. */
+/* Of its peer the address alone is kept: it may have gone. A short wait is not worth counting. */
 static void note_wait(const struct tow_op *op, uint64_t ns)
 {
+	if (ns < TWI_WAIT_LOG_LEAST)
+		return;
+	twi_count(op->engine->diag, TWI_C_wait_ns, ns);
 	twi_wait_log_note(&op->engine->wait_log, twi_self.tid, (enum twi_waited)op->ops->wait_kind,
 			  op->peer, ns);
 }

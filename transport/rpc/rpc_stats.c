@@ -16,6 +16,7 @@
 
 #include "diag/base/error.h"
 #include "diag/record/latency_report.h"
+#include "diag/record/span.h"
 #include "transport/engine/engine.h"
 #include "transport/rpc/rpc.h"
 
@@ -25,6 +26,7 @@ struct twi_rpc_row {
 	char name[TOW_METHOD_NAME_MAX];
 	char address[TOW_ADDRESS_MAX];
 	uint64_t calls, failed;
+	int64_t rank_next; /* the peer's rank and 1, once it was asked for and known (rows_lock) */
 	struct twi_latency parts[TWI_RPC_PARTS];
 };
 
@@ -240,27 +242,64 @@ void twi_rpc_describe(void *arg, struct twi_emit *emit)
 	twi_engine_leave(engine);
 }
 
-static void emit_samples(const struct twi_rpc *rpc, const struct twi_rpc_row *row,
-			 struct twi_emit *emit)
+/* The rank of the row's peer; -1: it is not known, or the row is of several. With rows_lock. */
+static int64_t rank_of(const struct twi_rpc *rpc, struct twi_rpc_row *row)
+{
+	if (row->rank_next == 0 && row != &rpc->rows[TWI_RPC_ROWS])
+		row->rank_next = twi_span_peer_rank(rpc->engine->diag, row->address) + 1;
+	return row->rank_next - 1;
+}
+
+/* One method of one rank at one side: one that connects again has another row, and one series. */
+static bool same_series(const struct twi_rpc *rpc, const struct twi_rpc_row *a,
+			struct twi_rpc_row *b, int64_t rank)
+{
+	return a == b || (rank >= 0 && b->used && a->hash == b->hash && a->client == b->client &&
+			  rank_of(rpc, b) == rank);
+}
+
+static void label_row(const struct twi_rpc *rpc, const struct twi_rpc_row *row, int64_t rank,
+		      const char *part, char *labels, size_t room)
 {
 	bool other = row == &rpc->rows[TWI_RPC_ROWS];
-	char labels[640], id[24];
+	char number[24];
 
-	snprintf(id, sizeof(id), "%llu", (unsigned long long)row->peer_id);
-	for (unsigned i = 0; i < TWI_RPC_PARTS; i++) {
-		struct twi_latency_sum sum;
+	labels[0] = '\0';
+	twi_emit_label(labels, room, "method", other ? "(other)" : row->name);
+	if (rank >= 0) {
+		snprintf(number, sizeof(number), "%lld", (long long)rank);
+		twi_emit_label(labels, room, "peer_rank", number);
+	} else {
+		snprintf(number, sizeof(number), "%llu", (unsigned long long)row->peer_id);
+		twi_emit_label(labels, room, "peer", other ? "(other)" : row->address);
+		twi_emit_label(labels, room, "peer_id", number);
+	}
+	twi_emit_label(labels, room, "side", other ? "both" : row->client ? "client" : "server");
+	twi_emit_label(labels, room, "part", part);
+}
 
-		if (!twi_latency_read(&row->parts[i], &sum))
+/* The series that begins with row `index`; one that an earlier row has begun was told there. */
+static void emit_samples(const struct twi_rpc *rpc, unsigned index, struct twi_emit *emit)
+{
+	struct twi_rpc_row *row = &rpc->rows[index];
+	int64_t rank = rank_of(rpc, row);
+	char labels[640];
+
+	for (unsigned i = 0; i < index; i++) {
+		if (same_series(rpc, row, &rpc->rows[i], rank))
+			return;
+	}
+	for (unsigned part = 0; part < TWI_RPC_PARTS; part++) {
+		struct twi_latency_sum sum = { 0 }, one;
+
+		for (unsigned i = index; i <= TWI_RPC_ROWS; i++) {
+			if (same_series(rpc, row, &rpc->rows[i], rank) &&
+			    twi_latency_read(&rpc->rows[i].parts[part], &one))
+				twi_latency_sum_add(&sum, &one);
+		}
+		if (sum.count == 0)
 			continue;
-		labels[0] = '\0';
-		twi_emit_label(labels, sizeof(labels), "method", other ? "(other)" : row->name);
-		twi_emit_label(labels, sizeof(labels), "peer", other ? "(other)" : row->address);
-		twi_emit_label(labels, sizeof(labels), "peer_id", id);
-		twi_emit_label(labels, sizeof(labels), "side",
-			       other         ? "both"
-			       : row->client ? "client"
-					     : "server");
-		twi_emit_label(labels, sizeof(labels), "part", part_name(i));
+		label_row(rpc, row, rank, part_name(part), labels, sizeof(labels));
 		twi_report_histogram(emit, "towline_call_seconds", labels, &sum, NULL);
 	}
 }
@@ -273,12 +312,13 @@ void twi_rpc_metrics(void *arg, struct twi_emit *emit)
 	if (rpc == NULL)
 		return;
 	twi_emit_metric_head(emit, "towline_call_seconds", "histogram", "seconds",
-			     "time of calls, by method, peer, side and part");
+			     "time of calls, by method, the peer's rank in the job or its address, "
+			     "side and part");
 	for (unsigned i = 0; i <= TWI_RPC_ROWS; i++) {
 		/* Each for itself: who needs a row waits for one. */
 		pthread_mutex_lock(&rpc->rows_lock);
 		if (rpc->rows[i].used)
-			emit_samples(rpc, &rpc->rows[i], emit);
+			emit_samples(rpc, i, emit);
 		pthread_mutex_unlock(&rpc->rows_lock);
 	}
 }

@@ -154,6 +154,64 @@ static void check_times(json_t *row, const char *plan)
 	TWT_TRUE(number(row, "skew_ns") == number(row, "entered_ns") - start);
 }
 
+/* The value of the one sample of /metrics with this name and these labels; -1: there is none. */
+static double sample(struct twt_rank *rank, const char *name, const char *labels)
+{
+	char line[200], *metrics, *found;
+	double value = -1;
+
+	snprintf(line, sizeof(line), "\n%s{%s} ", name, labels);
+	TWT_OK(tow_stats_get(rank->runtime, "/metrics", &metrics));
+	found = strstr(metrics, line);
+	if (found != NULL)
+		value = strtod(found + strlen(line), NULL);
+	tow_stats_release(metrics);
+	return value;
+}
+
+/* What a lane has carried of a call: in memory a byte counts at the rank that moves it. */
+static void check_lane(struct twt_rank *rank, const char *lane, uint64_t bytes)
+{
+	char labels[120];
+
+	snprintf(labels, sizeof(labels), "collective=\"all-reduce\",lane=\"%s\",direction=\"sent\"",
+		 lane);
+	TWT_TRUE(sample(rank, "towline_coll_bytes_total", labels) == (double)bytes);
+	snprintf(labels, sizeof(labels),
+		 "collective=\"all-reduce\",lane=\"%s\",direction=\"received\"", lane);
+	TWT_TRUE(sample(rank, "towline_coll_bytes_total", labels) == (double)bytes);
+}
+
+/* Three all-reduces as run_times has them, in /metrics and in the totals of /v1/coll. */
+static void check_account(struct twt_rank *rank, json_t *coll, bool shm)
+{
+	const char *lane = shm ? "shm" : "tcp";
+	uint64_t bytes = COUNT * sizeof(float), moved = 3 * (shm ? bytes / 2 : bytes);
+	json_t *total = only(get(coll, "totals"), "kind", "all-reduce"), *row;
+	char labels[80];
+	double most;
+
+	TWT_TRUE(strcmp(text(total, "lane"), lane) == 0);
+	TWT_TRUE(number(get(total, "latency_ns"), "count") == 3);
+	TWT_TRUE(number(get(total, "skew_ns"), "count") == 3);
+	TWT_TRUE(number(total, "slack_mean_ns") >= DELAY_NS / 3 &&
+		 number(total, "waited_for") == 3);
+	row = only(get(total, "lanes"), "lane", lane);
+	TWT_TRUE(number(row, "sent_bytes") == moved && number(row, "received_bytes") == moved);
+	check_lane(rank, lane, moved);
+	snprintf(labels, sizeof(labels), "collective=\"all-reduce\",lane=\"%s\"", lane);
+	TWT_TRUE(sample(rank, "towline_coll_seconds_count", labels) == 3);
+	TWT_TRUE(sample(rank, "towline_coll_skew_seconds_count", labels) == 3);
+	most = sample(rank, "towline_coll_wait_seconds_total", labels);
+	if (rank->rank == 0) { /* for rank 1, which came late */
+		TWT_TRUE(sample(rank, "towline_coll_skew_seconds_sum", labels) >=
+			 (double)DELAY_NS / 2e9);
+		TWT_TRUE(most >= (double)DELAY_NS / 2e9);
+	}
+	TWT_TRUE(most >= 0 && most <= sample(rank, "towline_coll_seconds_sum", labels));
+	TWT_TRUE(sample(rank, "towline_coll_slack_seconds_sum", labels) >= (double)DELAY_NS / 1e9);
+}
+
 /* Three of them: at once; rank 1 comes late; all wait late. */
 static void run_times(struct twt_rank *rank)
 {
@@ -188,6 +246,7 @@ static void run_times(struct twt_rank *rank)
 	check_times(row, plan);
 	TWT_TRUE(number(row, "slack_ns") >= DELAY_NS);
 	TWT_TRUE(number(row, "slack_ns") == number(row, "wait_ns") - number(row, "start_ns"));
+	check_account(rank, coll, shm);
 	json_decref(coll);
 	twt_coll_meet(rank);
 }
@@ -480,12 +539,41 @@ static void test_towstat(void **state)
 	assert_int_equal(rmdir(dir), 0);
 }
 
+/* Groups come and go; what they have counted stays, and is counted once. */
+static void run_groups(struct twt_rank *rank)
+{
+	static const char labels[] = "collective=\"all-reduce\",lane=\"shm\"";
+	struct tow_group *groups[2], *all = rank->group;
+	float *data = pool_data(rank);
+
+	for (int round = 1; round <= 4; round++) {
+		for (int i = 0; i < 2; i++) {
+			TWT_OK(tow_group_split(all, 1, rank->rank, 60 * 1000000000ull, &groups[i]));
+			rank->group = groups[i];
+			reduce(rank, data, "in a part", NULL, 0);
+		}
+		TWT_TRUE(sample(rank, "towline_coll_seconds_count", labels) == 2 * round);
+		rank->group = all;
+		for (int i = 0; i < 2; i++)
+			TWT_OK(tow_group_close(groups[i]));
+		TWT_TRUE(sample(rank, "towline_coll_seconds_count", labels) == 2 * round);
+		TWT_TRUE(sample(rank, "towline_coll_skew_seconds_count", labels) == 2 * round);
+	}
+	twt_coll_meet(rank);
+}
+
+static void test_groups(void **state)
+{
+	(void)state;
+	twt_ranks(&(struct twt_job){ .ranks = 2, .lane = "shm://*", .run = run_groups });
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_times),   cmocka_unit_test(test_blocked),
-		cmocka_unit_test(test_why),     cmocka_unit_test(test_contents),
-		cmocka_unit_test(test_towstat),
+		cmocka_unit_test(test_groups),   cmocka_unit_test(test_times),
+		cmocka_unit_test(test_blocked),  cmocka_unit_test(test_why),
+		cmocka_unit_test(test_contents), cmocka_unit_test(test_towstat),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -177,22 +177,32 @@ static void counters_are_metrics(void **state)
 	(void)state;
 	assert_int_equal(twi_diag_create(&diag), TOW_OK);
 	twi_count(diag, TWI_C_sends, 18446744073709551615u);
+	twi_count(diag, TWI_C_wait_ns, 1500000000);
 	twi_report_metrics(diag, &all);
 	assert_int_equal(all.status, TOW_OK);
 	for (unsigned i = 0; i < TWI_C_COUNT; i++) {
 		const struct twi_counter_info *info = twi_counter_describe(i);
 		struct twi_emit one = { 0 };
-		char family[80], sample[80];
+		char family[80], sample[96];
 
-		snprintf(family, sizeof(family), "towline_%s", info->name);
-		snprintf(sample, sizeof(sample), "towline_%s_total", info->name);
-		twi_emit_metric_head(&one, family, "counter", info->unit, info->help);
-		twi_emit_sample_u64(&one, sample, NULL, twi_counter_sum(diag, i));
+		bool of_time = strcmp(info->unit, "ns") == 0; /* told in seconds */
+		size_t bytes = strlen(info->name) - (of_time ? strlen("_ns") : 0);
+		const char *unit = of_time ? "_seconds" : "";
+
+		snprintf(family, sizeof(family), "towline_%.*s%s", (int)bytes, info->name, unit);
+		snprintf(sample, sizeof(sample), "%s_total", family);
+		twi_emit_metric_head(&one, family, "counter", of_time ? "seconds" : info->unit,
+				     info->help);
+		if (of_time)
+			twi_emit_sample_seconds(&one, sample, NULL, twi_counter_sum(diag, i));
+		else
+			twi_emit_sample_u64(&one, sample, NULL, twi_counter_sum(diag, i));
 		if (strstr(all.text, one.text) == NULL)
 			print_message("missing: %s", one.text);
 		assert_non_null(strstr(all.text, one.text));
 		twi_emit_fini(&one);
 	}
+	assert_non_null(strstr(all.text, "\ntowline_wait_seconds_total 1.5\n"));
 	twi_emit_fini(&all);
 	twi_diag_destroy(diag);
 }

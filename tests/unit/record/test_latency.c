@@ -348,6 +348,28 @@ static void exemplars_are_short(void **state)
 	twi_latency_leave(*state, &row);
 }
 
+/* Where the rank is known it is the label, and stays it when the rank connects from elsewhere. */
+static void peers_are_told_by_rank(void **state)
+{
+	static const char *const names[] = { "tcp://a:1", "tcp://a:2", "tcp://b:1" };
+	struct twi_latency_row *rows[3] = { NULL };
+	char *text;
+
+	assert_true(twi_span_peer(*state, names[0], 7) > 0);
+	assert_true(twi_span_peer(*state, names[1], 7) > 0);
+	for (unsigned i = 0; i < 3; i++)
+		note(*state, &rows[i], names[i], i, 8, 1000000);
+	text = metrics_of(*state);
+	assert_non_null(strstr(
+		text, "\ntowline_peer_latency_seconds_count{lane=\"tcp\",peer_rank=\"7\"} 2\n"));
+	assert_non_null(strstr(text, "\ntowline_peer_latency_seconds_count{lane=\"tcp\",peer="
+				     "\"tcp://b:1\"} 1\n"));
+	assert_null(strstr(text, "lane=\"tcp\",peer=\"tcp://a"));
+	free(text);
+	for (unsigned i = 0; i < 3; i++)
+		twi_latency_leave(*state, &rows[i]);
+}
+
 struct race {
 	struct twi_diag *diag;
 	atomic_bool stop;
@@ -399,6 +421,7 @@ int main(void)
 		cmocka_unit_test(edges_are_reckoned),
 		cmocka_unit_test_setup_teardown(recent_grow_old, setup, teardown),
 		cmocka_unit_test_setup_teardown(exemplars_are_short, setup, teardown),
+		cmocka_unit_test_setup_teardown(peers_are_told_by_rank, setup, teardown),
 		cmocka_unit_test_setup_teardown(readers_lose_nothing, setup, teardown),
 	};
 

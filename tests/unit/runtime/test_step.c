@@ -12,6 +12,7 @@
 #include "memreg/pool/pool.h"
 #include "transport/engine/engine.h"
 #include "transport/engine/runtime.h"
+#include "transport/op/op.h"
 
 static struct tow_runtime *runtime;
 
@@ -72,6 +73,33 @@ static void seals(void **state)
 	assert_int_equal(span->id, 5);
 	assert_int_equal(span->end_ns - span->start_ns, 1000);
 	twi_trace_fini(&trace);
+}
+
+/* Steps are counted, with what their thread was blocked for. */
+static void counted_steps(void **state)
+{
+	char *text;
+
+	(void)state;
+	for (uint64_t step = 1; step <= 3; step++) {
+		assert_int_equal(tow_step_begin(runtime, step), TOW_OK);
+		twi_op_blocked_ns += 1000000; /* as a wait does */
+		later(4000000);
+		assert_int_equal(tow_step_end(runtime, step), TOW_OK);
+	}
+	assert_int_equal(tow_stats_get(runtime, "/metrics", &text), TOW_OK);
+	assert_non_null(strstr(text, "\ntowline_step_seconds_count 3\n"));
+	assert_non_null(strstr(text, "\ntowline_step_seconds_sum 0.012\n"));
+	assert_non_null(strstr(text, "\ntowline_step_seconds_bucket{le=\"0.002048\"} 0\n"));
+	assert_non_null(strstr(text, "\ntowline_step_seconds_bucket{le=\"0.008192\"} 3\n"));
+	assert_non_null(strstr(text, "\ntowline_step_wait_seconds_count 3\n"));
+	assert_non_null(strstr(text, "\ntowline_step_wait_seconds_sum 0.003\n"));
+	tow_stats_release(text);
+	assert_int_equal(tow_stats_get(runtime, "/v1/steps", &text), TOW_OK);
+	assert_non_null(strstr(text, "\"ended\":3"));
+	assert_non_null(strstr(text, "\"sum\":12000000"));
+	assert_non_null(strstr(text, "\"sum\":3000000"));
+	tow_stats_release(text);
 }
 
 static void misused_steps(void **state)
@@ -219,6 +247,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(seals, setup, teardown),
+		cmocka_unit_test_setup_teardown(counted_steps, setup, teardown),
 		cmocka_unit_test_setup_teardown(misused_steps, setup, teardown),
 		cmocka_unit_test_setup_teardown(nested, setup, teardown),
 		cmocka_unit_test_setup_teardown(misused_spans, setup, teardown),

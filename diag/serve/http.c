@@ -4,12 +4,14 @@
 #include "diag/serve/http.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <towline/status.h>
 
 #include "diag/base/emit.h"
 #include "diag/record/registry.h"
+#include "diag/serve/plain.h"
 #include "diag/serve/render.h"
 #include "diag/serve/report.h"
 #include "diag/serve/ui/ui.h"
@@ -63,8 +65,24 @@ static void answer_error(struct twi_diag *diag, unsigned status, const char *wha
 		out->bytes = 0;
 }
 
+/* What was rendered, in the other format. */
+static int make_plain(struct twi_emit *e)
+{
+	struct twi_emit plain;
+	char *text;
+	int status = twi_emit_take(e, &text);
+
+	if (status < 0)
+		return status;
+	twi_emit_init(&plain);
+	twi_plain_emit(&plain, text);
+	free(text);
+	*e = plain;
+	return plain.status;
+}
+
 void twi_http_answer(struct twi_diag *diag, const char *method, const char *path,
-		     struct twi_http_answer *out)
+		     const char *accept, struct twi_http_answer *out)
 {
 	struct twi_http_route route = twi_http_route(method, path);
 	struct twi_emit e;
@@ -89,6 +107,10 @@ void twi_http_answer(struct twi_diag *diag, const char *method, const char *path
 		status = e.status;
 	} else {
 		status = twi_registry_render(diag, path, &e);
+	}
+	if (status == TOW_OK && route.kind == TWI_HTTP_METRICS && twi_plain_wanted(accept)) {
+		out->content_type = TWI_PLAIN_TYPE;
+		status = make_plain(&e);
 	}
 	out->bytes = e.bytes;
 	if (status == TOW_OK)

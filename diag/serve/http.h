@@ -2,6 +2,7 @@
  * http.h - what a request deserves: a function of its method, path and query, with no socket in it.
  *
  *	GET or HEAD, a path that a source has    200   JSON or OpenMetrics
+ *	/metrics, Accept: text/plain             200   Prometheus' text format (plain.h)
  *	GET or HEAD, /ui                         200   the live page (ui/ui.h), with its policy
  *	GET or HEAD, another path                404   {"error":..., "paths":[...]}
  *	another method                           405   {"error":...}, Allow: GET, HEAD
@@ -59,9 +60,12 @@ struct twi_http_answer {
 
 struct twi_http_route twi_http_route(const char *method, const char *path);
 
-/* Routes and renders. A HEAD has the text too: who sends it leaves it out. */
+/*
+ * Routes and renders. accept: the header of that name, or NULL; /metrics goes by it (plain.h). A
+ * HEAD has the text too: who sends it leaves it out.
+ */
 void twi_http_answer(struct twi_diag *diag, const char *method, const char *path,
-		     struct twi_http_answer *out);
+		     const char *accept, struct twi_http_answer *out);
 
 /* One parameter of a query, as it stands in the request. value NULL: there is no "=". */
 struct twi_http_param {

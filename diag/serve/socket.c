@@ -327,7 +327,10 @@ static enum MHD_Result handle_request(void *arg, struct MHD_Connection *connecti
 	if (twi_http_route(method, url).kind == TWI_HTTP_DOCUMENT &&
 	    twi_registry_capture_find(sock->diag, url, &source))
 		return start_capture(sock, connection, method, &source, request);
-	twi_http_answer(sock->diag, method, url, &answer);
+	twi_http_answer(sock->diag, method, url,
+			twi_mhd.lookup_connection_value(connection, MHD_HEADER_KIND,
+							MHD_HTTP_HEADER_ACCEPT),
+			&answer);
 	return queue_answer(connection, &answer);
 }
 

@@ -107,7 +107,11 @@ static void forget_old(struct scraper *scraper)
 	scraper->count = kept;
 }
 
-/* --- labels --- */
+/*
+ * --- labels ---
+ *
+ * Not `job`: Prometheus puts its own label of that name on all it scrapes.
+ */
 
 static void label_target(struct target *target)
 {
@@ -117,7 +121,7 @@ static void label_target(struct target *target)
 
 	runtime_name_of(target->entry.name, &parts);
 	metrics_escape(job, sizeof(job), parts.job);
-	snprintf(target->labels, sizeof(target->labels), "job=\"%s\",rank=\"%lld\"", job,
+	snprintf(target->labels, sizeof(target->labels), "tow_job=\"%s\",rank=\"%lld\"", job,
 		 parts.rank);
 	bytes = strlen(target->labels);
 	if (finds_all_users()) {

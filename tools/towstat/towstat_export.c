@@ -28,6 +28,7 @@
 #include "tools/common/http_unix.h"
 #include "tools/towstat/export_lock.h"
 #include "tools/towstat/export_scrape.h"
+#include "tools/towstat/metrics_plain.h"
 #include "tools/towstat/towstat.h"
 
 #define CLIENTS_MAX   64
@@ -53,10 +54,14 @@ static const char usage[] =
 	"default\n"
 	"  -h, --help          this text\n"
 	"\n"
-	"GET /metrics asks all living ranks and merges what they say, with the labels job and "
-	"rank;\n"
-	"towline_up is 0 for one that does not answer. Whoever can reach the address can read it.\n"
+	"GET /metrics asks all living ranks and merges what they say, with the labels tow_job and\n"
+	"rank; towline_up is 0 for one that does not answer. It is OpenMetrics, or Prometheus' "
+	"text\n"
+	"format for who asks for text/plain. Whoever can reach the address can read it.\n"
 	"Status: 0 done, or another has the address; 1 failed, 2 wrong usage.\n";
+
+/* What a client can have: OpenMetrics, or by its header Accept the text format. */
+enum format { FORMAT_OPEN, FORMAT_PLAIN, FORMATS };
 
 /* A text that several answers are made of. */
 struct shared {
@@ -69,6 +74,7 @@ struct shared {
 struct request {
 	struct MHD_Connection *connection;
 	struct shared *shared; /* NULL when done: there was no memory, or the end has come */
+	enum format format;
 	bool done;
 	struct request *next;
 };
@@ -139,6 +145,7 @@ static enum MHD_Result answer_text(struct MHD_Connection *connection, unsigned s
 
 static enum MHD_Result answer_metrics(struct request *request)
 {
+	static const char *const content[] = { TYPE_OPENMETRICS, METRICS_PLAIN_TYPE };
 	struct shared *shared = request->shared;
 	struct MHD_Response *response;
 
@@ -149,7 +156,7 @@ static enum MHD_Result answer_metrics(struct request *request)
 		shared->bytes, shared->text, release_body, shared);
 	if (response == NULL)
 		release_body(shared);
-	return answer_with(request->connection, 200, TYPE_OPENMETRICS, response);
+	return answer_with(request->connection, 200, content[request->format], response);
 }
 
 /* It waits for the next reading. */
@@ -201,6 +208,10 @@ static enum MHD_Result handle_request(void *arg, struct MHD_Connection *connecti
 		return answer_text(connection, 200, "Towline's metrics of this host: /metrics\n");
 	if (strcmp(url, "/metrics") != 0)
 		return answer_text(connection, 404, "there is /metrics\n");
+	request->format = metrics_plain_wanted(MHD_lookup_connection_value(
+				  connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_ACCEPT))
+				  ? FORMAT_PLAIN
+				  : FORMAT_OPEN;
 	return suspend_request(arg, request);
 }
 
@@ -219,11 +230,13 @@ static void request_completed(void *arg, struct MHD_Connection *connection, void
 
 /* --- readings: on the main thread --- */
 
-static void hand_out(struct request *first, struct shared *shared)
+static void hand_out(struct request *first, struct shared *const texts[FORMATS])
 {
 	struct request *next;
 
 	for (; first != NULL; first = next) {
+		struct shared *shared = texts[first->format];
+
 		next = first->next; /* it may be gone as soon as it is resumed */
 		if (shared != NULL)
 			atomic_fetch_add_explicit(&shared->users, 1, memory_order_relaxed);
@@ -245,25 +258,50 @@ static struct request *take_waiting(struct exporter *exporter, bool ending)
 	return first;
 }
 
+/* NULL text: there was no memory. */
+static struct shared *share_text(char *text, size_t bytes)
+{
+	struct shared *shared = text != NULL ? calloc(1, sizeof(*shared)) : NULL;
+
+	if (shared == NULL) {
+		free(text);
+		return NULL;
+	}
+	atomic_init(&shared->users, 1);
+	shared->text = text;
+	shared->bytes = bytes;
+	return shared;
+}
+
+static bool format_wanted(const struct request *first, enum format format)
+{
+	for (; first != NULL; first = first->next) {
+		if (first->format == format)
+			return true;
+	}
+	return false;
+}
+
 static void serve_once(struct exporter *exporter)
 {
 	struct request *first = take_waiting(exporter, false);
-	struct shared *shared;
+	struct shared *texts[FORMATS] = { NULL };
+	size_t bytes;
+	char *text;
 
 	if (first == NULL)
 		return;
-	shared = calloc(1, sizeof(*shared));
-	if (shared != NULL) {
-		atomic_init(&shared->users, 1);
-		shared->text = scraper_run(exporter->scraper, &shared->bytes);
+	text = scraper_run(exporter->scraper, &bytes);
+	texts[FORMAT_OPEN] = share_text(text, bytes);
+	if (texts[FORMAT_OPEN] != NULL && format_wanted(first, FORMAT_PLAIN)) {
+		text = metrics_plain(texts[FORMAT_OPEN]->text, &bytes);
+		texts[FORMAT_PLAIN] = share_text(text, bytes);
 	}
-	if (shared != NULL && shared->text == NULL) {
-		free(shared);
-		shared = NULL;
+	hand_out(first, texts);
+	for (size_t i = 0; i < FORMATS; i++) {
+		if (texts[i] != NULL)
+			release_body(texts[i]);
 	}
-	hand_out(first, shared);
-	if (shared != NULL)
-		release_body(shared);
 }
 
 static void serve_requests(struct exporter *exporter)
@@ -277,7 +315,7 @@ static void serve_requests(struct exporter *exporter)
 			break;
 		serve_once(exporter);
 	}
-	hand_out(take_waiting(exporter, true), NULL);
+	hand_out(take_waiting(exporter, true), (struct shared *[FORMATS]){ NULL });
 }
 
 /* --- the address --- */

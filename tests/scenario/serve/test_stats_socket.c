@@ -91,6 +91,18 @@ static char *request(const char *socket_path, const char *method, const char *pa
 	return talk(socket_path, head, NULL);
 }
 
+/* By a client's header. */
+static char *metrics_as(const char *socket_path, const char *accept)
+{
+	char head[512];
+
+	snprintf(
+		head, sizeof(head),
+		"GET /metrics HTTP/1.1\r\nHost: towline\r\nAccept: %s\r\nConnection: close\r\n\r\n",
+		accept);
+	return talk(socket_path, head, NULL);
+}
+
 static const char *body_of(const char *answer)
 {
 	const char *body = strstr(answer, "\r\n\r\n");
@@ -420,6 +432,21 @@ static uint64_t gauge_value(void *arg)
 }
 
 /* The reference parser, where a Python has it. */
+static void metrics_go_by_accept(void **state)
+{
+	struct fixture *fixture = *state;
+	const char *path = twi_socket_path(fixture->socket);
+	char *plain = metrics_as(path, "text/plain"), *open = metrics_as(path, "*/*");
+
+	assert_non_null(strstr(plain, "Content-Type: text/plain; version=0.0.4"));
+	assert_non_null(strstr(body_of(plain), "\n# TYPE towline_sends_total counter\n"));
+	assert_null(strstr(body_of(plain), "# EOF"));
+	assert_non_null(strstr(open, "Content-Type: application/openmetrics-text"));
+	assert_non_null(strstr(body_of(open), "\n# EOF\n"));
+	free(plain);
+	free(open);
+}
+
 static void metrics_are_openmetrics(void **state)
 {
 	static const char *const pythons[] = { "python3", "/usr/bin/python3" };
@@ -472,21 +499,14 @@ static void closes_at_once(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(gets_every_path),
-		TEST(head_has_no_body),
-		TEST(refuses_the_rest),
-		TEST(body_of_a_post_is_dropped),
-		TEST(survives_garbage),
-		TEST(silent_clients_are_hung_up),
-		TEST(many_clients),
-		TEST(is_private),
-		TEST(strangers_are_refused),
-		TEST(names_of_the_living_and_dead),
-		TEST(another_files_stay),
-		TEST(bad_directories),
-		TEST(metrics_are_openmetrics),
-		TEST(closes_at_once),
-		cmocka_unit_test(default_directory),
+		TEST(gets_every_path),       TEST(head_has_no_body),
+		TEST(refuses_the_rest),      TEST(body_of_a_post_is_dropped),
+		TEST(survives_garbage),      TEST(silent_clients_are_hung_up),
+		TEST(many_clients),          TEST(is_private),
+		TEST(strangers_are_refused), TEST(names_of_the_living_and_dead),
+		TEST(another_files_stay),    TEST(bad_directories),
+		TEST(metrics_go_by_accept),  TEST(metrics_are_openmetrics),
+		TEST(closes_at_once),        cmocka_unit_test(default_directory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

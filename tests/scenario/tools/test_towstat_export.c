@@ -256,21 +256,28 @@ static void tells_who_is_up(void **state)
 	for (int i = 0; i < 2; i++) {
 		scrape(&exporter, "-D -");
 		twt_command_expect(command, 0, "application/openmetrics-text; version=1.0.0", 1);
-		twt_command_expect(command, 0, "\ntowline_up{job=\"job\",rank=\"0\"} 1", 1);
-		twt_command_expect(command, 0, "\ntowline_up{job=\"job\",rank=\"1\"} 1", 1);
-		twt_command_expect(command, 0, "\ntowline_up{job=\"slow\",rank=\"0\"} 0", 1);
-		twt_command_expect(command, 0, "\ntowline_up{job=\"deaf\",rank=\"0\"} 0", 1);
-		twt_command_expect(command, 0, "\ntowline_up{job=\"huge\",rank=\"0\"} 0", 1);
-		twt_command_expect(command, 0, "\ntowline_up{job=\"cut\",rank=\"0\"} 0", 1);
-		twt_command_expect(command, 0, "\ntowline_up{job=\"short\",rank=\"0\"} 0", 1);
-		twt_command_expect(command, 0, "\ntowline_up{job=\"types\",rank=\"0\"} 1", 1);
+		twt_command_expect(command, 0, "\ntowline_up{tow_job=\"job\",rank=\"0\"} 1", 1);
+		twt_command_expect(command, 0, "\ntowline_up{tow_job=\"job\",rank=\"1\"} 1", 1);
+		twt_command_expect(command, 0, "\ntowline_up{tow_job=\"slow\",rank=\"0\"} 0", 1);
+		twt_command_expect(command, 0, "\ntowline_up{tow_job=\"deaf\",rank=\"0\"} 0", 1);
+		twt_command_expect(command, 0, "\ntowline_up{tow_job=\"huge\",rank=\"0\"} 0", 1);
+		twt_command_expect(command, 0, "\ntowline_up{tow_job=\"cut\",rank=\"0\"} 0", 1);
+		twt_command_expect(command, 0, "\ntowline_up{tow_job=\"short\",rank=\"0\"} 0", 1);
+		twt_command_expect(command, 0, "\ntowline_up{tow_job=\"types\",rank=\"0\"} 1", 1);
 		twt_command_expect(command, 0, "\ntowline_up{", 10); /* no shm, no dead one */
 		twt_command_expect(command, 0, "# TYPE towline_sends ", 1);
-		twt_command_expect(command, 0, "\ntowline_sends_total{job=\"job\",rank=\"1\"} 11",
-				   1);
+		twt_command_expect(command, 0,
+				   "\ntowline_sends_total{tow_job=\"job\",rank=\"1\"} 11", 1);
 		twt_command_expect(command, 0, "\ntowline_sends{", 0);
 		twt_command_expect(command, 0, "\n# EOF\n", 1);
 	}
+	scrape(&exporter, "-D - -H 'Accept: text/plain'");
+	twt_command_expect(command, 0, "text/plain; version=0.0.4", 1);
+	twt_command_expect(command, 0, "\n# TYPE towline_sends_total counter\n", 1);
+	twt_command_expect(command, 0, "\n# EOF\n", 0);
+	twt_command_expect(command, 0, "\n# UNIT ", 0);
+	twt_command_expect(command, 0, " # {", 0);
+	twt_command_expect(command, 0, "\ntowline_up{", 10);
 	scrape(&exporter, "-o /dev/null -w '%{http_code}' -X POST -d x");
 	assert_string_equal(command->text, "405");
 	scrape(&exporter, "-o /dev/null -w '%{http_code}' -I");

@@ -56,7 +56,7 @@ static void page(void **state)
 
 	(void)state;
 	assert_int_equal(twi_diag_create(&diag), 0);
-	twi_http_answer(diag, "GET", "/ui", &answer);
+	twi_http_answer(diag, "GET", "/ui", NULL, &answer);
 	assert_int_equal(answer.status, 200);
 	assert_string_equal(answer.content_type, "text/html; charset=utf-8");
 	assert_int_equal(strlen(answer.text), answer.bytes);
@@ -68,7 +68,7 @@ static void page(void **state)
 	assert_non_null(strstr(answer.policy, "script-src 'sha256-"));
 	assert_null(strstr(answer.policy, "unsafe"));
 	free(answer.text);
-	twi_http_answer(diag, "GET", "/v1/slack", &answer);
+	twi_http_answer(diag, "GET", "/v1/slack", NULL, &answer);
 	assert_int_equal(answer.status, 200);
 	assert_null(answer.policy);
 	free(answer.text);
@@ -92,7 +92,7 @@ static void answers(void **state)
 		struct twi_http_answer answer;
 		json_t *root;
 
-		twi_http_answer(diag, rows[i].method, rows[i].path, &answer);
+		twi_http_answer(diag, rows[i].method, rows[i].path, NULL, &answer);
 		assert_int_equal(answer.status, rows[i].status);
 		root = json_loadb(answer.text, answer.bytes, 0, NULL);
 		assert_non_null(root);

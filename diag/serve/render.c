@@ -66,18 +66,25 @@ void twi_registry_paths(struct twi_diag *diag, struct twi_emit *e)
 	pthread_rwlock_unlock(&registry->lock);
 }
 
+/* The unit is the end of the name; what is counted in ns is told in seconds, Prometheus' unit. */
 static void render_gauge(const struct twi_gauge *gauge, struct twi_emit *e)
 {
 	size_t bytes = strlen(gauge->name), unit_bytes = strlen(gauge->unit);
-	bool named =
-		strcmp(gauge->unit, "count") == 0 ||
-		(bytes > unit_bytes && strcmp(gauge->name + bytes - unit_bytes, gauge->unit) == 0);
+	bool of_time = strcmp(gauge->unit, "ns") == 0, counts = strcmp(gauge->unit, "count") == 0;
+	bool named = !counts && bytes > unit_bytes && gauge->name[bytes - unit_bytes - 1] == '_' &&
+		     strcmp(gauge->name + bytes - unit_bytes, gauge->unit) == 0;
+	const char *unit = of_time ? "seconds" : gauge->unit;
 	char name[METRIC_NAME_MAX];
 
-	snprintf(name, sizeof(name), "towline_%s%s%s", gauge->name, named ? "" : "_",
-		 named ? "" : gauge->unit);
-	twi_emit_metric_head(e, name, "gauge", gauge->unit, gauge->help);
-	twi_emit_sample_u64(e, name, NULL, gauge->value(gauge->arg));
+	if (named)
+		bytes -= unit_bytes + 1;
+	snprintf(name, sizeof(name), "towline_%.*s%s%s", (int)bytes, gauge->name, counts ? "" : "_",
+		 counts ? "" : unit);
+	twi_emit_metric_head(e, name, "gauge", unit, gauge->help);
+	if (of_time)
+		twi_emit_sample_seconds(e, name, NULL, gauge->value(gauge->arg));
+	else
+		twi_emit_sample_u64(e, name, NULL, gauge->value(gauge->arg));
 }
 
 /* A name may be there twice, of two pools: the format allows it once, and the first has it. */

@@ -120,6 +120,36 @@ static uint64_t seven(void *arg)
 	return 7;
 }
 
+/* What is counted in ns is told in seconds; a unit is the end of a name, once. */
+static void gauges_have_units(void **state)
+{
+	static const struct twi_gauge gauges[] = {
+		{ "a_ns", "ns", "x", seven, NULL },        { "b", "bytes", "x", seven, NULL },
+		{ "c_bytes", "bytes", "x", seven, NULL },  { "d", "count", "x", seven, NULL },
+		{ "lowbytes", "bytes", "x", seven, NULL }, { "e_count", "count", "x", seven, NULL },
+	};
+	static const char *const lines[] = {
+		"# UNIT towline_a_seconds seconds\n",
+		"\ntowline_a_seconds 0.000000007\n",
+		"\ntowline_b_bytes 7\n",
+		"\ntowline_c_bytes 7\n",
+		"\ntowline_d 7\n",
+		"\ntowline_lowbytes_bytes 7\n",
+		"\ntowline_e_count 7\n",
+	};
+	struct twi_diag *diag = *state;
+	struct twi_emit e = { 0 };
+
+	for (size_t i = 0; i < sizeof(gauges) / sizeof(gauges[0]); i++)
+		assert_int_equal(twi_registry_gauge(diag, &gauges[i]), TOW_OK);
+	assert_int_equal(twi_registry_render(diag, "/metrics", &e), TOW_OK);
+	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+		if (strstr(e.text, lines[i]) == NULL)
+			fail_msg("%s is not in %s", lines[i], e.text);
+	}
+	twi_emit_fini(&e);
+}
+
 static void gauges_come_and_go(void **state)
 {
 	struct twi_diag *diag = *state;
@@ -326,6 +356,7 @@ int main(void)
 		TEST(sources_share_a_path),
 		TEST(lists_each_path_once),
 		TEST(refuses),
+		TEST(gauges_have_units),
 		TEST(gauges_come_and_go),
 		TEST(counts_and_reasons),
 		TEST(latencies_have_quantiles),

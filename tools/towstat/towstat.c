@@ -62,6 +62,9 @@ static const char usage[] =
 	"  towstat export                      one OpenMetrics endpoint for all ranks\n"
 	"  towstat dpdk [NAME]                 tells runtimes to tools that speak DPDK's "
 	"telemetry\n"
+	"  towstat ras [JOB]                   its groups on the port of NCCL's RAS, for what "
+	"watches\n"
+	"                                      that: ncclras, Ray, SGLang\n"
 	"  towstat bpf                         lets the kernel count for all runtimes, while it "
 	"runs\n"
 	"                                      (runs towbpf, which needs CAP_BPF or root)\n"
@@ -73,7 +76,8 @@ static const char usage[] =
 	"  towstat counters                    every counter, reason and status\n"
 	"  towstat lanes                       every lane, and whom it reaches\n"
 	"\n"
-	"  top, explain, get, diff, export, dpdk and bpf have options of their own: towstat top "
+	"  top, explain, get, diff, export, dpdk, ras and bpf have options of their own: towstat "
+	"top "
 	"--help.\n"
 	"\n";
 
@@ -319,7 +323,7 @@ static const struct {
 	{ "export", NULL, run_export },     { "diff", NULL, run_diff },
 	{ "verdict", run_verdict, NULL },   { "bpf", NULL, run_bpf },
 	{ "explain", NULL, run_explain },   { "dpdk", NULL, run_dpdk },
-	{ "lanes", run_lanes, NULL },
+	{ "ras", NULL, run_ras },           { "lanes", run_lanes, NULL },
 };
 
 enum {

@@ -35,6 +35,7 @@ int run_export(int argc, char **argv);
 int run_diff(int argc, char **argv);
 int run_get(int argc, char **argv);
 int run_dpdk(int argc, char **argv);
+int run_ras(int argc, char **argv);
 int run_explain(int argc, char **argv);
 /* Becomes towbpf: returns only when there is none. */
 int run_bpf(int argc, char **argv);

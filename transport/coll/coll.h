@@ -208,7 +208,8 @@ struct twi_coll_group {
 	struct twi_list buckets[TWI_COLL_BUCKETS];
 	struct twi_list ages;
 	uint32_t entries;
-	struct twi_coll_entry *last; /* the one used last */
+	uint64_t dropped[TWI_COLL_KINDS]; /* calls of entries that have gone */
+	struct twi_coll_entry *last;      /* the one used last */
 	struct twi_coll_sign signs[TWI_COLL_SLOTS];
 	bool holds_back; /* calls: between tow_coll_batch_begin and _end, or the knob combine */
 	struct twi_coll_batch *batch;        /* of those that are held back; NULL: none yet */

@@ -250,6 +250,7 @@ static void drop_entry(struct twi_coll_group *coll, struct twi_coll_entry *entry
 	twi_list_remove(&entry->link);
 	twi_list_remove(&entry->age);
 	coll->entries--;
+	coll->dropped[entry->call.kind] += entry->calls;
 	free_entry(entry);
 }
 

@@ -181,6 +181,28 @@ static void emit_ranks(struct twi_emit *emit, const char *key, const uint32_t *r
 	twi_emit_array_end(emit);
 }
 
+/* How many of each kind have begun; fused ones are one. */
+static void emit_begun(struct twi_emit *emit, const struct twi_coll_group *coll)
+{
+	uint64_t begun[TWI_COLL_KINDS];
+	const struct twi_list *pos;
+
+	for (unsigned i = 0; i < TWI_COLL_KINDS; i++)
+		begun[i] = coll->dropped[i];
+	for (pos = coll->ages.next; pos != &coll->ages; pos = pos->next) {
+		const struct twi_coll_entry *entry =
+			twi_container_of(pos, struct twi_coll_entry, age);
+
+		begun[entry->call.kind] += entry->calls;
+	}
+	twi_emit_object_begin(emit, "begun");
+	for (unsigned i = 0; i < TWI_COLL_KINDS; i++) {
+		if (begun[i] > 0)
+			twi_emit_u64(emit, twi_coll_kind_name((enum twi_coll_kind)i), begun[i]);
+	}
+	twi_emit_object_end(emit);
+}
+
 /* Who shares memory: known once the group is set up, with its first collective. */
 static void emit_hosts(struct twi_emit *emit, const struct twi_coll_group *coll)
 {
@@ -209,7 +231,9 @@ static void emit_group(struct twi_emit *emit, const struct twi_coll_group *coll)
 	twi_emit_str(emit, "broken",
 		     coll->state == TWI_COLL_BROKEN ? tow_status_name(coll->series.broken) : NULL);
 	twi_emit_str(emit, "broken_why", coll->state == TWI_COLL_BROKEN ? coll->why : NULL);
+	emit_ranks(emit, "members", coll->members, coll->size);
 	twi_emit_u64(emit, "started", coll->series.next_seq - 1);
+	emit_begun(emit, coll);
 	twi_emit_u64(emit, "in_flight", coll->series.in_flight);
 	twi_emit_u64(emit, "held_back", twi_coll_batch_held(coll));
 	twi_emit_u64(emit, "held_behind", coll->held_n);

@@ -111,6 +111,9 @@ static void check_group(struct twt_rank *rank, json_t *group, bool shm)
 	TWT_TRUE(json_is_null(get(group, "shares_memory_why_not")) == shm);
 	TWT_TRUE(json_array_size(get(group, "local_ranks")) == (shm ? rank->ranks : 1));
 	TWT_TRUE(number(group, "in_flight") == 0);
+	TWT_TRUE(json_array_size(get(group, "members")) == rank->ranks);
+	TWT_TRUE(json_integer_value(json_array_get(get(group, "members"), 1)) == 1);
+	TWT_TRUE(number(get(group, "begun"), "all-reduce") == 3);
 }
 
 /* Of two ranks, in place: each reads the other's half and writes it; or sends and receives it. */

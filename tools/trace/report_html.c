@@ -101,24 +101,43 @@ static void tile_steps(const struct twi_report_page *p)
 	emit_tile(p, "of it waiting for the network", text);
 }
 
-static void emit_tiles(const struct twi_report_page *p)
+static void tile_rate(const struct twi_report_page *p, const char *what, uint64_t bytes)
+{
+	double ranks = (double)twi_max(p->t->rank_count, (size_t)1);
+	char text[TWI_VALUE_BYTES];
+
+	twi_value_text((double)bytes * 8e9 / (double)p->t->view.end_ns / ranks, TWI_UNIT_BPS, text);
+	emit_tile(p, what, text);
+}
+
+/* In the memory of one host collectives move bytes without a message: then their results count. */
+static void tile_traffic(const struct twi_report_page *p)
 {
 	const struct twi_timeline_link *links = p->t->links;
-	unsigned path = links[TWI_PATH_NETWORK].used ? TWI_PATH_NETWORK : TWI_PATH_HOST;
+	const struct twi_timeline_quantiles *colls = &p->t->kinds[TWI_SPAN_COLL];
+	bool network = links[TWI_PATH_NETWORK].used;
+	char text[TWI_VALUE_BYTES];
+
+	if (p->t->transfer_count == 0 && colls->count > 0) {
+		tile_rate(p, "Results of collectives, a rank, in hosts", colls->bytes);
+		twi_words_count(colls->count, text);
+		emit_tile(p, "Collectives", text);
+		return;
+	}
+	tile_rate(p, network ? "Sent by a rank, network" : "Sent by a rank, in hosts",
+		  links[network ? TWI_PATH_NETWORK : TWI_PATH_HOST].total.tx_bytes);
+	twi_words_count(p->t->transfer_count, text);
+	emit_tile(p, "Transfers", text);
+}
+
+static void emit_tiles(const struct twi_report_page *p)
+{
 	uint64_t copies = 0, lates = 0;
 	char text[TWI_VALUE_BYTES];
-	double bytes = (double)links[path].total.tx_bytes;
 
 	twi_emit_puts(p->e, "<div class=\"tiles\">\n");
 	tile_steps(p);
-	twi_value_text(bytes * 8e9 / (double)p->t->view.end_ns /
-			       (double)twi_max(p->t->rank_count, (size_t)1),
-		       TWI_UNIT_BPS, text);
-	emit_tile(p,
-		  path == TWI_PATH_NETWORK ? "Sent by a rank, network" : "Sent by a rank, in hosts",
-		  text);
-	twi_words_count(p->t->transfer_count, text);
-	emit_tile(p, "Transfers", text);
+	tile_traffic(p);
 	for (size_t r = 0; r < p->t->rank_count; r++) {
 		copies += p->t->ranks[r].copies;
 		lates += p->t->ranks[r].late;

@@ -514,6 +514,25 @@ static void documents(void **state)
 	twt_build_fini(&b);
 }
 
+/* Collectives in the memory of a host send nothing: their results are told in place of a zero. */
+static void html_of_collectives(void **state)
+{
+	struct twt_build b;
+	char *bytes;
+	size_t count;
+
+	(void)state;
+	twt_build_init(&b, 2, 1, 1, 0, 1000000);
+	for (unsigned r = 0; r < 2; r++)
+		twt_build_coll(&b, r, 0, TWI_COLL_ALL_REDUCE, 1, 1000000, 0, 0, 900000);
+	assert_int_equal(twi_report_html(&b.trace, &bytes, &count), 0);
+	assert_non_null(strstr(bytes, "Results of collectives, a rank, in hosts</span><b>"));
+	assert_non_null(strstr(bytes, "Collectives</span><b>2</b>"));
+	assert_null(strstr(bytes, "Transfers</span><b>0</b>"));
+	free(bytes);
+	twt_build_fini(&b);
+}
+
 static void html_text(void **state)
 {
 	struct twi_emit e;
@@ -543,6 +562,7 @@ int main(void)
 		cmocka_unit_test(reasons_and_losses),
 		cmocka_unit_test(what_is_found),
 		cmocka_unit_test(documents),
+		cmocka_unit_test(html_of_collectives),
 		cmocka_unit_test(html_text),
 		cmocka_unit_test(waited_for_others),
 		cmocka_unit_test(sends_and_receives_apart),

@@ -133,7 +133,18 @@ static void take_answer(struct ras_gather *gather, struct ras_peer *peer,
 	gather->living += peer->state != RAS_PEER_DEAD;
 }
 
-/* Those whose process has ended are not asked: another one may have the name by now. */
+/* One whose process has ended is not asked, unless another process has its place by now. */
+static bool is_asked(struct ras_peer *peer)
+{
+	if (peer->state != RAS_PEER_DEAD)
+		return true;
+	if (http_is_live(peer->path) != 1)
+		return false;
+	json_decref(peer->info);
+	peer->info = NULL;
+	return true;
+}
+
 static int ask_peers(struct ras_gather *gather, long long timeout_ms)
 {
 	const struct http_limits limits = { timeout_ms, RANK_BYTES_MAX };
@@ -141,8 +152,7 @@ static int ask_peers(struct ras_gather *gather, long long timeout_ms)
 	size_t *of = calloc(gather->count + 1, sizeof(*of)), count = 0;
 
 	for (size_t i = 0; asks != NULL && of != NULL && i < gather->count; i++) {
-		empty_peer(&gather->peers[i]);
-		if (gather->peers[i].state == RAS_PEER_DEAD)
+		if (!is_asked(&gather->peers[i]))
 			continue;
 		asks[count].socket_path = gather->peers[i].path;
 		of[count++] = i;
@@ -168,7 +178,7 @@ static void ask_verdict(struct ras_gather *gather)
 	    (gather->verdict_s > 0 && now_s - gather->verdict_s < VERDICT_AGAIN_S))
 		return;
 	for (size_t i = 0; i < gather->count; i++) {
-		if (gather->peers[i].coll == NULL)
+		if (gather->peers[i].state != RAS_PEER_UP)
 			continue;
 		http_ask_start(&gather->ask, gather->peers[i].path, "/v1/verdict",
 			       http_now_ms() + VERDICT_MS, RANK_BYTES_MAX);
@@ -206,9 +216,15 @@ static int make_report(struct ras_gather *gather, struct ras_report *out)
 int ras_gather_look(struct ras_gather *gather, long long timeout_ms, struct ras_report *out)
 {
 	double begun_s = http_now_s();
+	int status;
 
 	find_new(gather);
-	if (ask_peers(gather, timeout_ms) != 0 || make_report(gather, out) != 0)
+	status = ask_peers(gather, timeout_ms);
+	if (status == 0)
+		status = make_report(gather, out);
+	for (size_t i = 0; i < gather->count; i++)
+		empty_peer(&gather->peers[i]); /* of many ranks they are large */
+	if (status != 0)
 		return -1;
 	out->took_s = http_now_s() - begun_s;
 	if (ras_report_lacks(out))

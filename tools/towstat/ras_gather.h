@@ -26,7 +26,7 @@ struct ras_peer {
 	long long rank;
 	long pid;
 	enum ras_peer_state state;
-	json_t *info, *coll; /* coll: of the last look, NULL: it did not answer */
+	json_t *info, *coll; /* coll: during a look; NULL: it did not answer */
 };
 
 struct ras_gather {

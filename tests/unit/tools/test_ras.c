@@ -336,14 +336,14 @@ static void survives_lies(void **state)
 		"{'groups':[{'group':-1,'rank':-5,'members':[-1,null,'x',1e9]}]}",
 		"{'groups':[{'group':0,'rank':4000000000,'members':[0]}]}",
 		"{'groups':[{'group':0,'rank':0,'members':[0],'label':7,'broken':7,'begun':[]}]}",
-		"{'groups':[{'group':0,'rank':0,'members':[0],'label':'\\u001b[2J\\n',"
-		"'started':-1,'begun':{'all-reduce':-7}}]}",
+		("{'groups':[{'group':0,'rank':0,'members':[0],'label':'\\u001b[2J\\n',"
+		 "'started':-1,'begun':{'all-reduce':-7}}]}"),
 	};
 	static const char *const verdicts[] = {
 		"{}",
 		"{'ranks':{},'findings':{}}",
-		"{'ranks':[null,{'rank':'0'},{'rank':1,'answered':true,'host':7,'pid':'x',"
-		"'groups':[null,{}]}],'findings':[null,{'cause':7,'ranks':[null]}]}",
+		("{'ranks':[null,{'rank':'0'},{'rank':1,'answered':true,'host':7,'pid':'x',"
+		 "'groups':[null,{}]}],'findings':[null,{'cause':7,'ranks':[null]}]}"),
 	};
 
 	(void)state;

@@ -259,15 +259,6 @@ static inline bool twi_engine_shared(const struct twi_engine *engine)
 	return atomic_load_explicit(&engine->lingerers, memory_order_relaxed) > 0;
 }
 
-static inline void twi_pause_cpu(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-	__builtin_ia32_pause();
-#else
-	atomic_signal_fence(memory_order_seq_cst);
-#endif
-}
-
 /* A counter that only the holder of the engine writes, and others read. */
 #define twi_engine_count(cell, n)                                                                  \
 	atomic_store_explicit(&(cell), atomic_load_explicit(&(cell), memory_order_relaxed) + (n),  \

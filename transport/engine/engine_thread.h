@@ -107,4 +107,14 @@ static inline void twi_thread_leave(struct twi_life *life)
 		twi_thread_leave_slowly();
 }
 
+/* A spinning thread leaves the core to its sibling for a moment. */
+static inline void twi_pause_cpu(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#else
+	atomic_signal_fence(memory_order_seq_cst);
+#endif
+}
+
 #endif

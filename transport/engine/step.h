@@ -15,10 +15,10 @@ enum twi_step_state {
 };
 
 struct twi_step {
-	_Atomic uint32_t state;  /* release, with the acquire of who changes it next */
-	_Atomic uint64_t number; /* 0: none, or the step of that number */
-	_Atomic uint64_t took_ns; /* all that have ended: who has made it CHANGING writes, relaxed */
-	_Atomic uint32_t ended;   /* likewise: how many */
+	_Atomic uint32_t state;   /* release, with the acquire of who changes it next */
+	_Atomic uint64_t number;  /* 0: none, or the step of that number */
+	_Atomic uint64_t took_ns; /* all that have ended; whose it is while CHANGING writes */
+	_Atomic uint32_t ended;   /* likewise: how many; both relaxed */
 	/* Of who has made it CHANGING: */
 	uint64_t start_ns;
 	uint64_t blocked_ns; /* of the thread that has begun it, by then */

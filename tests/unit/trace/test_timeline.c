@@ -550,22 +550,14 @@ static void html_text(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(bytes_are_spread),
-		cmocka_unit_test(one_side_only),
-		cmocka_unit_test(steps_are_split),
-		cmocka_unit_test(steps_held_up),
-		cmocka_unit_test(who_came_last),
-		cmocka_unit_test(slow_pairs),
-		cmocka_unit_test(late_receivers),
-		cmocka_unit_test(late_ranks),
-		cmocka_unit_test(bound_by_bandwidth),
-		cmocka_unit_test(reasons_and_losses),
-		cmocka_unit_test(what_is_found),
-		cmocka_unit_test(documents),
-		cmocka_unit_test(html_of_collectives),
-		cmocka_unit_test(html_text),
-		cmocka_unit_test(waited_for_others),
-		cmocka_unit_test(sends_and_receives_apart),
+		cmocka_unit_test(bytes_are_spread),    cmocka_unit_test(one_side_only),
+		cmocka_unit_test(steps_are_split),     cmocka_unit_test(steps_held_up),
+		cmocka_unit_test(who_came_last),       cmocka_unit_test(slow_pairs),
+		cmocka_unit_test(late_receivers),      cmocka_unit_test(late_ranks),
+		cmocka_unit_test(bound_by_bandwidth),  cmocka_unit_test(reasons_and_losses),
+		cmocka_unit_test(what_is_found),       cmocka_unit_test(documents),
+		cmocka_unit_test(html_of_collectives), cmocka_unit_test(html_text),
+		cmocka_unit_test(waited_for_others),   cmocka_unit_test(sends_and_receives_apart),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -76,6 +76,16 @@ static double blocked_share(const struct twi_state_waited *waited)
 	return twi_min(share, 1.0);
 }
 
+/* The same with all that it waits for, whether that counts or not: what it did not do itself. */
+static double idle_share(const struct twi_state_waited *waited)
+{
+	double share = 0;
+
+	for (unsigned kind = 0; kind < TWI_WAITED_KINDS; kind++)
+		share += (double)waited->ns[kind] / (double)waited->window_ns;
+	return twi_min(share, 1.0);
+}
+
 /* --- of all --- */
 
 /* Ranks by their shares, in hundredths. */
@@ -169,7 +179,7 @@ static const struct twi_verdict_rank *least_blocked(const struct twi_judge *judg
 	for (uint32_t i = 0; i < judge->what->rank_count; i++) {
 		const struct twi_verdict_rank *rank = &judge->what->ranks[i];
 		const struct twi_state_waited *waited = twi_judge_waited(rank);
-		double share = waited != NULL ? blocked_share(waited) : 0;
+		double share = waited != NULL ? idle_share(waited) : 0;
 
 		if (rank->last == NULL)
 			return NULL;
@@ -242,14 +252,30 @@ static double on_the_way(const struct twi_judge *judge, const struct twi_verdict
 						 : wire;
 }
 
-/* The ways to and from it are not what takes long. */
+/* Something that it sent to anybody has been sent again since the first look. */
+static bool has_lost(const struct twi_verdict_rank *at)
+{
+	for (uint32_t i = 0; at->last != NULL && i < at->last->link_count; i++) {
+		const struct twi_state_link *last = &at->last->links[i];
+		const struct twi_state_link *first = twi_rank_state_link(at->first, last->rank);
+
+		if (last->backoffs > 0 ||
+		    (first != NULL &&
+		     last->retransmits - first->retransmits > last->spurious - first->spurious))
+			return true;
+	}
+	return false;
+}
+
+/* The ways to and from it are not what takes long, nor does one between others lose anything. */
 static bool ways_are_free(const struct twi_judge *judge, const struct twi_verdict_rank *rank)
 {
 	for (uint32_t i = 0; i < judge->what->rank_count; i++) {
 		const struct twi_verdict_rank *other = &judge->what->ranks[i];
 
-		if (other != rank && (on_the_way(judge, other, rank->rank) > FREE ||
-				      on_the_way(judge, rank, other->rank) > FREE))
+		if (has_lost(other) ||
+		    (other != rank && (on_the_way(judge, other, rank->rank) > FREE ||
+				       on_the_way(judge, rank, other->rank) > FREE)))
 			return false;
 	}
 	return true;
@@ -268,18 +294,33 @@ static void add_called(const struct twi_verdict_rank *client, uint32_t server, d
 	*wire += (double)twi_since(last->called.wire_ns, first->called.wire_ns);
 }
 
-/* All that others wait for is that it answers their calls. */
-static bool is_server(const struct twi_judge *judge, const struct twi_verdict_rank *rank)
+/*
+ * The rank whose answers to their calls all others wait for, whatever it waits for itself: a server
+ * may sit in a wait for its end. NULL: they do not, or not for the same.
+ */
+static const struct twi_verdict_rank *called_by_all(const struct twi_judge *judge)
 {
+	const struct twi_verdict_rank *found = NULL;
+
 	for (uint32_t i = 0; i < judge->what->rank_count; i++) {
+		const struct twi_state_waited *waited = twi_judge_waited(&judge->what->ranks[i]);
+
+		if (waited != NULL && waits_by_messages(waited) &&
+		    kind_share(waited, TWI_WAITED_CALL) * 2 >= blocked_share(waited))
+			found = twi_judge_rank(judge, waited->awaited[0].rank);
+	}
+	for (uint32_t i = 0; found != NULL && i < judge->what->rank_count; i++) {
 		const struct twi_verdict_rank *client = &judge->what->ranks[i];
 		const struct twi_state_waited *waited = twi_judge_waited(client);
 
-		if (client != rank && waited != NULL &&
-		    kind_share(waited, TWI_WAITED_CALL) * 2 < blocked_share(waited))
-			return false;
+		if (client == found)
+			continue;
+		if (waited == NULL || !waits_by_messages(waited) ||
+		    kind_share(waited, TWI_WAITED_CALL) * 2 < blocked_share(waited) ||
+		    waited->awaited[0].rank != found->rank)
+			return NULL;
 	}
-	return true;
+	return found;
 }
 
 /* Their calls were not on the wire for most of the time that they took. */
@@ -339,19 +380,15 @@ static void tell_waiters(const struct twi_judge *judge, const struct twi_verdict
  * What it does meanwhile takes long. If it wants a CPU and has none that is told instead; if the
  * way there is busy, that may be the reason, and nobody is named.
  */
-static void judge_awaited(struct twi_judge *judge)
+static void judge_stage(struct twi_judge *judge)
 {
 	const struct twi_verdict_rank *rank = awaited_by_all(judge);
 	const struct twi_state_waited *waited = rank != NULL ? twi_judge_waited(rank) : NULL;
 	char waiters[TWI_FINDING_TEXT - 100], quota[TWI_JUDGE_QUOTA];
-	enum twi_cause cause;
+	enum twi_cause cause = TWI_CAUSE_SLOW_STAGE;
 	struct twi_starved cpu = { 0 };
 
-	if (rank == NULL)
-		return;
-	cause = is_server(judge, rank) ? TWI_CAUSE_SLOW_SERVER : TWI_CAUSE_SLOW_STAGE;
-	if (cause == TWI_CAUSE_SLOW_SERVER ? !is_slow_server(judge, rank)
-					   : !ways_are_free(judge, rank))
+	if (rank == NULL || !ways_are_free(judge, rank))
 		return;
 	tell_waiters(judge, rank, waiters);
 	if (rank->first != NULL)
@@ -361,7 +398,19 @@ static void judge_awaited(struct twi_judge *judge)
 	else if (cpu.own >= 0.5)
 		cause = twi_judge_denied(rank, cpu.waited, quota);
 	twi_judge_blame(judge, cause, rank->rank, 0.8, "%s; rank %u itself waited for %.0f %%",
-			waiters, rank->rank, waited != NULL ? 100 * blocked_share(waited) : 0.0);
+			waiters, rank->rank, waited != NULL ? 100 * idle_share(waited) : 0.0);
+}
+
+static void judge_server(struct twi_judge *judge)
+{
+	const struct twi_verdict_rank *rank = called_by_all(judge);
+	char waiters[TWI_FINDING_TEXT - 100];
+
+	if (rank == NULL || !is_slow_server(judge, rank))
+		return;
+	tell_waiters(judge, rank, waiters);
+	twi_judge_blame(judge, TWI_CAUSE_SLOW_SERVER, rank->rank, 0.8,
+			"%s; their calls were on the wire for less than half of that", waiters);
 }
 
 /* --- all of it --- */
@@ -471,7 +520,9 @@ void twi_judge_bound(struct twi_judge *judge)
 		return;
 	twi_judge_slow_links(judge);
 	if (judge->out->finding_count == 0 && !judge->out->stuck)
-		judge_awaited(judge);
+		judge_server(judge);
+	if (judge->out->finding_count == 0 && !judge->out->stuck && called_by_all(judge) == NULL)
+		judge_stage(judge);
 }
 
 void twi_verdict_emit_waits(const struct twi_verdict_waits *waits, struct twi_emit *emit)

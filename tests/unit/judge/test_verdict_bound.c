@@ -149,6 +149,23 @@ static void test_stage(void **state)
 	twt_vs_link(&job.last[2], 3)->carried_out =
 		(struct twi_state_carried){ 4000, 3, 3 << 20, 3900 * VS_MS };
 	expect_nobody("slow");
+	/* Something is lost on it, or between others. */
+	make_stages();
+	twt_vs_link(&job.last[0], 1)->retransmits = 1;
+	expect_nobody("slow");
+	/* It waits as they do, by receives that count for nothing, as there are no steps. */
+	make_stages();
+	for (uint32_t i = 0; i < 4; i++) {
+		set_awaited(i, TWI_WAITED_SEND, 70, 2);
+		job.last[i].longer.steps = 0;
+	}
+	set_awaited(2, TWI_WAITED_RECV, 60, 1);
+	job.last[2].longer.steps = 0;
+	expect_nobody("slow");
+	make_stages();
+	twt_vs_link(&job.last[2], 3)->busy_us += 380000;
+	twt_vs_link(&job.last[2], 3)->carried_out =
+		(struct twi_state_carried){ 4000, 3, 3 << 20, 3900 * VS_MS };
 	/* TCP alone says so, as it acknowledges late. */
 	twt_vs_link(&job.last[2], 3)->carried_out.wire_ns = 40 * VS_MS;
 	twt_vs_judge(&job);
@@ -185,6 +202,14 @@ static void test_server(void **state)
 	}
 	twt_vs_judge(&job);
 	twt_vs_expect(&job, TWI_CAUSE_SLOW_SERVER, 0);
+	/* It sits in a wait for its end; that is no matter. */
+	set_blocked(0, TWI_WAITED_RECV, 99);
+	twt_vs_judge(&job);
+	twt_vs_expect(&job, TWI_CAUSE_SLOW_SERVER, 0);
+	/* One of the clients waits for something else. */
+	set_awaited(2, TWI_WAITED_RECV, 60, 1);
+	expect_nobody("slow");
+	set_awaited(2, TWI_WAITED_CALL, 60, 0);
 	/* The way there and back takes most of it. */
 	set_called(1, 240, 200);
 	set_called(2, 240, 200);

@@ -17,6 +17,7 @@ import argparse
 import dataclasses
 import os
 import random
+import signal
 import sys
 import time
 
@@ -66,9 +67,10 @@ class Run:
     def factor(self):
         if self.hung:
             return "hangs"
-        if not self.before or not self.during:
+        usual = self.before or self.after  # of a fault from the start: once it was mended
+        if not usual or not self.during:
             return "-"
-        return f"{self.during / self.before:.2f}"
+        return f"{self.during / usual:.2f}"
 
 
 def answerable(job, fault, chosen):
@@ -466,6 +468,9 @@ def main():
     parser.add_argument("--seconds", type=float, default=1.5, help="of each phase")
     parser.add_argument("--short", action="store_true")
     said = parser.parse_args()
+    # However this is ended, what it has begun ends with it.
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda got, _: sys.exit(128 + got))
     if not os.path.exists(jobs.PROGRAM) or not os.path.exists(jobs.TOWSTAT):
         print("skipped: lab_job or towstat was not built")
         sys.exit(SKIP)
@@ -482,6 +487,10 @@ def main():
         for wrong in samples.faulty():
             sys.exit(f"FAILED: a sample is judged wrongly: {wrong}")
     table, healthy = run_all(rows, shapes, numbers, seed, how)
+    runs = [run for rows in (*table.values(), *healthy.values()) for run in rows]
+    if not told(runs):
+        print(f"skipped: {runs[0].skipped}")
+        sys.exit(SKIP)
     tell_score(table)
     tell_healthy(healthy)
     tell_total(table, healthy)

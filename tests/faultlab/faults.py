@@ -178,6 +178,8 @@ FAULTS = [
           why="premap_memory_bytes", advice="premap", mend="TOW_PREMAP_MEMORY_BYTES"),
     Fault("unregistered memory", ("coll",), ("shm",), set(), "heap", why="lab_colls.c",
           options={"bytes": 1 << 20, "buckets": 1}),
+    Fault("registrations fail", ("coll",), ("tcp",), set(), start=True, why="RLIMIT_MEMLOCK",
+          options={"bytes": 1 << 20, "buckets": 1, "no_registration": 1}),
     Fault("rate limit of a host", ("coll", "ring"), NET, PATH, plant=RULES, sizes=(3, 4),
           options={"bytes": 262144, "step_us": 8000}, drawn={"rule": ({"kbit": 50000},),
                                                              "other": (-1,)}, mend="lift"),
@@ -210,7 +212,6 @@ FAULTS = [
 BY_NAME = {fault.name: fault for fault in FAULTS}
 
 NOT_PLANTED = [
-    ("failing registrations", "tests/anomaly has them by a seccomp filter; no verdict is asked"),
     ("faults of real devices and cards", "there are none here; tests of devices have deputies"),
     ("a clock that is wrong on one host", "all hosts here are namespaces of one kernel"),
     ("out-of-memory kills", "they end a rank like SIGKILL does, and may hit others beside it"),

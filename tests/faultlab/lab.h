@@ -53,6 +53,7 @@ struct lab_page {
 	X(serve_us, 1000, "that a call, or a message of a flow, costs who serves it")              \
 	X(input_kib, 0, "that a step reads")                                                       \
 	X(pipe, 0, "1: the input comes through a pipe, else from a file")                          \
+	X(no_registration, 0, "1: the kernel registers no memory for io_uring")                    \
 	X(rank, 1, "that has the fault")                                                           \
 	X(pct, 100, "by which it is slower")                                                       \
 	X(ms, 0, "that a pause takes")                                                             \
@@ -106,6 +107,9 @@ void lab_sleep(int64_t us);
 
 /* Waits for operations, releases them, and returns the first failure. */
 int lab_finish(struct tow_op **ops, int count);
+
+/* From now on the kernel refuses to register memory of this process; false: it lets nobody ask. */
+bool lab_refuse_registration(void);
 
 /* Reads what a step needs. */
 int lab_input_open(struct lab *lab);

@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -305,9 +306,12 @@ int main(int argc, char **argv)
 	if (shape == NULL || lab.page_path == NULL)
 		fail(lab.shape, "is no shape, or there is no page");
 	check_options(&lab);
+	prctl(PR_SET_PDEATHSIG, SIGKILL); /* a rank that is stopped would never end by itself */
 	alarm((unsigned)lab.limit_s + 20);
 	map_page(&lab);
 	lab.begun_ns = lab_now();
+	if (lab.no_registration != 0 && !lab_refuse_registration())
+		fail("no_registration", "seccomp cannot be had here");
 	status = open_all(&lab, shape);
 	if (status >= 0)
 		status = run_steps(&lab, shape);

@@ -115,7 +115,8 @@ class Hogs(Nothing):
         if len(cpus) < 2:
             raise Skip("there is one CPU, which all ranks have")
         cpu = cpus[self.victim % len(cpus)]
-        spin = "import time\nend = time.time() + 60\nwhile time.time() < end:\n    pass\n"
+        spin = (f"import os, time\nend = time.time() + 60\n"
+                f"while time.time() < end and os.getppid() == {os.getpid()}:\n    pass\n")
         self.hogs = [subprocess.Popen([sys.executable, "-c", spin],
                                       preexec_fn=lambda: os.sched_setaffinity(0, {cpu}))
                      for _ in range(self.draw["hogs"])]

@@ -33,6 +33,7 @@ DISTURBED = 0.03
 BY_THE_MACHINE = {"late", "cpu", "throttled"}
 SKIP = 77
 HISTORY_S = 4
+PAUSE_S = 1.1  # a rank gives an answer again that is not older
 
 
 @dataclasses.dataclass
@@ -41,13 +42,15 @@ class How:
     asks: int
     seconds: float
     until_told: bool = False  # no ask more once one was right
+    ranks_most: int = 8
 
 
 class Run:
     """One job and what was seen of it."""
 
-    def __init__(self, name, number, seed):
+    def __init__(self, name, number, seed, how):
         self.name, self.number, self.seed = name, number, seed
+        self.short = " --short" if how.until_told else ""
         self.answers = []     # of each ask
         self.wrong = []       # documents that accuse somebody else
         self.first_s = None   # from the fault to the first right answer
@@ -62,7 +65,8 @@ class Run:
         self.complains = None  # whether `towstat why` does so still, after its advice was followed
 
     def replay(self):
-        return (f'faultlab.py --seed {self.seed} --only "{self.name}" --run {self.number}')
+        return (f'faultlab.py --seed {self.seed} --only "{self.name}" --run {self.number}'
+                f"{self.short}")
 
     def factor(self):
         if self.hung:
@@ -90,12 +94,13 @@ def ask_once(job, run, fault, chosen, rng, began):
     if answer == "wrong" and is_disturbed(job, fault, chosen, document):
         answer = "disturbed"
     run.answers.append(answer)
+    time.sleep(PAUSE_S)
     if answer == "wrong":
         run.wrong.append(document)
     if answer == "right":
         run.advice = run.advice or (fault is not None and faults.is_advice_right(fault, document))
         if run.first_s is None:
-            run.first_s = time.monotonic() - began
+            run.first_s = time.monotonic() - PAUSE_S - began
     return True
 
 
@@ -218,8 +223,8 @@ def recommended_of(job, rank):
 
 def run_fault(fault, number, seed, how):
     rng = random.Random(f"{seed}/{fault.name}/{number}")
-    chosen = faults.draw(fault, None, rng)
-    run = Run(fault.name, number, seed)
+    chosen = faults.draw(fault, None, rng, how.ranks_most)
+    run = Run(fault.name, number, seed, how)
     run.chosen = chosen
     plant = None
     try:
@@ -279,8 +284,8 @@ def play_fault(job, plant, run, fault, chosen, rng, began, how):
 def run_healthy(shape, number, seed, how):
     name = f"healthy {shape}"
     rng = random.Random(f"{seed}/{name}/{number}")
-    chosen = faults.draw(None, shape, rng)
-    run = Run(name, number, seed)
+    chosen = faults.draw(None, shape, rng, how.ranks_most)
+    run = Run(name, number, seed, how)
     run.chosen = chosen
     try:
         job = Job(faults.spec_of(None, chosen))
@@ -417,7 +422,7 @@ def tell_total(table, healthy):
 
 SHORT_SHAPES = ("coll", "pipe")
 # Of a clear fault somebody has to be told within so many asks.
-SHORT = How(6, 0.5, True)
+SHORT = How(6, 0.5, True, 4)
 
 
 def wanted(only):
@@ -464,7 +469,7 @@ def main():
     parser.add_argument("--only", default="")
     parser.add_argument("--run", type=int, help="this one alone")
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--asks", type=int, default=4)
+    parser.add_argument("--asks", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=1.5, help="of each phase")
     parser.add_argument("--short", action="store_true")
     said = parser.parse_args()

@@ -218,9 +218,10 @@ NOT_PLANTED = [
 ]
 
 
-def draw(fault, shape, rng):
+def draw(fault, shape, rng, ranks_most=8):
     """What the seed has chosen: all that a run needs to be played again."""
-    size = rng.choice(fault.sizes if fault else (2, 3, 4, 8))
+    sizes = fault.sizes if fault else (2, 3, 4, 8)
+    size = rng.choice([size for size in sizes if size <= ranks_most])
     if fault is None and shape == "flow":
         size = rng.choice((2, 3))
     lane = rng.choice(fault.lanes if fault else EVERY)

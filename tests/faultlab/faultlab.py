@@ -56,6 +56,7 @@ class Run:
         self.first_s = None   # from the fault to the first right answer
         self.history = None   # what --since said afterwards
         self.advice = False
+        self.others = set()   # causes that were told in place of the right one
         self.before = self.during = self.after = None  # ms of a step
         self.hung = False
         self.skipped = None
@@ -95,6 +96,8 @@ def ask_once(job, run, fault, chosen, rng, began):
         answer = "disturbed"
     run.answers.append(answer)
     time.sleep(PAUSE_S)
+    if answer == "other":
+        run.others |= {finding["cause"] for finding in document["findings"]}
     if answer == "wrong":
         run.wrong.append(document)
     if answer == "right":
@@ -332,8 +335,9 @@ def tell_run(run):
         steps += f", then {run.during:.1f} ms"
     history = f", since: {run.history}" if run.history else ""
     busy = f", load {run.load:.0f}" if run.load > os.cpu_count() else ""
-    print(f"{run.name} {run.number} ({describe(run)}): {counts}; {steps}{after}{history}{busy}",
-          flush=True)
+    others = f" ({', '.join(sorted(run.others))})" if run.others else ""
+    print(f"{run.name} {run.number} ({describe(run)}): {counts}{others}; {steps}{after}{history}"
+          f"{busy}", flush=True)
     for document in run.wrong[:1]:
         for finding in document.get("findings", []):
             print(f"    {finding['cause']} {finding.get('ranks')} {finding.get('links')}: "

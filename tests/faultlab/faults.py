@@ -10,11 +10,13 @@ import re
 import planting
 from jobs import Spec
 
-# What a right verdict may call it. Causes are those of docs/verdict.md, and those that are being
-# made: network, server, input.
+# What a right verdict may call it, of the causes of docs/verdict.md.
 LATE = {"late"}
+STAGE = {"slow_stage", "late", "absent"}
+SERVER = {"slow_server", "late", "absent"}
+INPUT = {"input", "late"}
 HANGS = {"never_entered", "absent", "silent"}
-PATH = {"network", "slow_link", "link", "packet_loss"}
+PATH = {"slow_link", "link", "packet_loss"}
 
 
 @dataclasses.dataclass
@@ -112,25 +114,25 @@ FAULTS = [
     Fault("straggler 10 %", ("coll", "fused"), EVERY, LATE, "slow", history=True,
           drawn={"pct": (10,)},
           advice="see what that rank does"),
-    Fault("slow neighbour", ("ring",), EVERY, LATE | {"absent"}, "slow",
+    Fault("slow neighbour", ("ring",), EVERY, STAGE, "slow",
           drawn={"pct": (100, 300)}, sizes=(3, 4)),
-    Fault("slow stage", ("pipe",), EVERY, LATE | {"absent"}, "slow", drawn={"pct": (100, 300)},
+    Fault("slow stage", ("pipe",), EVERY, STAGE, "slow", drawn={"pct": (100, 300)},
           sizes=(2, 3, 4)),
-    Fault("slow server", ("rpc",), EVERY, {"server", "late", "absent"}, "slow", victim=0,
+    Fault("slow server", ("rpc",), EVERY, SERVER, "slow", victim=0,
           drawn={"pct": (2000,)}, sizes=(2, 3)),
-    Fault("server queue", ("rpc",), EVERY, {"server", "late", "absent"}, "slow", victim=0,
+    Fault("server queue", ("rpc",), EVERY, SERVER, "slow", victim=0,
           options={"buckets": 16, "serve_us": 200}, drawn={"pct": (1000,)}, sizes=(3, 4)),
     Fault("pauses", ("coll", "fused"), LOCAL, LATE, "pause", history=True,
           drawn={"ms": (200, 400), "every": (10, 20)}),
-    Fault("page-cache misses", ("input",), LOCAL, {"input", "late"}, "cold",
+    Fault("page-cache misses", ("input",), LOCAL, INPUT, "cold",
           options={"input_kib": 16384}),
-    Fault("slow input", ("feed",), LOCAL, {"input", "late"}, "feed", drawn={"ms": (50, 100)}),
+    Fault("slow input", ("feed",), LOCAL, INPUT, "feed", drawn={"ms": (50, 100)}),
     Fault("hangs in its code", ("coll", "fused", "ring", "pipe"), EVERY, HANGS, "hang", plain=True,
           sizes=(2, 3, 4, 8), advice="stack dump"),
     Fault("busy loop", ("coll", "ring", "pipe"), LOCAL, HANGS, "busy", advice="stack dump"),
     Fault("hangs, background 0", ("coll",), LOCAL, HANGS, "hang", advice="background",
           env={"TOW_BACKGROUND": "0"}, mute=True),
-    Fault("handler hangs", ("rpc",), LOCAL, HANGS | {"server"}, "hang_handler", victim=0,
+    Fault("handler hangs", ("rpc",), LOCAL, HANGS | SERVER, "hang_handler", victim=0,
           sizes=(2, 3), mute=True),
     Fault("SIGSTOP", ("coll", "fused", "ring", "pipe"), EVERY, {"stopped"},
           plant=planting.Stopped, mute=True, sizes=(2, 3, 4, 8), advice="CONT", mend="lift",
@@ -165,7 +167,7 @@ FAULTS = [
           advice="tow_recv_start", plain=True),
     Fault("wrong tag", ("ring",), LOCAL, {"other_tag"}, "tag", pair=True, sizes=(3, 4),
           advice="same tag"),
-    Fault("late receive", ("ring",), LOCAL, LATE | {"absent", "credit"}, "late_recv",
+    Fault("late receive", ("ring",), LOCAL, STAGE | {"credit"}, "late_recv",
           drawn={"ms": (50, 100)}, sizes=(3, 4)),
     Fault("credit starvation", ("flow",), LOCAL, {"credit"}, "credit", victim=0, sizes=(2, 3),
           env={"TOW_CREDIT_BYTES": "64KiB"}, advice="credit_bytes",
@@ -192,8 +194,8 @@ FAULTS = [
           drawn={"rule": ({"cut": 1},), "other": (-1,)}, advice="path", mend="lift"),
     Fault("one way of a pair cut", ("ring", "pipe"), NET, PATH, plant=RULES, sizes=(3, 4),
           pair=True, drawn={"rule": ({"cut": 1},), "one_way": (1,)}, advice="path"),
-    Fault("MTU hole of a pair", ("ring",), NET, PATH, plant=RULES, sizes=(3, 4), pair=True,
-          options={"bytes": 131072}, drawn={"rule": ({"mtu": 1000},), "one_way": (1,)},
+    Fault("MTU hole of a pair", ("ring",), NET, PATH | {"mtu"}, plant=RULES, sizes=(3, 4),
+          pair=True, options={"bytes": 131072}, drawn={"rule": ({"mtu": 1000},), "one_way": (1,)},
           advice="MTU"),
     Fault("SYN filter of a pair", ("ring",), NET, PATH, start=True, pair=True, sizes=(4,),
           victim=-2, plant=RULES, drawn={"rule": ({"nosyn": 1},)}),

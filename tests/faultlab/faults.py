@@ -119,7 +119,7 @@ FAULTS = [
     Fault("slow stage", ("pipe",), EVERY, STAGE, "slow", drawn={"pct": (100, 300)},
           sizes=(2, 3, 4)),
     Fault("slow server", ("rpc",), EVERY, SERVER, "slow", victim=0,
-          drawn={"pct": (2000,)}, sizes=(2, 3)),
+          options={"serve_us": 500}, drawn={"pct": (2000, 4000)}, sizes=(2, 3)),
     Fault("server queue", ("rpc",), EVERY, SERVER, "slow", victim=0,
           options={"buckets": 16, "serve_us": 200}, drawn={"pct": (1000,)}, sizes=(3, 4)),
     Fault("pauses", ("coll", "fused"), LOCAL, LATE, "pause", history=True,

@@ -21,6 +21,8 @@
 #include "transport/engine/background.h"
 #include "transport/engine/poller.h"
 
+#define ASKED_NS 1000000u /* for which callbacks go on though somebody asks */
+
 /* Those behind SPINS_BEFORE_YIELD yield: the holder may need this core. Tests take fewer. */
 #ifndef SPINS_BEFORE_YIELD
 #define SPINS_BEFORE_YIELD 30
@@ -232,6 +234,22 @@ void twi_engine_leave(struct twi_engine *engine)
 	engine->ring = NULL;
 	engine->depth = 0;
 	engine_unhold(engine);
+}
+
+bool twi_engine_is_asked(struct twi_engine *engine, uint64_t *since_ns)
+{
+	uint64_t now;
+
+	twi_assert_held(engine);
+	if (twi_likely(atomic_load_explicit(&engine->wanted, memory_order_relaxed) == 0) ||
+	    engine->failing)
+		return false;
+	now = twi_engine_clock(engine);
+	*since_ns = *since_ns == 0 ? now : *since_ns;
+	if (now - *since_ns < ASKED_NS)
+		return false;
+	engine->armed_since_enter = true; /* who asks may have given up */
+	return true;
 }
 
 void twi_engine_wake(struct twi_engine *engine)

@@ -27,6 +27,13 @@ unsigned twi_engine_poll_memory(struct twi_engine *engine);
 /* As twi_engine_enter, but not for longer than ns: false, it is kept for longer. */
 bool twi_engine_enter_within(struct twi_engine *engine, uint64_t ns);
 
+/*
+ * Somebody has asked for the engine for a millisecond, while callbacks followed each other, which
+ * those of a busy server do for ever: it gets it, and those that are left are its, or whose it is
+ * next. *since_ns: when the first of these looks was; 0: there was none. The engine is held.
+ */
+bool twi_engine_is_asked(struct twi_engine *engine, uint64_t *since_ns);
+
 /* When to poll again though nothing has come. */
 uint64_t twi_engine_next_deadline(struct twi_engine *engine, uint64_t until_ns);
 

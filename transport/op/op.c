@@ -285,13 +285,15 @@ static void fill_result(const struct tow_op *op, struct tow_result *out)
 static bool run_callbacks(struct twi_engine *engine)
 {
 	struct twi_list *entry;
+	uint64_t since_ns = 0;
 	bool any = false;
 
 	twi_assert_held(engine);
 	if (engine->in_callback)
 		return false;
 	engine->in_callback = true;
-	while ((entry = twi_list_first(&engine->callbacks)) != NULL) {
+	while ((entry = twi_list_first(&engine->callbacks)) != NULL &&
+	       !(any && twi_engine_is_asked(engine, &since_ns))) {
 		struct tow_op *op = twi_container_of(entry, struct tow_op, link);
 		struct tow_result result;
 

@@ -79,9 +79,8 @@ int tow_tag_set(const char *tag);
 
 /* One counter: a number that only grows. */
 struct tow_counter_info {
-	size_t size; /* sizeof(struct tow_counter_info) of the caller */
-	const char
-		*name; /* in /v1/counters; in /metrics towline_<name>_total, with seconds for ns */
+	size_t size;      /* sizeof(struct tow_counter_info) of the caller */
+	const char *name; /* in /v1/counters; towline_<name>_total in /metrics, ns as seconds */
 	const char *unit; /* "bytes", "ns", "count" */
 	const char *help;
 	/*

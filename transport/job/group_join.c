@@ -338,6 +338,20 @@ static int keep_address(void *arg, uint32_t index, const uint8_t *value, uint32_
 	return TOW_OK;
 }
 
+/* One that stands for all of this host's tells others nothing: to them it is their own host. */
+static int check_address(const char *address)
+{
+	const char *host = strstr(address, "://");
+
+	if (host == NULL ||
+	    (strncmp(host, "://0.0.0.0", 10) != 0 && strncmp(host, "://[::]", 7) != 0))
+		return TOW_OK;
+	return twi_error(TOW_EINVAL,
+			 "address %s: other ranks cannot connect to that; name an address of this "
+			 "host, or tow:// for all of them",
+			 address);
+}
+
 static int gather_addresses(struct twi_ranks *ranks, const struct twi_until *until)
 {
 	char address[TOW_ADDRESS_MAX];
@@ -349,6 +363,8 @@ static int gather_addresses(struct twi_ranks *ranks, const struct twi_until *unt
 				     .arg = ranks };
 	int status = tow_endpoint_address(ranks->endpoint, address, sizeof(address));
 
+	if (status == TOW_OK)
+		status = check_address(address);
 	gather.bytes = (uint32_t)strlen(address);
 	return status < 0 ? status : twi_store_gather(ranks->client, &gather, until);
 }

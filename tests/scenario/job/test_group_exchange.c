@@ -292,6 +292,14 @@ static void play_late(struct rank *rank)
 	must(rank->rank == 0 || strncmp(tow_error_message(), "rank 0 has failed: ", 19) == 0);
 }
 
+/* All of its addresses are none that others can use. */
+static void play_wildcard(struct rank *rank)
+{
+	if (rank->rank == 0)
+		rank->where.address = "tcp://0.0.0.0:0";
+	must_fail(rank, TOW_EINVAL, "other ranks cannot connect to that");
+}
+
 /* Before it knows that it is rank 0 of how many: the option says rank 0. */
 static void play_unknown(struct rank *rank)
 {
@@ -488,10 +496,10 @@ static const struct {
 	unsigned absent;
 	void (*play)(struct rank *rank);
 } cases[] = {
-	{ 3, 0, play_late },         { 3, 0, play_unknown },       { 3, 1u << 2, play_canceled },
-	{ 3, 1u << 2, play_absent }, { 3, 1u << 0, play_no_zero }, { 3, 0, play_keyed },
-	{ 3, 0, play_other_keys },   { 3, 0, play_never },         { 5, 0, play_failing },
-	{ 3, 0, play_foreign },      { 2, 0, play_torchrun },
+	{ 3, 0, play_late },           { 2, 0, play_wildcard },     { 3, 0, play_unknown },
+	{ 3, 1u << 2, play_canceled }, { 3, 1u << 2, play_absent }, { 3, 1u << 0, play_no_zero },
+	{ 3, 0, play_keyed },          { 3, 0, play_other_keys },   { 3, 0, play_never },
+	{ 5, 0, play_failing },        { 3, 0, play_foreign },      { 2, 0, play_torchrun },
 };
 
 static void run_case(size_t which)

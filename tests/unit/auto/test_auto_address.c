@@ -213,6 +213,10 @@ static void test_host(void **state)
 	assert_string_equal(out, "127.0.0.1");
 	assert_int_equal(twi_auto_resolve_host("[::1]", out), TOW_OK);
 	assert_string_equal(out, "::1");
+	assert_int_equal(twi_auto_resolve_host("0.0.0.0", out), TOW_OK);
+	assert_string_equal(out, ""); /* all of this host's, as where none is named */
+	assert_int_equal(twi_auto_resolve_host("[::]", out), TOW_OK);
+	assert_string_equal(out, "");
 	assert_int_equal(twi_auto_resolve_host("127.0.0.1:80", out), TOW_EINVAL);
 	assert_int_equal(twi_auto_resolve_host("no such host", out), TOW_EINVAL);
 }

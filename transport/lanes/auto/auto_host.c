@@ -121,6 +121,8 @@ int twi_auto_resolve_host(const char *host, char out[TOW_ADDRESS_MAX])
 	err = getnameinfo(found->ai_addr, found->ai_addrlen, out, TOW_ADDRESS_MAX, NULL, 0,
 			  NI_NUMERICHOST);
 	freeaddrinfo(found);
+	if (err == 0 && (strcmp(out, "0.0.0.0") == 0 || strcmp(out, "::") == 0))
+		out[0] = '\0'; /* all of this host's addresses: as if none had been named */
 	return err == 0 ? TOW_OK
 			: twi_error(TOW_ESYSTEM, "address tow://%s: %s", host, gai_strerror(err));
 }

@@ -36,7 +36,10 @@ void twi_auto_hosts_read(const char *knob, struct twi_auto_hosts *out);
 /* Does the knob allow the interface? */
 bool twi_auto_interface_allowed(const char *knob, const char *name);
 
-/* "" stays ""; a name becomes a number. TOW_OK, TOW_EINVAL, TOW_ENOMEM, TOW_ESYSTEM. */
+/*
+ * "" stays "", and so do 0.0.0.0 and ::; a name becomes a number. TOW_OK, TOW_EINVAL, TOW_ENOMEM,
+ * TOW_ESYSTEM.
+ */
 int twi_auto_resolve_host(const char *host, char out[TOW_ADDRESS_MAX]);
 
 #endif

@@ -16,6 +16,7 @@
 #define GOES_ON_NS   (1000 * MS_NS)
 #define ONCE_NS      (400 * MS_NS) /* late so much, a single time is enough */
 #define MANY         12u
+#define MANY_OF_TWO  24u /* of two ranks one is the last by chance as often as by its doing */
 #define STARVED      0.1 /* of the time without a CPU, at least */
 #define READS_TEXT   96u
 #define READS_FAULTS 50.0 /* major faults a second, or */
@@ -170,10 +171,10 @@ static uint32_t count_late(const struct twi_arrival *arrivals, uint32_t count,
 }
 
 /* Has it come late often enough for what that took? */
-static bool is_late(uint32_t times, uint32_t count, uint64_t lost, uint64_t span)
+static bool is_late(uint32_t times, uint32_t count, uint32_t many, uint64_t lost, uint64_t span)
 {
 	bool often = times * 4 >= count * 3 && (times == count || count >= 8);
-	bool always = count >= MANY && times * 10 >= count * 9;
+	bool always = count >= many && times * 10 >= count * 9;
 
 	return (often && lost * 5 >= span) || (always && lost * 20 >= span);
 }
@@ -183,7 +184,8 @@ static bool is_late(uint32_t times, uint32_t count, uint64_t lost, uint64_t span
  * cost much of the time. NULL: none was.
  */
 static const struct twi_verdict_rank *late_one(const struct twi_arrival *arrivals, uint32_t count,
-					       uint32_t *times_out, uint64_t *lost_out)
+					       uint32_t many, uint32_t *times_out,
+					       uint64_t *lost_out)
 {
 	uint64_t span = twi_since(arrivals[0].at_ns, arrivals[count - 1].at_ns), all = 0;
 
@@ -193,7 +195,7 @@ static const struct twi_verdict_rank *late_one(const struct twi_arrival *arrival
 		const struct twi_verdict_rank *rank = arrivals[i].last;
 
 		*times_out = count_late(arrivals, count, rank, lost_out);
-		if (is_late(*times_out, count, *lost_out, span) && *lost_out * 4 >= all * 3)
+		if (is_late(*times_out, count, many, *lost_out, span) && *lost_out * 4 >= all * 3)
 			return rank;
 	}
 	return NULL;
@@ -215,6 +217,8 @@ static bool go_on(const struct twi_judge *judge, const struct twi_arrival *arriv
 static bool judge_often(struct twi_judge *judge, uint32_t ctx, const struct twi_arrival *arrivals,
 			uint32_t count)
 {
+	const struct twi_state_group *of = twi_group_at(arrivals[0].last, ctx);
+	uint32_t many = of != NULL && of->size <= 2 ? MANY_OF_TWO : MANY;
 	char time[24], whole[24], group[TWI_JUDGE_GROUP];
 
 	for (; count >= LATE_SEQS; count--) {
@@ -223,7 +227,7 @@ static bool judge_often(struct twi_judge *judge, uint32_t ctx, const struct twi_
 		struct lateness late;
 		uint32_t times;
 
-		rank = late_one(arrivals, count, &times, &lost);
+		rank = late_one(arrivals, count, many, &times, &lost);
 		if (rank == NULL)
 			continue;
 		late = (struct lateness){

@@ -169,6 +169,7 @@ static void scramble(struct twi_rank_state *at)
 	at->link_count = at->link_count > TWI_STATE_LINKS ? 0 : at->link_count;
 	at->message_count = at->message_count > TWI_STATE_MESSAGES ? 0 : at->message_count;
 	at->stray_count = at->stray_count > TWI_STATE_STRAYS ? 0 : at->stray_count;
+	at->flow_count = at->flow_count > TWI_STATE_FLOWS ? 0 : at->flow_count;
 	if (at->lately.awaited_count > TWI_STATE_AWAITED)
 		at->lately.awaited_count = TWI_STATE_AWAITED;
 	if (at->longer.awaited_count > TWI_STATE_AWAITED)
@@ -178,7 +179,12 @@ static void scramble(struct twi_rank_state *at)
 			at->groups[i].past_count = TWI_STATE_PAST;
 		if (at->groups[i].head_count > TWI_STATE_HEADS)
 			at->groups[i].head_count = TWI_STATE_HEADS;
+		if (at->groups[i].local_count > TWI_STATE_LOCALS)
+			at->groups[i].local_count = TWI_STATE_LOCALS;
 		at->groups[i].why[TWI_STATE_WHY - 1] = '\0';
+		at->groups[i].label[TWI_STATE_LABEL - 1] = '\0';
+		at->groups[i].call[TWI_STATE_CALL - 1] = '\0';
+		at->groups[i].name[TWI_STATE_NAME - 1] = '\0';
 	}
 	at->host[TWI_STATE_HOST - 1] = '\0';
 	at->fabric[TWI_STATE_FABRIC - 1] = '\0';

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "command.h"
+#include "tools/towstat/towstat.h"
 
 #define RANKS 3
 
@@ -128,6 +129,12 @@ static json_t *rows_of(const char *arguments, const char *job)
 	return rows;
 }
 
+/* What a job that does nothing but exchange is called, and one that a busy machine holds up. */
+static bool is_verdict(int status)
+{
+	return status == VERDICT_HEALTHY || status == VERDICT_NOBODY || status == VERDICT_FOUND;
+}
+
 /* The commands as the README has them; `name` is "" or " JOB". */
 static void all_commands(const char *name, const char *job)
 {
@@ -145,13 +152,14 @@ static void all_commands(const char *name, const char *job)
 	snprintf(line, sizeof(line), "verdict%s --json", name);
 	towstat(line);
 	root = json_loads(command.text, 0, NULL);
-	assert_true(command.status == 0 || command.status == 3);
+	assert_true(is_verdict(command.status));
 	assert_int_equal(json_integer_value(json_object_get(root, "ranks_in_job")), RANKS);
 	assert_int_equal(json_integer_value(json_object_get(root, "ranks_answered")), RANKS);
 	json_decref(root);
 	snprintf(line, sizeof(line), "verdict%s", name);
 	towstat(line);
-	twt_command_expect(&command, command.status == 3 ? 3 : 0, "3 of 3 ranks answered", 1);
+	twt_command_expect(&command, is_verdict(command.status) ? command.status : 0,
+			   "3 of 3 ranks answered", 1);
 	snprintf(line, sizeof(line), "why%s --json", name);
 	json_decref(rows_of(line, job));
 	snprintf(line, sizeof(line), "get /v1/bpf%s", name);

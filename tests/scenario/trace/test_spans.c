@@ -47,6 +47,15 @@ static struct twi_diag *diag_of(struct twt_rank *rank)
 	return twi_runtime_engine(rank->runtime)->diag;
 }
 
+static int compare_spans(const void *a, const void *b)
+{
+	const struct twi_span *one = a, *other = b;
+
+	if (one->start_ns != other->start_ns)
+		return one->start_ns < other->start_ns ? -1 : 1;
+	return one->id < other->id ? -1 : one->id > other->id;
+}
+
 static void take(const struct twi_trace *trace, uint32_t other, struct record *out)
 {
 	const struct twi_trace_rank *rank = &trace->ranks[0];
@@ -66,6 +75,8 @@ static void take(const struct twi_trace *trace, uint32_t other, struct record *o
 			out->spans[out->count++] = rank->threads[t].spans[i];
 		}
 	}
+	/* Each thread's stand together, and what the library's own has ended is its. */
+	qsort(out->spans, out->count, sizeof(out->spans[0]), compare_spans);
 }
 
 static struct tow_peer *connect_other(struct twt_rank *rank)

@@ -39,17 +39,25 @@ static uint64_t read_cell(const _Atomic uint64_t *cell)
 	return atomic_load_explicit(cell, memory_order_relaxed);
 }
 
+/* The sums of the `index`-th kind and lane, with their labels; NULL: there is nothing. */
+static const struct twi_coll_sums *sums_at(const struct twi_coll_account *account, unsigned index,
+					   char labels[96])
+{
+	const struct twi_coll_sums *sums =
+		&account->sums[index / TWI_COLL_WAYS][index % TWI_COLL_WAYS];
+
+	label_way(labels, 96, index / TWI_COLL_WAYS, index % TWI_COLL_WAYS);
+	return read_cell(&sums->slack_count) > 0 ? sums : NULL;
+}
+
 static void emit_slacks(const struct twi_coll_account *account, struct twi_emit *emit)
 {
+	const struct twi_coll_sums *sums;
 	char labels[96];
 
 	for (unsigned i = 0; i < TWI_COLL_KINDS * TWI_COLL_WAYS; i++) {
-		const struct twi_coll_sums *sums =
-			&account->sums[i / TWI_COLL_WAYS][i % TWI_COLL_WAYS];
-
-		if (read_cell(&sums->slack_count) == 0)
+		if ((sums = sums_at(account, i, labels)) == NULL)
 			continue;
-		label_way(labels, sizeof(labels), i / TWI_COLL_WAYS, i % TWI_COLL_WAYS);
 		twi_emit_sample_u64(emit, "towline_coll_slack_seconds_count", labels,
 				    read_cell(&sums->slack_count));
 		twi_emit_sample_seconds(emit, "towline_coll_slack_seconds_sum", labels,
@@ -59,17 +67,13 @@ static void emit_slacks(const struct twi_coll_account *account, struct twi_emit 
 
 static void emit_waits(const struct twi_coll_account *account, struct twi_emit *emit)
 {
+	const struct twi_coll_sums *sums;
 	char labels[96];
 
 	for (unsigned i = 0; i < TWI_COLL_KINDS * TWI_COLL_WAYS; i++) {
-		const struct twi_coll_sums *sums =
-			&account->sums[i / TWI_COLL_WAYS][i % TWI_COLL_WAYS];
-
-		if (read_cell(&sums->slack_count) == 0)
-			continue;
-		label_way(labels, sizeof(labels), i / TWI_COLL_WAYS, i % TWI_COLL_WAYS);
-		twi_emit_sample_seconds(emit, "towline_coll_wait_seconds_total", labels,
-					read_cell(&sums->wait_ns));
+		if ((sums = sums_at(account, i, labels)) != NULL)
+			twi_emit_sample_seconds(emit, "towline_coll_wait_seconds_total", labels,
+						read_cell(&sums->wait_ns));
 	}
 }
 

@@ -104,6 +104,24 @@ void twi_judge_groups(struct twi_judge *judge, void (*found)(struct twi_judge *,
 	}
 }
 
+/*
+ * Something of it has ended between the looks, or it has called another collective: a thread of it
+ * that sits in a receive meanwhile, as one that serves does, holds nothing up.
+ */
+static bool has_moved(const struct twi_verdict_rank *rank)
+{
+	if (rank->first == NULL)
+		return false;
+	for (uint32_t i = 0; i < rank->last->group_count; i++) {
+		const struct twi_state_group *before =
+			twi_rank_state_group(rank->first, rank->last->groups[i].ctx);
+
+		if (before != NULL && before->last_seq < rank->last->groups[i].last_seq)
+			return true;
+	}
+	return rank->last->ended > rank->first->ended;
+}
+
 bool twi_judge_stuck(const struct twi_judge *judge)
 {
 	const struct twi_verdict_rank *at;
@@ -115,7 +133,9 @@ bool twi_judge_stuck(const struct twi_judge *judge)
 			if (stuck_in(judge, state->groups[k].ctx, &at) != NULL)
 				return true;
 		}
-		for (uint32_t k = 0; state != NULL && k < state->wait_count; k++) {
+		if (state == NULL || has_moved(&judge->what->ranks[i]))
+			continue;
+		for (uint32_t k = 0; k < state->wait_count; k++) {
 			if (twi_since(state->now_ns, state->waits[k].since_ns) >= UNWAITED_NS)
 				return true;
 		}

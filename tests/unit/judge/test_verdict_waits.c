@@ -345,9 +345,31 @@ static void test_callbacks(void **state)
 	}
 }
 
+/* A thread of each sits in a receive, as one that serves does, while the others go on: no hang. */
+static void test_service_threads(void **state)
+{
+	(void)state;
+	twt_vs_healthy(&job, 3);
+	for (uint32_t i = 0; i < 3; i++)
+		twt_vs_message(&job, i, TWI_STATE_RECV, (i + 1) % 3, 1000, 60000, true);
+	twt_vs_judge(&job);
+	assert_int_equal(job.verdict.finding_count, 0);
+	assert_false(job.verdict.stuck);
+	/* Of messages alone: what ends tells. */
+	twt_vs_still(&job, 3);
+	for (uint32_t i = 0; i < 3; i++) {
+		twt_vs_message(&job, i, TWI_STATE_RECV, (i + 1) % 3, 1000, 60000, true);
+		twt_vs_moves(&job, i);
+	}
+	twt_vs_judge(&job);
+	assert_int_equal(job.verdict.finding_count, 0);
+	assert_false(job.verdict.stuck);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_service_threads),
 		cmocka_unit_test(test_circle),
 		cmocka_unit_test(test_circles),
 		cmocka_unit_test(test_usual),

@@ -21,7 +21,10 @@
 #define SMALL      65536u         /* of a socket's buffer */
 #define FAR_US     1000u          /* of a round trip, where larger buffers may be too small, too */
 
-/* Where nothing has come from there either, for so long that it would have pinged. */
+/*
+ * Nothing has been acknowledged for long; where nothing has come either, the other side would have
+ * pinged by now.
+ */
 static bool is_stuck(const struct twi_state_link *link)
 {
 	return link != NULL && (link->flags & TWI_LINK_TCP) != 0 &&

@@ -289,6 +289,8 @@ static void walk_carried(struct walk *w, struct twi_state_carried *carried)
 /* In the order of the links. */
 static void walk_waits(struct walk *w, struct twi_rank_state *state)
 {
+	walk_u64(w, &state->throttled_at_ns);
+	walk_u64(w, &state->throttled_then_ns);
 	walk_waited(w, &state->lately);
 	walk_waited(w, &state->longer);
 	for (uint32_t i = 0; !w->bad && i < state->link_count; i++) {

@@ -7,7 +7,8 @@
  * what they wanted is taken off.
  *
  * Who has used up the CPU quota of its control group wants a CPU likewise, and what mends it is
- * another thing. That time is known of the whole group (cpu.stat), and between the looks.
+ * another thing. That time is known of the whole group (cpu.stat): of the seconds in which the rank
+ * has been denied CPUs, if it has come to waits in them, or between the looks.
  */
 #include "diag/judge/verdict_parts.h"
 
@@ -119,17 +120,36 @@ bool twi_judge_starved(const struct twi_judge *judge, const struct twi_verdict_r
 
 #define THROTTLED 0.1 /* of the time, at least */
 
+/*
+ * For how much of a time its control groups were kept off CPUs. The kernel counts that when a CPU
+ * is theirs again, up to some tenths of a second later, and two looks may be as near as that, or be
+ * one: an earlier time is the better beginning.
+ */
+static double throttled_share(const struct twi_verdict_rank *rank)
+{
+	const struct twi_rank_state *first = rank->first, *last = rank->last;
+	uint64_t since, then;
+
+	if (last == NULL)
+		return 0;
+	since = last->throttled_at_ns;
+	then = last->throttled_then_ns;
+	if (since == 0 || (first != NULL && first->now_ns < since)) {
+		since = first != NULL ? first->now_ns : last->now_ns;
+		then = first != NULL ? first->throttled_ns : last->throttled_ns;
+	}
+	if (last->now_ns <= since)
+		return 0;
+	return twi_min((double)twi_since(last->throttled_ns, then) / (double)(last->now_ns - since),
+		       1.0); /* each CPU counts */
+}
+
 enum twi_cause twi_judge_denied(const struct twi_verdict_rank *rank, double waited,
 				char room[TWI_JUDGE_QUOTA])
 {
-	const struct twi_rank_state *first = rank->first, *last = rank->last;
-	double share = 0;
+	double share = throttled_share(rank);
 
 	room[0] = '\0';
-	if (first != NULL && last != NULL && last->now_ns > first->now_ns)
-		share = (double)twi_since(last->throttled_ns, first->throttled_ns) /
-			(double)(last->now_ns - first->now_ns);
-	share = twi_min(share, 1.0); /* each CPU counts */
 	if (share < THROTTLED || share * 2 < waited)
 		return TWI_CAUSE_CPU;
 	snprintf(room, TWI_JUDGE_QUOTA,

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "diag/base/cgroup.h"
+
 bool twi_cpu_read(const char *tid, uint64_t *on_cpu_ns, uint64_t *run_queue_ns)
 {
 	unsigned long long ran, waited;
@@ -28,8 +30,20 @@ bool twi_cpu_read(const char *tid, uint64_t *on_cpu_ns, uint64_t *run_queue_ns)
 	return true;
 }
 
+#define DENIED 10 /* of so many parts of the time one, at least */
+
+/* Since the point before, the thread has wanted a CPU for long. */
+static bool is_denied(const struct twi_cpu_log *log, const struct twi_state_cpu *at)
+{
+	const struct twi_state_cpu *before = &log->points[(log->last - 1) % TWI_STATE_CPUS];
+
+	return log->last > 0 &&
+	       (at->run_queue_ns - before->run_queue_ns) * DENIED >= at->at_ns - before->at_ns;
+}
+
 void twi_cpu_log_point(struct twi_cpu_log *log, int thread, uint64_t now_ns)
 {
+	struct twi_cpu_throttled *throttled;
 	struct twi_state_cpu *at;
 	char tid[16];
 
@@ -41,8 +55,12 @@ void twi_cpu_log_point(struct twi_cpu_log *log, int thread, uint64_t now_ns)
 	snprintf(tid, sizeof(tid), "%d", thread);
 	at = &log->points[log->last % TWI_STATE_CPUS];
 	*at = (struct twi_state_cpu){ .at_ns = now_ns };
-	if (twi_cpu_read(tid, &at->on_cpu_ns, &at->run_queue_ns))
-		log->last++;
+	if (!twi_cpu_read(tid, &at->on_cpu_ns, &at->run_queue_ns))
+		return;
+	throttled = &log->throttled[log->last % TWI_STATE_CPUS];
+	*throttled = (struct twi_cpu_throttled){ 0 };
+	throttled->known = is_denied(log, at) && twi_cgroup_throttled("", &throttled->ns);
+	log->last++;
 }
 
 void twi_cpu_log_tell(const struct twi_cpu_log *log, struct twi_rank_state *out)
@@ -50,6 +68,13 @@ void twi_cpu_log_tell(const struct twi_cpu_log *log, struct twi_rank_state *out)
 	uint32_t count = log->last < TWI_STATE_CPUS ? log->last : TWI_STATE_CPUS;
 
 	out->cpu_count = count;
-	for (uint32_t i = 0; i < count; i++)
-		out->cpus[i] = log->points[(log->last - count + i) % TWI_STATE_CPUS];
+	for (uint32_t i = 0; i < count; i++) {
+		uint32_t at = (log->last - count + i) % TWI_STATE_CPUS;
+
+		out->cpus[i] = log->points[at];
+		if (!log->throttled[at].known || out->throttled_at_ns != 0)
+			continue;
+		out->throttled_at_ns = log->points[at].at_ns;
+		out->throttled_then_ns = log->throttled[at].ns;
+	}
 }

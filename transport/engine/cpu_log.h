@@ -4,7 +4,8 @@
  * time in which it did.
  *
  * The kernel counts (schedstat); it is asked at the beginning of a wait, at most four times a
- * second.
+ * second. Of a thread that is denied CPUs there is written down, too, for how long its control
+ * groups have been kept off them: to read that costs more, and who gets CPUs does not need it.
  */
 #ifndef TWI_CPU_LOG_H
 #define TWI_CPU_LOG_H
@@ -23,6 +24,10 @@ struct twi_cpu_log {
 	uint64_t next_ns; /* when another point is due */
 	uint32_t last;    /* points so far; they are in a ring */
 	struct twi_state_cpu points[TWI_STATE_CPUS];
+	struct twi_cpu_throttled {
+		bool known;
+		uint64_t ns;
+	} throttled[TWI_STATE_CPUS]; /* at the same times */
 };
 
 /* Of a thread of this process. False: the kernel does not say. */

@@ -28,6 +28,8 @@ static void fill_messages(struct twi_rank_state *state)
 	state->polls = 6;
 	state->usual_ns = 7;
 	state->throttled_ns = UINT64_MAX;
+	state->throttled_at_ns = 8;
+	state->throttled_then_ns = UINT64_MAX - 1;
 	state->message_count = TWI_STATE_MESSAGES;
 	state->stray_count = TWI_STATE_STRAYS;
 	for (uint32_t i = 0; i < TWI_STATE_MESSAGES; i++) {

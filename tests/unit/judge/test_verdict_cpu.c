@@ -149,6 +149,16 @@ static void test_late_by_its_quota(void **state)
 	assert_non_null(strstr(job.verdict.findings[0].evidence[0], "used up for 100 %"));
 	job.ranks[2].first = NULL; /* since when is not known */
 	twt_vs_expect(&job, TWI_CAUSE_CPU, 2);
+	/* The looks are one, or next to each other: what is known of before says. */
+	for (unsigned throttled = 0; throttled < 2; throttled++) {
+		late_with(100, 40);
+		throttle(2, 0);
+		job.last[2].throttled_at_ns = job.first[2].now_ns - 1000 * VS_MS;
+		job.last[2].throttled_then_ns = (throttled ? 6000 : 6900) * VS_MS;
+		twt_vs_expect(&job, throttled ? TWI_CAUSE_THROTTLED : TWI_CAUSE_CPU, 2);
+		job.ranks[2].first = NULL;
+		twt_vs_expect(&job, throttled ? TWI_CAUSE_THROTTLED : TWI_CAUSE_CPU, 2);
+	}
 	/* Others of its group use up the quota, and it sleeps: it is not late by that. */
 	late_with(10, 40);
 	throttle(2, 300);

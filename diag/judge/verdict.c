@@ -252,7 +252,7 @@ static void sort_findings(struct twi_verdict *out)
 
 void twi_verdict_judge(const struct twi_verdict_case *what, struct twi_verdict *out)
 {
-	struct twi_judge judge = { what, out };
+	struct twi_judge judge = { .what = what, .out = out };
 
 	*out = (struct twi_verdict){ 0 };
 	count_ranks(&judge);

@@ -5,8 +5,9 @@
  *
  *	rank 0 --70 %--> rank 1 --65 %--> rank 2 (3 %) <--68 %-- rank 3		rank 2 is named
  *
- * Receives, and pieces of streams, count where ranks tell of steps or call collectives: else who
- * waits for them may be a server that has nothing to do. Where ranks wait for each other, or for
+ * Receives, and pieces of streams, count where ranks tell of steps or call collectives, and where
+ * messages go round (verdict_rounds.c): else who waits for them may be a server that has nothing to
+ * do. Where ranks wait for each other, or for
  * several, nobody is named: the job is slow, and what is known of its waits is told.
  */
 #include "diag/judge/verdict_parts.h"
@@ -16,6 +17,7 @@
 #include <internal/base.h>
 
 #include "diag/base/emit.h"
+#include "diag/record/lane_id.h"
 
 #define MUCH      0.2 /* of the time, blocked: the job is slow */
 #define FAR_LESS  3.0 /* times as long as who is named all others wait */
@@ -23,6 +25,7 @@
 #define STEPS_MIN 4u  /* so many steps; of a longer time */
 #define WAITS_FEW 3u  /* these */
 #define WINDOW_NS 900000000ull
+#define MOST      4u  /* one of so many ranks may be the one that all others wait for */
 #define FREE      0.3 /* of the time messages are on a way that is not the limit, at most */
 
 /* --- of one rank --- */
@@ -44,7 +47,8 @@ const struct twi_state_waited *twi_judge_waited(const struct twi_verdict_rank *r
 	return lately->window_ns >= WINDOW_NS ? lately : NULL;
 }
 
-static bool counts_kind(const struct twi_state_waited *waited, enum twi_waited kind)
+static bool counts_kind(const struct twi_judge *judge, const struct twi_state_waited *waited,
+			enum twi_waited kind)
 {
 	switch (kind) {
 	case TWI_WAITED_COLL:
@@ -53,26 +57,28 @@ static bool counts_kind(const struct twi_state_waited *waited, enum twi_waited k
 		return true;
 	case TWI_WAITED_RECV:
 	case TWI_WAITED_STREAM:
-		return waited->steps > 0 || waited->ns[TWI_WAITED_COLL] > 0;
+		return judge->receives_count || waited->steps > 0 ||
+		       waited->ns[TWI_WAITED_COLL] > 0;
 	default:
 		return false;
 	}
 }
 
 /* Of its time, blocked for that; what comes from outside may add up to more. */
-static double kind_share(const struct twi_state_waited *waited, enum twi_waited kind)
+static double kind_share(const struct twi_judge *judge, const struct twi_state_waited *waited,
+			 enum twi_waited kind)
 {
-	if (!counts_kind(waited, kind))
+	if (!counts_kind(judge, waited, kind))
 		return 0;
 	return twi_min((double)waited->ns[kind] / (double)waited->window_ns, 1.0);
 }
 
-static double blocked_share(const struct twi_state_waited *waited)
+static double blocked_share(const struct twi_judge *judge, const struct twi_state_waited *waited)
 {
 	double share = 0;
 
 	for (unsigned kind = 0; kind < TWI_WAITED_KINDS; kind++)
-		share += kind_share(waited, (enum twi_waited)kind);
+		share += kind_share(judge, waited, (enum twi_waited)kind);
 	return twi_min(share, 1.0);
 }
 
@@ -87,6 +93,21 @@ static double idle_share(const struct twi_state_waited *waited)
 }
 
 /* --- of all --- */
+
+/* Messages go round, and by far the most ranks wait: who does not is late, and none is idle. */
+static bool do_receives_count(const struct twi_judge *judge)
+{
+	uint32_t busy = 0, count = judge->what->rank_count;
+
+	if (!twi_judge_goes_round(judge))
+		return false;
+	for (uint32_t i = 0; i < count; i++) {
+		const struct twi_state_waited *waited = twi_judge_waited(&judge->what->ranks[i]);
+
+		busy += waited == NULL || idle_share(waited) < MUCH;
+	}
+	return busy <= twi_max(1u, count / MOST);
+}
 
 /* Ranks by their shares, in hundredths. */
 struct shares {
@@ -121,11 +142,11 @@ static void add_shares(const struct twi_judge *judge, struct twi_verdict_waits *
 		if (waited == NULL)
 			continue;
 		shares.ranks++;
-		shares.with[(unsigned)(blocked_share(waited) * 100 + 0.5)]++;
+		shares.with[(unsigned)(blocked_share(judge, waited) * 100 + 0.5)]++;
 		out->window_ns = twi_max(out->window_ns, waited->window_ns);
 		for (unsigned kind = 0; kind < TWI_WAITED_KINDS; kind++) {
-			out->of[kind] += kind_share(waited, (enum twi_waited)kind);
-			all += kind_share(waited, (enum twi_waited)kind);
+			out->of[kind] += kind_share(judge, waited, (enum twi_waited)kind);
+			all += kind_share(judge, waited, (enum twi_waited)kind);
 		}
 	}
 	out->ranks = shares.ranks;
@@ -162,12 +183,12 @@ static void add_collectives(struct twi_judge *judge, uint32_t ctx)
 /* --- who is waited for --- */
 
 /* Blocked by messages and calls, for most of the time that it is blocked at all. */
-static bool waits_by_messages(const struct twi_state_waited *waited)
+static bool waits_by_messages(const struct twi_judge *judge, const struct twi_state_waited *waited)
 {
-	return blocked_share(waited) >= MUCH && waited->awaited_count > 0 &&
-	       kind_share(waited, TWI_WAITED_COLL) * 2 < blocked_share(waited) &&
+	return blocked_share(judge, waited) >= MUCH && waited->awaited_count > 0 &&
+	       kind_share(judge, waited, TWI_WAITED_COLL) * 2 < blocked_share(judge, waited) &&
 	       (double)waited->awaited[0].ns * 2 >=
-		       blocked_share(waited) * (double)waited->window_ns;
+		       blocked_share(judge, waited) * (double)waited->window_ns;
 }
 
 /* Who waits least, and by far less than the others do, all of which wait for much of their time. */
@@ -201,7 +222,7 @@ static bool leads_to(const struct twi_judge *judge, const struct twi_verdict_ran
 	for (uint32_t steps = 0; rank != NULL && steps < judge->what->rank_count; steps++) {
 		const struct twi_state_waited *waited = twi_judge_waited(rank);
 
-		if (waited == NULL || !waits_by_messages(waited))
+		if (waited == NULL || !waits_by_messages(judge, waited))
 			return false;
 		rank = twi_judge_rank(judge, waited->awaited[0].rank);
 		if (rank == end)
@@ -233,7 +254,7 @@ static double carried_share(const struct twi_state_carried *carried)
 /*
  * How much of the time messages were on their way from `at` to `to`, by the messages' times or by
  * TCP, whichever is less: the former has in it that the receiver did not look, the latter that it
- * acknowledged late.
+ * acknowledged late. Memory is no way: what takes long there is one of the two ranks.
  */
 static double on_the_way(const struct twi_judge *judge, const struct twi_verdict_rank *at,
 			 uint32_t to)
@@ -242,7 +263,7 @@ static double on_the_way(const struct twi_judge *judge, const struct twi_verdict
 	const struct twi_state_link *link = twi_rank_state_link(at->last, to), *back;
 	double wire;
 
-	if (link == NULL)
+	if (link == NULL || link->lane == TWI_LANE_SHM)
 		return 0;
 	back = other != NULL ? twi_rank_state_link(other->last, at->rank) : NULL;
 	wire = carried_share(&link->carried_out);
@@ -305,8 +326,8 @@ static const struct twi_verdict_rank *called_by_all(const struct twi_judge *judg
 	for (uint32_t i = 0; i < judge->what->rank_count; i++) {
 		const struct twi_state_waited *waited = twi_judge_waited(&judge->what->ranks[i]);
 
-		if (waited != NULL && waits_by_messages(waited) &&
-		    kind_share(waited, TWI_WAITED_CALL) * 2 >= blocked_share(waited))
+		if (waited != NULL && waits_by_messages(judge, waited) &&
+		    kind_share(judge, waited, TWI_WAITED_CALL) * 2 >= blocked_share(judge, waited))
 			found = twi_judge_rank(judge, waited->awaited[0].rank);
 	}
 	for (uint32_t i = 0; found != NULL && i < judge->what->rank_count; i++) {
@@ -315,8 +336,8 @@ static const struct twi_verdict_rank *called_by_all(const struct twi_judge *judg
 
 		if (client == found)
 			continue;
-		if (waited == NULL || !waits_by_messages(waited) ||
-		    kind_share(waited, TWI_WAITED_CALL) * 2 < blocked_share(waited) ||
+		if (waited == NULL || !waits_by_messages(judge, waited) ||
+		    kind_share(judge, waited, TWI_WAITED_CALL) * 2 < blocked_share(judge, waited) ||
 		    waited->awaited[0].rank != found->rank)
 			return NULL;
 	}
@@ -345,7 +366,7 @@ static bool is_out_of_credit(const struct twi_judge *judge, const struct twi_ver
 			(first != NULL ? first->flags : 0) | (last != NULL ? last->flags : 0);
 
 		if (other != rank && waited != NULL && (flags & TWI_LINK_NO_CREDIT) != 0 &&
-		    kind_share(waited, TWI_WAITED_SEND) * 2 >= blocked_share(waited))
+		    kind_share(judge, waited, TWI_WAITED_SEND) * 2 >= blocked_share(judge, waited))
 			return true;
 	}
 	return false;
@@ -510,6 +531,7 @@ void twi_judge_bound(struct twi_judge *judge)
 {
 	struct twi_verdict_waits *waits = &judge->out->waits;
 
+	judge->receives_count = do_receives_count(judge);
 	add_shares(judge, waits);
 	if (waits->ranks == 0)
 		return;

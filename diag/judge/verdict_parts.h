@@ -9,6 +9,7 @@
  *	verdict_cpu.c    how long they wanted a CPU and had none
  *	verdict_waits.c  ranks that wait for each other by messages, or for one that does nothing
  *	verdict_flows.c  messages of other libraries, and ours: slow links, slow devices
+ *	verdict_rounds.c whether messages go round
  *	verdict_bound.c  how much of the time ranks are blocked; who all others wait for
  */
 #ifndef TWI_VERDICT_PARTS_H
@@ -19,6 +20,7 @@
 struct twi_judge {
 	const struct twi_verdict_case *what;
 	struct twi_verdict *out;
+	bool receives_count; /* whoever waits for a message is held up by another rank */
 };
 
 /* The finding of the cause, made when it is new. */
@@ -108,6 +110,8 @@ void twi_judge_slow_links(struct twi_judge *judge);
  * for what the other side has no room for; 0 where TCP does not say.
  */
 double twi_judge_link_busy(const struct twi_verdict_rank *at, uint32_t to);
+/* verdict_rounds.c: each rank passes messages on, in rounds of three and more. */
+bool twi_judge_goes_round(const struct twi_judge *judge);
 /* verdict_bound.c: of the last seconds, as many as a figure needs; NULL: it is not known. */
 const struct twi_state_waited *twi_judge_waited(const struct twi_verdict_rank *rank);
 /* How much of their time ranks are blocked; whom they wait for, if nobody is blamed yet. */

@@ -392,7 +392,7 @@ void twi_latency_note(struct twi_diag *diag, struct twi_latency_row **row, const
 	unsigned size_class = twi_size_class(reading->bytes);
 	struct twi_latency_row *into;
 
-	if (reading->kind == TWI_LATENCY_NONE)
+	if (reading->kind >= TWI_LATENCY_KINDS)
 		return;
 	if (twi_unlikely(latencies == NULL)) {
 		atomic_fetch_add_explicit(&diag->lost, 1, memory_order_relaxed);

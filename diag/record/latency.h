@@ -73,6 +73,7 @@ enum twi_latency_kind {
 	TWI_LATENCY_COLLS,
 	TWI_LATENCY_KINDS,
 	TWI_LATENCY_NONE = TWI_LATENCY_KINDS, /* it is a part of something that is timed itself */
+	TWI_LATENCY_OWN,                      /* what the library says to itself */
 };
 
 #define TWI_LATENCY_UNKNOWN UINT64_MAX
@@ -108,7 +109,7 @@ struct twi_latencies *twi_latencies_create(void);
 void twi_latencies_destroy(struct twi_latencies *latencies); /* NULL is legal */
 
 /*
- * Counts a reading for peer `name`, unless it is of TWI_LATENCY_NONE. *row is the peer's memory of
+ * Counts a reading for peer `name`, unless it is of no kind. *row is the peer's memory of
  * its row: NULL at first, and from then on this function's until twi_latency_leave.
  */
 void twi_latency_note(struct twi_diag *diag, struct twi_latency_row **row, const char *name,

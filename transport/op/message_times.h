@@ -43,6 +43,7 @@ static inline enum twi_latency_kind twi_latency_kind_of(uint8_t space)
 {
 	return space == TWI_SPACE_USER    ? TWI_LATENCY_MESSAGES
 	       : space == TWI_SPACE_GROUP ? TWI_LATENCY_COLLS
+	       : space == TWI_SPACE_LINK  ? TWI_LATENCY_OWN
 					  : TWI_LATENCY_NONE;
 }
 
@@ -50,8 +51,10 @@ static inline enum twi_latency_kind twi_latency_kind_of(uint8_t space)
 static inline void twi_peer_carried(struct tow_peer *peer,
 				    const struct twi_latency_reading *reading)
 {
-	twi_carried_note(reading->received ? &peer->carried_in : &peer->carried_out,
-			 reading->end_ns, reading->bytes, reading->parts_ns[TWI_LATENCY_WIRE]);
+	if (reading->kind != TWI_LATENCY_OWN)
+		twi_carried_note(reading->received ? &peer->carried_in : &peer->carried_out,
+				 reading->end_ns, reading->bytes,
+				 reading->parts_ns[TWI_LATENCY_WIRE]);
 }
 
 /* Counts a message to or from `peer` that took total_ns; the parts are cut to fit into it. */

@@ -1,7 +1,7 @@
 /*
  * test_verdict_bound.c - jobs that go on, and wait for much of their time: a pipeline with a stage
- * that takes four times as long, a server that does, exchanges without anything else; and healthy
- * ones of the same shapes. Every rank asks.
+ * that takes four times as long, a ring with such a rank, a server that is slow, exchanges without
+ * anything else; and healthy ones of the same shapes. Every rank asks.
  *
  * What is slow is so by far, and sleeps, so that a busy machine makes none of it look otherwise.
  * The other way round it may: so of the healthy ones only that nobody is named.
@@ -102,6 +102,34 @@ static void slow_stage(struct twt_rank *rank, uint64_t number)
 static void even_stages(struct twt_rank *rank, uint64_t number)
 {
 	pass_through(rank, number, 1);
+}
+
+/* Each hands on to its right; what it has from its left was on its way meanwhile. */
+static void slow_neighbour(struct twt_rank *rank, uint64_t number)
+{
+	uint32_t right = (rank->rank + 1) % rank->ranks;
+	uint32_t left = (rank->rank + rank->ranks - 1) % rank->ranks;
+	struct tow_op *op;
+
+	usleep(STAGE_US * (rank->rank == 2 ? 5 : 1));
+	TWT_OK(tow_group_recv_start(rank->group, left, data, BYTES, number, NULL, &op));
+	send_to(rank, right, number);
+	twt_end(op);
+}
+
+/* Two clients ask now and then, and rank 0 answers at once. */
+static void ask_seldom(struct twt_rank *rank, uint64_t number)
+{
+	if (rank->rank > 0) {
+		usleep(20000);
+		send_to(rank, 0, number);
+		receive_from(rank, 0, number);
+		return;
+	}
+	for (uint32_t client = 1; client < rank->ranks; client++) {
+		receive_from(rank, client, number);
+		send_to(rank, client, number);
+	}
 }
 
 static void serve_slowly(struct tow_call_in *call, void *user)
@@ -207,7 +235,9 @@ static void *watch(void *arg)
 	if (scene->cause == NULL && scene->state == NULL)
 		right = verdict_right(rank, true) && verdict_right(rank, true);
 	while (!right && now_s() < until && (scene->cause != NULL || scene->state != NULL))
-		right = verdict_right(rank, now_s() + 3 >= until);
+		right = verdict_right(rank, false);
+	if (!right && (scene->cause != NULL || scene->state != NULL))
+		right = verdict_right(rank, true);
 	if (!right)
 		atomic_store(&marks->wrong, 1);
 	atomic_fetch_or(&marks->right, 1u << rank->rank);
@@ -264,6 +294,8 @@ static const struct scene scenes[] = {
 	{ "a stage is slow", STAGES, slow_stage, true, "slow", "slow_stage", 2 },
 	{ "stages are alike", STAGES, even_stages, true, NULL, NULL, 0 },
 	{ "workers wait for requests", STAGES, even_stages, false, "healthy", NULL, 0 },
+	{ "a neighbour is slow", 4, slow_neighbour, false, "slow", "slow_stage", 2 },
+	{ "clients ask seldom", 3, ask_seldom, false, "healthy", NULL, 0 },
 	{ "a server is slow", 3, call_slow_server, false, "slow", "slow_server", 0 },
 	{ "nothing but exchanges", 2, exchange_only, false, "slow", NULL, 0 },
 	{ "steps that compute", 3, compute_mostly, true, NULL, NULL, 0 },

@@ -5,6 +5,7 @@
 #include "verdict_states.h"
 
 #include "diag/base/emit.h"
+#include "diag/record/lane_id.h"
 
 static struct twt_vs_job job;
 
@@ -172,6 +173,103 @@ static void test_stage(void **state)
 	twt_vs_expect(&job, TWI_CAUSE_SLOW_STAGE, 2);
 }
 
+/* Rank `from` has sent to `to`, as the one side of it knows, without steps. */
+static void add_way(uint32_t from, uint32_t to, bool sender_knows)
+{
+	const struct twi_state_carried carried = { 4000, 2, 2 << 10, VS_MS };
+
+	if (sender_knows)
+		twt_vs_link(&job.last[from], to)->carried_out = carried;
+	else
+		twt_vs_link(&job.last[to], from)->carried_in = carried;
+}
+
+/* All but rank 2 wait for the rank below them, no one tells of steps, and no messages are known. */
+static void make_waiting(uint32_t size)
+{
+	twt_vs_healthy(&job, size);
+	for (uint32_t i = 0; i < size; i++) {
+		set_awaited(i, TWI_WAITED_RECV, i == 2 ? 1 : 70, (i + size - 1) % size);
+		job.last[i].longer.steps = 0;
+	}
+	for (uint32_t i = 0; i < size; i++)
+		for (uint32_t k = 0; k < job.last[i].link_count; k++)
+			job.last[i].links[k].carried_in = job.last[i].links[k].carried_out =
+				(struct twi_state_carried){ 0 };
+}
+
+/* Receives count without steps where what is late comes back to who is late. */
+static void test_rounds(void **state)
+{
+	(void)state;
+	for (uint32_t size = 3; size <= 4; size++) {
+		make_waiting(size);
+		for (uint32_t i = 0; i < size; i++)
+			add_way(i, (i + 1) % size, i % 2 == 0);
+		twt_vs_judge(&job);
+		twt_vs_expect(&job, TWI_CAUSE_SLOW_STAGE, 2);
+		/* One message is the start of something, or its end. */
+		twt_vs_link(&job.last[2], (size + 2 - 1) % size)->carried_in.messages = 1;
+		twt_vs_link(&job.last[1], 2)->carried_out.messages = 1;
+		expect_nobody("healthy");
+	}
+	/* Of the start there were two, and they are far fewer than others. */
+	make_waiting(4);
+	for (uint32_t i = 0; i < 4; i++) {
+		add_way(i, (i + 1) % 4, true);
+		twt_vs_link(&job.last[i], (i + 1) % 4)->carried_out.messages = i == 3 ? 2 : 65;
+	}
+	expect_nobody("healthy");
+	twt_vs_link(&job.last[3], 0)->carried_out.messages = 3;
+	twt_vs_judge(&job);
+	twt_vs_expect(&job, TWI_CAUSE_SLOW_STAGE, 2);
+	/* A pipeline: its last stage may wait for something to do. */
+	make_waiting(4);
+	for (uint32_t i = 0; i < 3; i++)
+		add_way(i, i + 1, true);
+	expect_nobody("healthy");
+	/* A server and its clients. */
+	make_waiting(4);
+	for (uint32_t i = 1; i < 4; i++) {
+		add_way(0, i, true);
+		add_way(i, 0, false);
+	}
+	expect_nobody("healthy");
+	/* Two servers, and two clients that have nothing to ask. */
+	make_waiting(4);
+	for (uint32_t i = 0; i < 4; i++) {
+		add_way(i, (i + 1) % 4, true);
+		add_way(i, (i + 3) % 4, false);
+	}
+	set_awaited(0, TWI_WAITED_RECV, 1, 1);
+	job.last[0].longer.steps = 0;
+	expect_nobody("healthy");
+	/* One of the two has something to ask, or is neighbour to two. */
+	set_awaited(0, TWI_WAITED_RECV, 70, 3);
+	job.last[0].longer.steps = 0;
+	twt_vs_judge(&job);
+	twt_vs_expect(&job, TWI_CAUSE_SLOW_STAGE, 2);
+}
+
+/* Messages that are on their way for long are there for a rank, where the way is memory. */
+static void test_memory(void **state)
+{
+	(void)state;
+	for (unsigned memory = 0; memory < 2; memory++) {
+		make_stages();
+		twt_vs_link(&job.last[2], 3)->flags &= (uint32_t)~TWI_LINK_TCP;
+		twt_vs_link(&job.last[2], 3)->lane = memory ? TWI_LANE_SHM : TWI_LANE_OFI;
+		twt_vs_link(&job.last[2], 3)->carried_out =
+			(struct twi_state_carried){ 4000, 3, 3 << 20, 3900 * VS_MS };
+		if (!memory) {
+			expect_nobody("slow");
+			continue;
+		}
+		twt_vs_judge(&job);
+		twt_vs_expect(&job, TWI_CAUSE_SLOW_STAGE, 2);
+	}
+}
+
 /* Those who send to it have no credit at times: more of it may be all that is missing. */
 static void test_credit(void **state)
 {
@@ -324,6 +422,7 @@ int main(void)
 		cmocka_unit_test(test_stage),  cmocka_unit_test(test_credit),
 		cmocka_unit_test(test_server), cmocka_unit_test(test_link),
 		cmocka_unit_test(test_input),  cmocka_unit_test(test_savings),
+		cmocka_unit_test(test_rounds), cmocka_unit_test(test_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

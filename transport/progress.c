@@ -10,6 +10,7 @@
 #include "transport/engine/engine_fd.h"
 #include "transport/engine/poller.h"
 #include "transport/engine/runtime.h"
+#include "transport/op/polled.h"
 
 TOW_PUBLIC int tow_progress(struct tow_runtime *runtime)
 {
@@ -22,6 +23,7 @@ TOW_PUBLIC int tow_progress(struct tow_runtime *runtime)
 	engine = twi_runtime_engine(runtime);
 	if (twi_engine_in_callback(engine) || !twi_engine_try_enter(engine))
 		return TOW_AGAIN;
+	twi_polled_begin(engine);
 	status = twi_engine_bind_ring(engine);
 	if (status == TOW_OK) {
 		if (engine->ring != NULL)
@@ -29,6 +31,7 @@ TOW_PUBLIC int tow_progress(struct tow_runtime *runtime)
 		events = twi_engine_poll(engine);
 	}
 	twi_engine_leave(engine);
+	twi_polled_vain(engine);
 	if (status < 0 && status != TOW_EBUSY)
 		return status;
 	return events > 0 ? TOW_OK : TOW_AGAIN;

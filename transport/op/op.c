@@ -16,6 +16,7 @@
 #include "transport/op/op_describe.h"
 #include "transport/op/op_span.h"
 #include "transport/op/op_wait.h"
+#include "transport/op/polled.h"
 #include "transport/op/queue.h"
 
 #define LONG_WAIT_NS  2000000000ull /* whose end is worth a verdict */
@@ -315,6 +316,7 @@ static bool run_callbacks(struct twi_engine *engine)
 			continue;
 		}
 		if (op->done != NULL) {
+			twi_polled_ended(op);
 			if (twi_unlikely(result.status < 0))
 				twi_failure_recall(op);
 			op->done(op, &result);
@@ -340,6 +342,12 @@ static int tell_status(const struct tow_op *op)
 	return twi_unlikely(op->status < 0) ? twi_failure_recall(op) : op->status;
 }
 
+static int end_test(const struct tow_op *op)
+{
+	twi_polled_ended(op);
+	return tell_status(op);
+}
+
 TOW_PUBLIC int tow_op_test(struct tow_op *op)
 {
 	struct twi_engine *engine;
@@ -348,10 +356,11 @@ TOW_PUBLIC int tow_op_test(struct tow_op *op)
 		return refuse_handle("tow_op_test");
 	twi_op_waited(op, 0);
 	if (twi_op_is_done(op))
-		return tell_status(op);
+		return end_test(op);
 	engine = op->engine;
 	if (twi_engine_forked(engine))
 		return twi_error(TOW_EFORKED, "tow_op_test in a forked child");
+	twi_polled_begin(engine);
 	if (twi_engine_try_enter(engine)) { /* not in a callback: it is held then */
 		int status = twi_engine_bind_ring(engine);
 
@@ -361,26 +370,20 @@ TOW_PUBLIC int tow_op_test(struct tow_op *op)
 		if (status < 0 && status != TOW_EBUSY) /* then others drive */
 			return status;
 	}
-	return twi_op_is_done(op) ? tell_status(op) : TOW_AGAIN;
-}
-
-/* Of its peer the address alone is kept: it may have gone. A short wait is not worth counting. */
-static void note_wait(const struct tow_op *op, uint64_t ns)
-{
-	if (ns < TWI_WAIT_LOG_LEAST)
-		return;
-	twi_count(op->engine->diag, TWI_C_wait_ns, ns);
-	twi_wait_log_note(&op->engine->wait_log, twi_self.tid, (enum twi_waited)op->ops->wait_kind,
-			  op->peer, ns);
+	if (twi_op_is_done(op))
+		return end_test(op);
+	twi_polled_vain(engine);
+	return TOW_AGAIN;
 }
 
 int twi_op_end_wait(const struct tow_op *op, uint64_t since_ns)
 {
 	uint64_t end_ns = op->start_ns + op->latency_ns;
 
+	twi_polled.last_ns = 0;
 	if (end_ns > since_ns) {
 		twi_op_blocked_ns += end_ns - since_ns;
-		note_wait(op, end_ns - since_ns);
+		twi_op_note_wait(op, end_ns - since_ns);
 		if (twi_op_span_waited(op, end_ns - since_ns))
 			twi_op_span_wait(op, since_ns, end_ns, op->status);
 	}
@@ -392,7 +395,7 @@ uint64_t twi_op_end_in_vain(const struct tow_op *op, uint64_t since_ns, int stat
 	struct twi_engine *engine = op->engine;
 	uint64_t end_ns = twi_engine_clock(engine);
 
-	note_wait(op, end_ns - since_ns);
+	twi_op_note_wait(op, end_ns - since_ns);
 	if (twi_op_span_waited(op, end_ns - since_ns)) {
 		twi_engine_enter(engine); /* it goes on: only the holder may read it */
 		twi_op_span_wait(op, since_ns, end_ns,

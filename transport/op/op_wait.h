@@ -38,6 +38,9 @@ static inline void twi_op_waited(struct tow_op *op, uint64_t now_ns)
  */
 int twi_op_end_wait(const struct tow_op *op, uint64_t since_ns);
 
+/* The calling thread was blocked for `ns` until it ended; a short wait is not worth counting. */
+void twi_op_note_wait(const struct tow_op *op, uint64_t ns);
+
 /*
  * Waits as twi_engine_wait. What has `waits_for` and takes longer than the knob log_wait_ns is told
  * of in the log meanwhile (op_late.c).

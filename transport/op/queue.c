@@ -13,6 +13,7 @@
 #include "transport/engine/engine_drive.h"
 #include "transport/engine/runtime.h"
 #include "transport/op/op.h"
+#include "transport/op/polled.h"
 
 #define CHUNK 32u /* results that one move of the head takes */
 
@@ -294,6 +295,7 @@ static void give_taken(struct tow_op *op, struct tow_result *out)
 	struct twi_engine *engine = op->engine;
 	struct tow_result result;
 
+	twi_polled_ended(op);
 	if (twi_unlikely(op->status < 0))
 		engine->hooks.inquiry->settle(engine); /* who hears of it may exit */
 
@@ -352,6 +354,11 @@ TOW_PUBLIC int tow_queue_take(struct tow_queue *queue, struct tow_result *result
 	status = take_results(queue, results_out, room, count_out);
 	if (status != TOW_AGAIN)
 		return status;
+	twi_polled_begin(queue->engine);
 	status = drive_once(queue->engine);
-	return status < 0 ? status : take_results(queue, results_out, room, count_out);
+	if (status >= 0)
+		status = take_results(queue, results_out, room, count_out);
+	if (status == TOW_AGAIN)
+		twi_polled_vain(queue->engine);
+	return status;
 }

@@ -164,6 +164,64 @@ static void exchange_only(struct twt_rank *rank, uint64_t number)
 	twt_end(op);
 }
 
+/* The same by a program that does not wait: it tests, progresses until it is called, or takes. */
+static void test_only(struct twt_rank *rank, uint64_t number)
+{
+	struct tow_op *op;
+	int status;
+
+	(void)number;
+	TWT_OK(tow_coll_all_reduce_start(rank->group, data, data, 1 << 20, TOW_F32, TOW_MAX, NULL,
+					 &op));
+	while ((status = tow_op_test(op)) == TOW_AGAIN)
+		;
+	TWT_OK(status);
+	tow_op_release(op);
+}
+
+static void note_end(struct tow_op *op, const struct tow_result *result)
+{
+	TWT_OK(result->status);
+	(void)op;
+	atomic_store((atomic_bool *)result->user, true);
+}
+
+/* It sleeps for a moment where there is nothing to do. */
+static void progress_only(struct twt_rank *rank, uint64_t number)
+{
+	atomic_bool over = false; /* the library's own thread may call back while this one sleeps */
+	struct tow_coll_options options = TOW_COLL_OPTIONS_INIT;
+	struct tow_op *op;
+
+	(void)number;
+	options.done = note_end;
+	options.user = &over;
+	TWT_OK(tow_coll_all_reduce_start(rank->group, data, data, 1 << 20, TOW_F32, TOW_MAX,
+					 &options, &op));
+	while (!atomic_load(&over))
+		if (tow_progress(rank->runtime) == TOW_AGAIN)
+			usleep(30);
+	tow_op_release(op);
+}
+
+static void take_only(struct twt_rank *rank, uint64_t number)
+{
+	static struct tow_queue *queue;
+	struct tow_result result = { .size = sizeof(result) };
+	struct tow_coll_options options = TOW_COLL_OPTIONS_INIT;
+	size_t count = 0;
+
+	(void)number;
+	if (queue == NULL)
+		TWT_OK(tow_queue_open(rank->runtime, 4, &queue));
+	options.queue = queue;
+	TWT_OK(tow_coll_all_reduce_start(rank->group, data, data, 1 << 20, TOW_F32, TOW_MAX,
+					 &options, NULL));
+	while (count == 0)
+		TWT_TRUE(tow_queue_take(queue, &result, 1, &count) != TOW_EINVAL);
+	TWT_OK(result.status);
+}
+
 static void compute_mostly(struct twt_rank *rank, uint64_t number)
 {
 	struct tow_op *op;
@@ -298,6 +356,9 @@ static const struct scene scenes[] = {
 	{ "clients ask seldom", 3, ask_seldom, false, "healthy", NULL, 0 },
 	{ "a server is slow", 3, call_slow_server, false, "slow", "slow_server", 0 },
 	{ "nothing but exchanges", 2, exchange_only, false, "slow", NULL, 0 },
+	{ "exchanges that are tested", 2, test_only, false, "slow", NULL, 0 },
+	{ "exchanges that call back", 2, progress_only, false, "slow", NULL, 0 },
+	{ "exchanges to a queue", 2, take_only, false, "slow", NULL, 0 },
 	{ "steps that compute", 3, compute_mostly, true, NULL, NULL, 0 },
 };
 #define SCENES (sizeof(scenes) / sizeof(scenes[0]))

@@ -1,0 +1,133 @@
+/*
+ * polled.c - see polled.h.
+ */
+#include "transport/op/polled.h"
+
+#include <time.h>
+
+#include <internal/base.h>
+
+#include "diag/record/counter.h"
+#include "diag/record/diag.h"
+#include "transport/engine/engine.h"
+#include "transport/op/op_wait.h"
+
+#define SPIN_NS 20000u    /* to the next call, with no more than a look at something between them */
+#define WORK_NS 200000u   /* the thread did something of its own */
+#define WORK    4u        /* and that is long where it is one of so many parts */
+#define NAP_NS  2000000u  /* it slept for a moment */
+#define REST_NS 50000000u /* others had its CPU, or it did what cannot be told from that */
+#define AWAKE   2u        /* who sleeps is on a CPU for less than one of so many parts of it */
+#define MARK_NS 100000000u /* the logs of the engine have their own, longer times */
+
+__thread struct twi_polled twi_polled __attribute__((tls_model("initial-exec")));
+
+static uint64_t thread_cpu_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+	return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
+}
+
+/* Of calls, or between two that follow each other. */
+static void add_spun(uint64_t ns)
+{
+	twi_polled.spun_ns += ns;
+	twi_polled.blocked_ns += ns;
+}
+
+/*
+ * From the last call to `now`. Who computes meanwhile is not blocked; nor was he before that, where
+ * it is long beside what he was blocked for: he may have polled with nothing under way.
+ */
+static void add_gap(uint64_t now)
+{
+	uint64_t gap_ns = now - twi_polled.last_ns, cpu_ns, awake_ns;
+
+	if (gap_ns <= SPIN_NS) {
+		add_spun(gap_ns);
+		return;
+	}
+	cpu_ns = thread_cpu_ns();
+	awake_ns = cpu_ns - twi_polled.cpu_ns;
+	awake_ns -= twi_min(awake_ns, twi_polled.spun_ns);
+	twi_polled.cpu_ns = cpu_ns;
+	twi_polled.spun_ns = 0;
+	if (gap_ns <= NAP_NS && awake_ns * AWAKE < gap_ns)
+		twi_polled.blocked_ns += gap_ns;
+	else if (gap_ns > WORK_NS && gap_ns * WORK >= twi_polled.blocked_ns &&
+		 (gap_ns > REST_NS || awake_ns * AWAKE >= gap_ns))
+		twi_polled.blocked_ns = 0;
+}
+
+void twi_polled_again(struct twi_engine *engine)
+{
+	uint64_t now = twi_engine_clock(engine);
+
+	twi_polled.slow = now - twi_polled.last_ns > SPIN_NS;
+	add_gap(now);
+	twi_polled.last_ns = now;
+	twi_polled.apart = true;
+}
+
+/* The engine's logs follow the thread, unless it follows another. */
+static void mark_logs(struct twi_engine *engine, uint64_t now)
+{
+	twi_polled.mark_ns = now + MARK_NS;
+	if (!twi_engine_try_enter(engine))
+		return;
+	if (twi_cpu_log_wait(&engine->cpu_log, twi_self.tid, now))
+		twi_wait_log_mark(&engine->wait_log, engine->cpu_log.thread, &engine->step, now);
+	twi_engine_leave(engine);
+}
+
+/*
+ * What the call did was for what is to come, too. While calls follow each other at once the clock
+ * is read once for both, the call and what was before it; of the first that takes long it is not
+ * known which of the two did.
+ */
+static void add_call(uint64_t ns)
+{
+	if (twi_polled.apart || ns <= SPIN_NS)
+		add_spun(ns);
+	twi_polled.slow |= ns > SPIN_NS;
+	twi_polled.apart = false;
+}
+
+void twi_polled_vain(struct twi_engine *engine)
+{
+	uint64_t now;
+
+	if (engine->virtual_clock)
+		return;
+	now = twi_engine_clock(engine);
+	if (twi_polled.last_ns != 0)
+		add_call(now - twi_polled.last_ns);
+	twi_polled.last_ns = now;
+	if (twi_unlikely(now >= twi_polled.mark_ns))
+		mark_logs(engine, now);
+}
+
+/* Of its peer the address alone is kept: it may have gone. */
+void twi_op_note_wait(const struct tow_op *op, uint64_t ns)
+{
+	if (ns < TWI_WAIT_LOG_LEAST)
+		return;
+	twi_count(op->engine->diag, TWI_C_wait_ns, ns);
+	twi_wait_log_note(&op->engine->wait_log, twi_self.tid, (enum twi_waited)op->ops->wait_kind,
+			  op->peer, ns);
+}
+
+/* Until the operation's end, which may have been before the last call. */
+void twi_polled_count(const struct tow_op *op)
+{
+	uint64_t end_ns = op->start_ns + op->latency_ns, blocked_ns;
+
+	if (end_ns > twi_polled.last_ns)
+		add_call(end_ns - twi_polled.last_ns);
+	blocked_ns = twi_min(twi_polled.blocked_ns, op->latency_ns);
+	twi_polled.last_ns = twi_polled.blocked_ns = 0;
+	twi_op_blocked_ns += blocked_ns;
+	twi_op_note_wait(op, blocked_ns);
+}

@@ -41,16 +41,26 @@ static bool is_denied(const struct twi_cpu_log *log, const struct twi_state_cpu 
 	       (at->run_queue_ns - before->run_queue_ns) * DENIED >= at->at_ns - before->at_ns;
 }
 
-void twi_cpu_log_point(struct twi_cpu_log *log, int thread, uint64_t now_ns)
+/* Whether another thread takes the place of the one that is followed. */
+static bool takes_place(const struct twi_cpu_log *log, bool polls, uint64_t now_ns)
+{
+	if (log->thread == 0 || (log->polls && !polls))
+		return true;
+	return now_ns >=
+	       log->seen_ns + (polls && !log->polls ? TWI_CPU_LOG_LONG : TWI_CPU_LOG_KEEP);
+}
+
+void twi_cpu_log_point(struct twi_cpu_log *log, int thread, bool polls, uint64_t now_ns)
 {
 	struct twi_cpu_throttled *throttled;
 	struct twi_state_cpu *at;
 	char tid[16];
 
-	if (log->thread != thread && log->thread != 0 && now_ns < log->seen_ns + TWI_CPU_LOG_KEEP)
+	if (log->thread != thread && !takes_place(log, polls, now_ns))
 		return;
 	if (log->thread != thread)
-		*log = (struct twi_cpu_log){ .thread = thread, .seen_ns = now_ns };
+		*log = (struct twi_cpu_log){ .thread = thread, .polls = polls, .seen_ns = now_ns };
+	log->polls &= polls;
 	log->next_ns = now_ns + TWI_CPU_LOG_STEP;
 	snprintf(tid, sizeof(tid), "%d", thread);
 	at = &log->points[log->last % TWI_STATE_CPUS];

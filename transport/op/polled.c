@@ -71,13 +71,13 @@ void twi_polled_again(struct twi_engine *engine)
 	twi_polled.apart = true;
 }
 
-/* The engine's logs follow the thread, unless it follows another. */
+/* The engine's logs follow the thread, unless they follow another. */
 static void mark_logs(struct twi_engine *engine, uint64_t now)
 {
 	twi_polled.mark_ns = now + MARK_NS;
 	if (!twi_engine_try_enter(engine))
 		return;
-	if (twi_cpu_log_wait(&engine->cpu_log, twi_self.tid, now))
+	if (twi_cpu_log_poll(&engine->cpu_log, twi_self.tid, now))
 		twi_wait_log_mark(&engine->wait_log, engine->cpu_log.thread, &engine->step, now);
 	twi_engine_leave(engine);
 }
@@ -127,7 +127,7 @@ void twi_polled_count(const struct tow_op *op)
 	if (end_ns > twi_polled.last_ns)
 		add_call(end_ns - twi_polled.last_ns);
 	blocked_ns = twi_min(twi_polled.blocked_ns, op->latency_ns);
-	twi_polled.last_ns = twi_polled.blocked_ns = 0;
+	twi_polled_reset();
 	twi_op_blocked_ns += blocked_ns;
 	twi_op_note_wait(op, blocked_ns);
 }

@@ -44,4 +44,11 @@ static inline void twi_polled_ended(const struct tow_op *op)
 		twi_polled_count(op);
 }
 
+/* It waits, whatever it polled for before. */
+static inline void twi_polled_reset(void)
+{
+	twi_polled.last_ns = twi_polled.blocked_ns = 0;
+	twi_polled.apart = false;
+}
+
 #endif

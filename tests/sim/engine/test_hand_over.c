@@ -225,9 +225,10 @@ void twi_background_wake(struct twi_engine *of)
 	(void)of;
 }
 
-void twi_cpu_log_point(struct twi_cpu_log *log, int thread, uint64_t now_ns)
+void twi_cpu_log_point(struct twi_cpu_log *log, int thread, bool polls, uint64_t now_ns)
 {
 	(void)thread;
+	(void)polls;
 	log->next_ns = now_ns + 1000u * 1000 * 1000;
 }
 

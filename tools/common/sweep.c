@@ -19,6 +19,8 @@
 
 #define LOCK_TRIES    50
 #define LOCK_PAUSE_NS 10000000
+#define NAPS_MAX      50 /* for those that are about to end */
+#define NAP_NS        20000000
 
 static bool lock_dir(int dir_fd)
 {
@@ -85,11 +87,21 @@ static bool job_lives(const struct runtime_list *list, const char *job)
 	return false;
 }
 
-size_t sweep_sockets(const char *job, long ranks)
+/* Whether the row is one of those that are asked for. */
+static int is_wanted(const struct runtime_entry *row, const struct runtime_name *name,
+		     const char *job, long ranks)
+{
+	return row->uid == geteuid() && (job == NULL || strcmp(name->job, job) == 0) &&
+	       (ranks <= 0 || name->rank < ranks);
+}
+
+/* *living_out: how many that are asked for live. Returns how many files are gone. */
+static size_t sweep_once(const char *job, long ranks, size_t *living_out)
 {
 	struct runtime_list list;
 	size_t gone = 0;
 
+	*living_out = 0;
 	if (find_runtimes(&list) != 0)
 		return 0;
 	for (size_t i = 0; i < list.count; i++) {
@@ -97,12 +109,24 @@ size_t sweep_sockets(const char *job, long ranks)
 		struct runtime_name name;
 
 		runtime_name_of(row->name, &name);
-		if (row->live != 0 || row->uid != geteuid() ||
-		    (job != NULL && strcmp(name.job, job) != 0) ||
-		    (ranks > 0 && name.rank >= ranks) || job_lives(&list, name.job))
+		if (!is_wanted(row, &name, job, ranks))
 			continue;
-		gone += remove_both(row->path);
+		*living_out += row->live == 1;
+		if (row->live == 0 && !job_lives(&list, name.job))
+			gone += remove_both(row->path);
 	}
 	runtime_list_fini(&list);
+	return gone;
+}
+
+size_t sweep_sockets(const char *job, long ranks)
+{
+	const struct timespec nap = { .tv_nsec = NAP_NS };
+	size_t living, gone = sweep_once(job, ranks, &living);
+
+	for (int naps = 0; ranks > 0 && living > 0 && naps < NAPS_MAX; naps++) {
+		nanosleep(&nap, NULL);
+		gone += sweep_once(job, ranks, &living);
+	}
 	return gone;
 }

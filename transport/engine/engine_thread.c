@@ -96,6 +96,7 @@ uint32_t twi_thread_begin(void)
 	atomic_init(&life->holds, 1);
 	atomic_init(&life->ended, 0);
 	atomic_init(&life->inside, 0);
+	life->polled = (struct twi_polled){ 0 };
 	if (pthread_setspecific(thread_end, life) != 0) {
 		free(life);
 		return twi_self.mark;

@@ -17,11 +17,23 @@
 
 struct twi_ring;
 
+/* For how long the thread has polled in vain: see transport/op/polled.h. */
+struct twi_polled {
+	uint64_t last_ns;    /* the last call in vain; 0: none since something has come */
+	uint64_t cpu_ns;     /* the thread's CPU time when it was read last */
+	uint64_t spun_ns;    /* of that since then in such calls, and between two of them */
+	uint64_t blocked_ns; /* since something has come */
+	uint64_t mark_ns;    /* when the engine's logs are due */
+	bool slow;           /* calls, or what is between them, take long */
+	bool apart;          /* last_ns is the beginning of the call that goes on */
+};
+
 struct twi_life {
 	_Atomic uint32_t holds; /* the thread's while it lives, and one for each of its rings */
 	_Atomic uint32_t ended;
-	_Atomic uint32_t inside; /* between twi_thread_enter and _leave */
-	struct twi_list link;    /* on the list of all threads that live */
+	_Atomic uint32_t inside;  /* between twi_thread_enter and _leave */
+	struct twi_list link;     /* on the list of all threads that live */
+	struct twi_polled polled; /* the thread's alone */
 };
 
 struct twi_thread {

@@ -380,7 +380,7 @@ int twi_op_end_wait(const struct tow_op *op, uint64_t since_ns)
 {
 	uint64_t end_ns = op->start_ns + op->latency_ns;
 
-	twi_polled_reset();
+	twi_polled_reset(twi_polled_mine());
 	if (end_ns > since_ns) {
 		twi_op_blocked_ns += end_ns - since_ns;
 		twi_op_note_wait(op, end_ns - since_ns);

@@ -20,8 +20,6 @@
 #define AWAKE   2u        /* who sleeps is on a CPU for less than one of so many parts of it */
 #define MARK_NS 100000000u /* the logs of the engine have their own, longer times */
 
-__thread struct twi_polled twi_polled __attribute__((tls_model("initial-exec")));
-
 static uint64_t thread_cpu_ns(void)
 {
 	struct timespec now;
@@ -31,50 +29,50 @@ static uint64_t thread_cpu_ns(void)
 }
 
 /* Of calls, or between two that follow each other. */
-static void add_spun(uint64_t ns)
+static void add_spun(struct twi_polled *polled, uint64_t ns)
 {
-	twi_polled.spun_ns += ns;
-	twi_polled.blocked_ns += ns;
+	polled->spun_ns += ns;
+	polled->blocked_ns += ns;
 }
 
 /*
  * From the last call to `now`. Who computes meanwhile is not blocked; nor was he before that, where
  * it is long beside what he was blocked for: he may have polled with nothing under way.
  */
-static void add_gap(uint64_t now)
+static void add_gap(struct twi_polled *polled, uint64_t now)
 {
-	uint64_t gap_ns = now - twi_polled.last_ns, cpu_ns, awake_ns;
+	uint64_t gap_ns = now - polled->last_ns, cpu_ns, awake_ns;
 
 	if (gap_ns <= SPIN_NS) {
-		add_spun(gap_ns);
+		add_spun(polled, gap_ns);
 		return;
 	}
 	cpu_ns = thread_cpu_ns();
-	awake_ns = cpu_ns - twi_polled.cpu_ns;
-	awake_ns -= twi_min(awake_ns, twi_polled.spun_ns);
-	twi_polled.cpu_ns = cpu_ns;
-	twi_polled.spun_ns = 0;
+	awake_ns = cpu_ns - polled->cpu_ns;
+	awake_ns -= twi_min(awake_ns, polled->spun_ns);
+	polled->cpu_ns = cpu_ns;
+	polled->spun_ns = 0;
 	if (gap_ns <= NAP_NS && awake_ns * AWAKE < gap_ns)
-		twi_polled.blocked_ns += gap_ns;
-	else if (gap_ns > WORK_NS && gap_ns * WORK >= twi_polled.blocked_ns &&
+		polled->blocked_ns += gap_ns;
+	else if (gap_ns > WORK_NS && gap_ns * WORK >= polled->blocked_ns &&
 		 (gap_ns > REST_NS || awake_ns * AWAKE >= gap_ns))
-		twi_polled.blocked_ns = 0;
+		polled->blocked_ns = 0;
 }
 
-void twi_polled_again(struct twi_engine *engine)
+void twi_polled_again(struct twi_engine *engine, struct twi_polled *polled)
 {
 	uint64_t now = twi_engine_clock(engine);
 
-	twi_polled.slow = now - twi_polled.last_ns > SPIN_NS;
-	add_gap(now);
-	twi_polled.last_ns = now;
-	twi_polled.apart = true;
+	polled->slow = now - polled->last_ns > SPIN_NS;
+	add_gap(polled, now);
+	polled->last_ns = now;
+	polled->apart = true;
 }
 
 /* The engine's logs follow the thread, unless they follow another. */
-static void mark_logs(struct twi_engine *engine, uint64_t now)
+static void mark_logs(struct twi_engine *engine, struct twi_polled *polled, uint64_t now)
 {
-	twi_polled.mark_ns = now + MARK_NS;
+	polled->mark_ns = now + MARK_NS;
 	if (!twi_engine_try_enter(engine))
 		return;
 	if (twi_cpu_log_poll(&engine->cpu_log, twi_self.tid, now))
@@ -87,26 +85,27 @@ static void mark_logs(struct twi_engine *engine, uint64_t now)
  * is read once for both, the call and what was before it; of the first that takes long it is not
  * known which of the two did.
  */
-static void add_call(uint64_t ns)
+static void add_call(struct twi_polled *polled, uint64_t ns)
 {
-	if (twi_polled.apart || ns <= SPIN_NS)
-		add_spun(ns);
-	twi_polled.slow |= ns > SPIN_NS;
-	twi_polled.apart = false;
+	if (polled->apart || ns <= SPIN_NS)
+		add_spun(polled, ns);
+	polled->slow |= ns > SPIN_NS;
+	polled->apart = false;
 }
 
 void twi_polled_vain(struct twi_engine *engine)
 {
+	struct twi_polled *polled = twi_polled_mine();
 	uint64_t now;
 
-	if (engine->virtual_clock)
+	if (engine->virtual_clock || polled == NULL)
 		return;
 	now = twi_engine_clock(engine);
-	if (twi_polled.last_ns != 0)
-		add_call(now - twi_polled.last_ns);
-	twi_polled.last_ns = now;
-	if (twi_unlikely(now >= twi_polled.mark_ns))
-		mark_logs(engine, now);
+	if (polled->last_ns != 0)
+		add_call(polled, now - polled->last_ns);
+	polled->last_ns = now;
+	if (twi_unlikely(now >= polled->mark_ns))
+		mark_logs(engine, polled, now);
 }
 
 /* Of its peer the address alone is kept: it may have gone. */
@@ -120,14 +119,14 @@ void twi_op_note_wait(const struct tow_op *op, uint64_t ns)
 }
 
 /* Until the operation's end, which may have been before the last call. */
-void twi_polled_count(const struct tow_op *op)
+void twi_polled_count(const struct tow_op *op, struct twi_polled *polled)
 {
 	uint64_t end_ns = op->start_ns + op->latency_ns, blocked_ns;
 
-	if (end_ns > twi_polled.last_ns)
-		add_call(end_ns - twi_polled.last_ns);
-	blocked_ns = twi_min(twi_polled.blocked_ns, op->latency_ns);
-	twi_polled_reset();
+	if (end_ns > polled->last_ns)
+		add_call(polled, end_ns - polled->last_ns);
+	blocked_ns = twi_min(polled->blocked_ns, op->latency_ns);
+	twi_polled_reset(polled);
 	twi_op_blocked_ns += blocked_ns;
 	twi_op_note_wait(op, blocked_ns);
 }

@@ -7,48 +7,49 @@
 #ifndef TWI_POLLED_H
 #define TWI_POLLED_H
 
+#include "transport/engine/engine_thread.h"
 #include "transport/op/op.h"
 
-struct twi_polled {
-	uint64_t last_ns;    /* the last call in vain; 0: none since something has come */
-	uint64_t cpu_ns;     /* the thread's CPU time when it was read last */
-	uint64_t spun_ns;    /* of that since then in such calls, and between two of them */
-	uint64_t blocked_ns; /* since something has come */
-	uint64_t mark_ns;    /* when the engine's logs are due */
-	bool slow;           /* calls, or what is between them, take long */
-	bool apart;          /* last_ns is the beginning of the call that goes on */
-};
-
-extern __thread struct twi_polled twi_polled __attribute__((tls_model("initial-exec")));
+/* Of a thread; what it says is lost on one that has no life for want of memory. */
+static inline struct twi_polled *twi_polled_mine(void)
+{
+	return twi_self.life != NULL ? &twi_self.life->polled : NULL;
+}
 
 /* See twi_polled_begin. */
-void twi_polled_again(struct twi_engine *engine);
+void twi_polled_again(struct twi_engine *engine, struct twi_polled *polled);
 
 /* A call begins that may be in vain. */
 static inline void twi_polled_begin(struct twi_engine *engine)
 {
-	if (__builtin_expect(twi_polled.slow && twi_polled.last_ns != 0, 0))
-		twi_polled_again(engine);
+	struct twi_polled *polled = twi_polled_mine();
+
+	if (polled != NULL && __builtin_expect(polled->slow && polled->last_ns != 0, 0))
+		twi_polled_again(engine, polled);
 }
 
 /* It was: nothing that the caller asked for has come. The engine is not held. */
 void twi_polled_vain(struct twi_engine *engine);
 
 /* See twi_polled_ended. */
-void twi_polled_count(const struct tow_op *op);
+void twi_polled_count(const struct tow_op *op, struct twi_polled *polled);
 
 /* The calling thread is told that `op` has ended. */
 static inline void twi_polled_ended(const struct tow_op *op)
 {
-	if (__builtin_expect(twi_polled.last_ns != 0, 0))
-		twi_polled_count(op);
+	struct twi_polled *polled = twi_polled_mine();
+
+	if (polled != NULL && __builtin_expect(polled->last_ns != 0, 0))
+		twi_polled_count(op, polled);
 }
 
 /* It waits, whatever it polled for before. */
-static inline void twi_polled_reset(void)
+static inline void twi_polled_reset(struct twi_polled *polled)
 {
-	twi_polled.last_ns = twi_polled.blocked_ns = 0;
-	twi_polled.apart = false;
+	if (polled == NULL)
+		return;
+	polled->last_ns = polled->blocked_ns = 0;
+	polled->apart = false;
 }
 
 #endif

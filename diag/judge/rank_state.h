@@ -249,8 +249,8 @@ struct twi_rank_state {
 	uint64_t usual_ns; /* the longest that an operation has taken lately; 0: none took long */
 	/* Its control groups were kept off CPUs for that long so far, their quota being used up. */
 	uint64_t throttled_ns;
-	uint64_t throttled_at_ns,
-		throttled_then_ns; /* the same some seconds ago; 0, 0: not known */
+	/* At a time some seconds ago it was so much; 0, 0: that is not known. */
+	uint64_t throttled_at_ns, throttled_then_ns;
 	uint32_t group_count, wait_count, link_count, flow_count;
 	struct twi_state_group groups[TWI_STATE_GROUPS];
 	struct twi_state_wait waits[TWI_STATE_WAITS];

@@ -26,6 +26,7 @@ struct twi_polled {
 	uint64_t mark_ns;    /* when the engine's logs are due */
 	bool slow;           /* calls, or what is between them, take long */
 	bool apart;          /* last_ns is the beginning of the call that goes on */
+	bool heard;          /* of the end of an operation, after it had polled */
 };
 
 struct twi_life {

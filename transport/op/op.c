@@ -316,7 +316,8 @@ static bool run_callbacks(struct twi_engine *engine)
 			continue;
 		}
 		if (op->done != NULL) {
-			twi_polled_ended(op);
+			if (op->space == TWI_SPACE_USER) /* else it is the library's own */
+				twi_polled_ended(op);
 			if (twi_unlikely(result.status < 0))
 				twi_failure_recall(op);
 			op->done(op, &result);

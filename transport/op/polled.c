@@ -69,7 +69,10 @@ void twi_polled_again(struct twi_engine *engine, struct twi_polled *polled)
 	polled->apart = true;
 }
 
-/* The engine's logs follow the thread, unless they follow another. */
+/*
+ * The engine's logs follow the thread, unless they follow another. Who has heard of no operation's
+ * end drives for others alone.
+ */
 static void mark_logs(struct twi_engine *engine, struct twi_polled *polled, uint64_t now)
 {
 	polled->mark_ns = now + MARK_NS;
@@ -104,7 +107,7 @@ void twi_polled_vain(struct twi_engine *engine)
 	if (polled->last_ns != 0)
 		add_call(polled, now - polled->last_ns);
 	polled->last_ns = now;
-	if (twi_unlikely(now >= polled->mark_ns))
+	if (twi_unlikely(now >= polled->mark_ns) && polled->heard)
 		mark_logs(engine, polled, now);
 }
 
@@ -127,6 +130,7 @@ void twi_polled_count(const struct tow_op *op, struct twi_polled *polled)
 		add_call(polled, end_ns - polled->last_ns);
 	blocked_ns = twi_min(polled->blocked_ns, op->latency_ns);
 	twi_polled_reset(polled);
+	polled->heard = true;
 	twi_op_blocked_ns += blocked_ns;
 	twi_op_note_wait(op, blocked_ns);
 }

@@ -46,7 +46,7 @@ static inline void twi_polled_ended(const struct tow_op *op)
 /* It waits, whatever it polled for before. */
 static inline void twi_polled_reset(struct twi_polled *polled)
 {
-	if (polled == NULL)
+	if (polled == NULL || polled->last_ns == 0)
 		return;
 	polled->last_ns = polled->blocked_ns = 0;
 	polled->apart = false;

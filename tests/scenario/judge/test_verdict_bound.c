@@ -243,8 +243,11 @@ static bool is_right(const json_t *root)
 
 	if (state == NULL || (scene->state != NULL && strcmp(state, scene->state) != 0))
 		return false;
+	/* Jobs that must be slow by nobody's fault do nothing but collectives. */
 	if (strcmp(state, "slow") == 0 &&
-	    json_number_value(json_object_get(json_object_get(root, "blocked"), "share")) < 0.15)
+	    json_number_value(json_object_get(
+		    json_object_get(root, "blocked"),
+		    scene->state != NULL && scene->cause == NULL ? "collectives" : "share")) < 0.15)
 		return false;
 	if (scene->cause == NULL)
 		return json_array_size(findings) == 0;

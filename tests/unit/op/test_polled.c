@@ -6,6 +6,7 @@
  */
 #include "twt.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <time.h>
 #include <unistd.h>
@@ -144,9 +145,49 @@ static void test_lane(void **state)
 	twt_lane_close(&pair);
 }
 
+static void *drive_on(void *over)
+{
+	while (!atomic_load((atomic_bool *)over))
+		tow_progress(pair.runtime[1]);
+	return NULL;
+}
+
+/* Who only drives for others, and began before them, is not the thread that is followed. */
+static void test_helper(void **state)
+{
+	struct twi_engine *engine;
+	struct expected expected;
+	struct tow_op *sent;
+	atomic_bool over = false;
+	pthread_t helper;
+	int followed = 0;
+
+	twt_lane_init(&pair, *state);
+	assert_true(twt_lane_open(&pair));
+	twt_lane_join(&pair);
+	engine = twi_runtime_engine(pair.runtime[1]);
+	assert_int_equal(pthread_create(&helper, NULL, drive_on, &over), 0);
+	for (unsigned i = 0; i < 100 && followed != gettid(); i++) {
+		start_receive(TESTS);
+		poll_for_long(TESTS, NAPS, &expected);
+		TWT_OK(tow_send_start(pair.peer[0], "1234567", 8, 1, NULL, &sent));
+		while (!has_come(TESTS))
+			tow_progress(pair.runtime[0]);
+		TWT_OK(tow_op_release(op));
+		assert_true(twt_lane_finish(&pair, sent).status >= 0);
+		twi_engine_enter(engine);
+		followed = engine->cpu_log.thread;
+		twi_engine_leave(engine);
+	}
+	assert_int_equal(followed, gettid());
+	atomic_store(&over, true);
+	pthread_join(helper, NULL);
+	twt_lane_close(&pair);
+}
+
 int main(void)
 {
-	struct CMUnitTest tests[TWT_LANE_ROWS];
+	struct CMUnitTest tests[TWT_LANE_ROWS + 1];
 	size_t count = 0;
 
 	for (size_t i = 0; i < TWT_LANE_ROWS; i++) {
@@ -156,5 +197,7 @@ int main(void)
 		tests[count++] = (struct CMUnitTest){ twt_lane_rows[i].name, test_lane, NULL, NULL,
 						      (void *)(uintptr_t)&twt_lane_rows[i] };
 	}
+	tests[count++] = (struct CMUnitTest){ "a helper", test_helper, NULL, NULL,
+					      (void *)(uintptr_t)&twt_lane_rows[0] };
 	return _cmocka_run_group_tests("polled", tests, count, NULL, NULL);
 }

@@ -7,8 +7,8 @@
  *
  * Receives, and pieces of streams, count where ranks tell of steps or call collectives, and where
  * messages go round (verdict_rounds.c): else who waits for them may be a server that has nothing to
- * do. Where ranks wait for each other, or for several, nobody is named: the job is slow, and what is
- * known of its waits is told.
+ * do. Where ranks wait for each other, or for several, nobody is named: the job is slow, and what
+ * is known of its waits is told.
  */
 #include "diag/judge/verdict_parts.h"
 

@@ -16,7 +16,8 @@
 #include "transport/engine/runtime.h"
 #include "transport/wire/feature.h"
 
-#define LIMIT_S 60
+#define LIMIT_S   60
+#define JOIN_NAPS 600
 
 const char *const twt_fj_names[FJ_FAULTS] = { "healthy", "late",    "slow link",
 					      "device",  "missing", "stopped" };
@@ -133,9 +134,12 @@ static void await_join(const struct twt_fj *job)
 	assert_non_null(command);
 	snprintf(line, sizeof(line), "@/tools/towstat/towstat verdict --json %s.0 2>/dev/null",
 		 job->name);
-	for (unsigned i = 0; i < 20 && known < job->ranks; i++) {
+	/* An ask takes a second or 5 ms: the naps bound the wait, for half of the job's time. */
+	for (unsigned i = 0; i < JOIN_NAPS && known < job->ranks; i++) {
 		json_t *document;
 
+		if (i > 0)
+			nap_us(LIMIT_S * 1000000 / 2 / JOIN_NAPS);
 		twt_command(line, command);
 		document = json_loads(command->text, 0, NULL);
 		known = json_integer_value(member(document, "ranks_answered"));

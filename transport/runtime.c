@@ -21,6 +21,7 @@
 #include "diag/record/diag.h"
 #include "diag/record/registry.h"
 #include "diag/record/span.h"
+#include "diag/record/stacks.h"
 #include "diag/serve/serve.h"
 #include "diag/serve/socket.h"
 #include "memreg/alloclog/alloclog.h"
@@ -419,7 +420,10 @@ static const struct part {
 	  close_diag,
 	  { { "/v1/bootstrap", "rank and world size: which launcher said it, and which did not",
 	      describe_bootstrap } } },
-	{ open_tracing, close_tracing, { { 0 } } },
+	{ open_tracing,
+	  close_tracing,
+	  { { "/v1/stacks", "threads: their state, what they sleep in, and their stacks",
+	      twi_stacks_describe } } },
 	{ open_pool, close_pool, { { 0 } } },
 	{ open_alloclog, close_alloclog, { { 0 } } },
 	{ NULL, end_frees, { { 0 } } },

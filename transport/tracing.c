@@ -6,6 +6,7 @@
 #include <towline/trace.h>
 
 #include "diag/base/error.h"
+#include "diag/record/stacks.h"
 #include "diag/trace/capture/trace_capture.h"
 #include "diag/trace/capture/trace_signal.h"
 #include "transport/engine/engine.h"
@@ -63,6 +64,15 @@ static int find_rank(struct twi_engine *engine, int64_t rank, int64_t world)
 
 const struct twi_trace_hooks twi_trace_hooks = { .rank = find_rank };
 
+static int allow_stacks(struct twi_tracing *tracing, int number)
+{
+	int status = twi_stacks_allow(number);
+
+	if (status == TOW_OK)
+		tracing->stacks_signal = number;
+	return status;
+}
+
 int twi_tracing_open(struct twi_tracing *tracing, struct twi_engine *engine)
 {
 	const struct twi_trace_signal_options options = {
@@ -80,11 +90,14 @@ int twi_tracing_open(struct twi_tracing *tracing, struct twi_engine *engine)
 		status = twi_trace_source_add(engine->diag);
 	if (status == TOW_OK && options.signal != 0 && !engine->virtual_clock)
 		status = twi_trace_signal_open(engine->diag, &options, &tracing->signal);
+	if (status == TOW_OK && !engine->virtual_clock)
+		status = allow_stacks(tracing, (int)engine->knobs.stacks_signal);
 	return status;
 }
 
 void twi_tracing_close(struct twi_tracing *tracing, struct twi_engine *engine)
 {
+	twi_stacks_forbid(tracing->stacks_signal);
 	twi_trace_signal_close(tracing->signal);
 	if (tracing->capture != NULL)
 		twi_trace_capture_finish(tracing->capture, NULL);

@@ -16,6 +16,7 @@ struct twi_tracing {
 	pthread_mutex_t lock;
 	struct twi_trace_capture *capture; /* of tow_trace_begin */
 	struct twi_trace_signal *signal;   /* NULL: none */
+	int stacks_signal;                 /* that this runtime has allowed; 0: none */
 };
 
 /* All zero before. What was opened before a failure is closed by twi_tracing_close. */

@@ -14,6 +14,8 @@
 
 #include <internal/base.h>
 
+#include "diag/base/emit.h"
+
 /* A module with more is searched so far; the largest known have some 100,000. */
 #define SYMBOLS_MAX (1u << 20)
 
@@ -265,4 +267,31 @@ void twi_place_text(const struct twi_place *place, char *out, size_t bytes)
 			 (unsigned long long)place->symbol_offset, file);
 	else
 		snprintf(out, bytes, "%s+0x%llx", file, (unsigned long long)place->module_offset);
+}
+
+/* NULL where nothing is known. */
+static void emit_known(struct twi_emit *e, const char *key, const char *text)
+{
+	twi_emit_str(e, key, text[0] != '\0' ? text : NULL);
+}
+
+void twi_place_emit(struct twi_emit *e, const struct twi_place *place)
+{
+	char address[32] = "";
+
+	if (place->address != NULL)
+		snprintf(address, sizeof(address), "0x%llx",
+			 (unsigned long long)(uintptr_t)place->address);
+	emit_known(e, "address", address);
+	emit_known(e, "module", place->module);
+	if (place->found)
+		twi_emit_u64(e, "module_offset", place->module_offset);
+	else
+		twi_emit_str(e, "module_offset", NULL);
+	emit_known(e, "build_id", place->build_id);
+	emit_known(e, "symbol", place->symbol);
+	if (place->symbol[0] != '\0')
+		twi_emit_u64(e, "symbol_offset", place->symbol_offset);
+	else
+		twi_emit_str(e, "symbol_offset", NULL);
 }

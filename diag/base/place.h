@@ -18,6 +18,8 @@
 
 #define TWI_PLACE_TEXT_BYTES 512
 
+struct twi_emit;
+
 struct twi_place {
 	const void *address;
 	bool found;             /* of the rest nothing is set without it */
@@ -33,6 +35,9 @@ void twi_place_find(const void *address, struct twi_place *out);
 
 /* The best that is known: "train_step+0x41 in trainer", "trainer+0x1241", "0x5581e0001241". */
 void twi_place_text(const struct twi_place *place, char *out, size_t bytes);
+
+/* As members of a JSON object: address, module, module_offset, build_id, symbol, symbol_offset. */
+void twi_place_emit(struct twi_emit *e, const struct twi_place *place);
 
 /*
  * The build-id in a module's notes, as hex, into `out` of `out_bytes`; false when there is none, or

@@ -29,7 +29,8 @@ struct twi_emit;
 	X(STOPPED, "stopped", "is stopped",                                                        \
 	  "continue the process (kill -CONT), or find who stopped it: a debugger, a batch system") \
 	X(SILENT, "silent", "does not answer",                                                     \
-	  "see where its threads are (stack dump); with the knob background 0 it answers only "    \
+	  "see where its threads are (towstat stacks); with the knob background 0 it answers "     \
+	  "only "                                                                                  \
 	  "while it calls the library")                                                            \
 	X(OTHER_OPERATION, "other_operation", "has started another operation",                     \
 	  "make all ranks start the same operations of a group in the same order")                 \
@@ -68,14 +69,15 @@ struct twi_emit;
 	X(LATE, "late", "comes late",                                                              \
 	  "see what that rank does between collectives: input, imbalance, a slow device")          \
 	X(NEVER_ENTERED, "never_entered", "has not entered",                                       \
-	  "see what that rank does instead (stack dump): it is not in the operation that the "     \
+	  "see what that rank does instead (towstat stacks): it is not in the operation that the " \
 	  "others wait in")                                                                        \
 	X(DEADLOCK, "deadlock", "waits in a circle",                                               \
 	  "start receives before waiting (tow_recv_start), or let one of these ranks go first")    \
 	X(OTHER_TAG, "other_tag", "does not agree on a tag",                                       \
 	  "give the message and its receive the same tag, mask, channel and group")                \
 	X(ABSENT, "absent", "does nothing for those who wait for it",                              \
-	  "see what that rank does instead (stack dump): its side of the message, call or stream " \
+	  "see what that rank does instead (towstat stacks): its side of the message, call or "    \
+	  "stream "                                                                                \
 	  "has not been started")
 
 enum twi_cause {

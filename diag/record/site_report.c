@@ -182,33 +182,6 @@ static void emit_sizes(struct twi_emit *e, const struct group *group)
 	twi_emit_array_end(e);
 }
 
-/* NULL where nothing is known. */
-static void emit_known(struct twi_emit *e, const char *key, const char *text)
-{
-	twi_emit_str(e, key, text[0] != '\0' ? text : NULL);
-}
-
-static void emit_module(struct twi_emit *e, const struct twi_place *place)
-{
-	char address[32] = "";
-
-	if (place->address != NULL)
-		snprintf(address, sizeof(address), "0x%llx",
-			 (unsigned long long)(uintptr_t)place->address);
-	emit_known(e, "address", address);
-	emit_known(e, "module", place->module);
-	if (place->found)
-		twi_emit_u64(e, "module_offset", place->module_offset);
-	else
-		twi_emit_str(e, "module_offset", NULL);
-	emit_known(e, "build_id", place->build_id);
-	emit_known(e, "symbol", place->symbol);
-	if (place->symbol[0] != '\0')
-		twi_emit_u64(e, "symbol_offset", place->symbol_offset);
-	else
-		twi_emit_str(e, "symbol_offset", NULL);
-}
-
 /* "trainer+0x1241 (tag \"embedding\")", and what else may be known; "" for nothing. */
 static void name_place(const struct twi_site_sum *sum, const struct twi_place *place, char *out,
 		       size_t bytes)
@@ -236,7 +209,7 @@ static void emit_text(struct twi_emit *e, const struct twi_site_sum *sum, const 
 	twi_site_sentence(sum->reason, sum, before, after, sizeof(before));
 	snprintf(text, sizeof(text), "%s%s%s%s", before, place[0] != '\0' ? " from " : "", place,
 		 after);
-	emit_known(e, "place", place);
+	twi_emit_str(e, "place", place[0] != '\0' ? place : NULL);
 	twi_emit_str(e, "text", text);
 	twi_emit_array_begin(e, "text_parts");
 	twi_emit_str(e, NULL, before);
@@ -265,7 +238,7 @@ static void emit_group(struct twi_emit *e, const struct twi_diag *diag, const st
 	emit_sizes(e, group);
 	twi_emit_bool(e, "further_places", group->total.other);
 	twi_emit_str(e, "tag", twi_tag_text(group->total.site.tag));
-	emit_module(e, &place);
+	twi_place_emit(e, &place);
 	emit_text(e, &group->total, name);
 	twi_emit_object_end(e);
 }

@@ -131,6 +131,7 @@ struct tow_options {
 	int64_t place_least_bytes; /* memory of the program's that is put into the pool (place.h) */
 	int64_t place_share;       /* how much of the pool that may take, in percent */
 	int64_t verdict_interval_ns; /* how often one rank asks all how they are; 0: never */
+	int64_t stacks_signal;       /* by which threads are asked where they are; 0: none */
 };
 
 /* The initial value of struct tow_options. */
@@ -172,7 +173,8 @@ struct tow_options {
 			TOW_MEMBER(log, NULL), TOW_MEMBER(log_wait_ns, -1),                        \
 			TOW_MEMBER(log_callback, NULL), TOW_MEMBER(log_user, NULL),                \
 			TOW_MEMBER(shm_polled_peers, -1), TOW_MEMBER(place_least_bytes, -1),       \
-			TOW_MEMBER(place_share, -1), TOW_MEMBER(verdict_interval_ns, -1)           \
+			TOW_MEMBER(place_share, -1), TOW_MEMBER(verdict_interval_ns, -1),          \
+			TOW_MEMBER(stacks_signal, -1)                                              \
 	}
 
 /*

@@ -5,7 +5,7 @@
  *   curl --unix-socket SOCK http://towline/metrics
  * Paths: /metrics (OpenMetrics) and /v1/info /v1/counters /v1/latency /v1/pool /v1/peers /v1/rpc
  * /v1/copies /v1/registrations /v1/devices /v1/bootstrap /v1/coll /v1/timeline /v1/slack /v1/bpf
- * /v1/flight /v1/verdicts (JSON). Served there alone, not by tow_stats_get, are
+ * /v1/flight /v1/stacks /v1/verdicts (JSON). Served there alone, not by tow_stats_get, are
  * /v1/alloclog?seconds=N (bytes, docs/alloclog.md), /v1/trace?seconds=N&format=...
  * (docs/spans.md), /v1/verdict and /v1/state (docs/verdict.md) and /ui (a page for browsers,
  * docs/analysis.md). The same over TCP, and by `towstat dpdk` for tools that speak DPDK's

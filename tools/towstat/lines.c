@@ -246,3 +246,10 @@ int lines_find(struct lines *lines, const char *module, const char *build_id, ui
 }
 
 #endif
+
+const char *base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash != NULL ? slash + 1 : path;
+}

@@ -31,4 +31,7 @@ void lines_close(struct lines *lines);
 int lines_find(struct lines *lines, const char *module, const char *build_id, uint64_t offset,
 	       struct line *out, char *missing_out, size_t missing_size);
 
+/* A path's last part. */
+const char *base_name(const char *path);
+
 #endif

@@ -58,6 +58,8 @@ static const char usage[] =
 	"                                      culprits, evidence; the exit status says\n"
 	"                                      which (below). With --since: what was seen\n"
 	"                                      so far\n"
+	"  towstat stacks [NAME|SOCKET]        threads: state, what they sleep in, and their\n"
+	"                                      stacks, where the knob stacks_signal allows it\n"
 	"  towstat diff A B                    what is worse in B: snapshots or living ranks\n"
 	"  towstat export                      one OpenMetrics endpoint for all ranks\n"
 	"  towstat dpdk [NAME]                 tells runtimes to tools that speak DPDK's "
@@ -264,6 +266,27 @@ static int run_verdict(const struct arguments *arguments)
 	return status;
 }
 
+/* stacks [NAME|SOCKET] */
+static int run_stacks(const struct arguments *arguments)
+{
+	const char *target = arguments->argc > 1 ? arguments->argv[1] : NULL;
+	const char *socket_path = arguments->socket_path;
+	struct runtime_list targets;
+	int status;
+
+	if (arguments->argc > 2)
+		return misuse("stacks takes one name or socket", arguments->argv[2]);
+	if (arguments->json)
+		return misuse("stacks: towstat get /v1/stacks has them as JSON", "");
+	if (target != NULL && strchr(target, '/') != NULL)
+		socket_path = target;
+	if (find_targets(socket_path, target, &targets) != 0)
+		return 1;
+	status = show_stacks(&targets);
+	runtime_list_fini(&targets);
+	return status;
+}
+
 static int run_alloclog(const struct arguments *arguments)
 {
 	char path[256];
@@ -324,6 +347,7 @@ static const struct {
 	{ "verdict", run_verdict, NULL },   { "bpf", NULL, run_bpf },
 	{ "explain", NULL, run_explain },   { "dpdk", NULL, run_dpdk },
 	{ "ras", NULL, run_ras },           { "lanes", run_lanes, NULL },
+	{ "stacks", run_stacks, NULL },
 };
 
 enum {

@@ -144,6 +144,11 @@ int write_last_words(const char *folder, const char *job, const char *out);
  * array of rows with name, job, rank and document. NULL: none of them has answered, as was printed.
  */
 json_t *find_verdict(const struct runtime_list *targets);
+/* Where the threads of these are, by their stacks where stacks_signal allows it; 0, or 1. */
+int show_stacks(const struct runtime_list *targets);
+/* Of ranks on this host that the verdict on a job that is stuck names; `of` is one of the job. */
+void print_named_stacks(const struct runtime_entry *of, const json_t *root);
+
 /* The status of what find_verdict returns; of rows it is the gravest. */
 enum verdict_status verdict_status_of_all(const json_t *found);
 /* A verdict, for people; the status of one. */

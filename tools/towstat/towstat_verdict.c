@@ -270,8 +270,10 @@ int show_verdict(const struct runtime_list *targets, int json)
 	}
 	if (found != NULL && !json && json_is_array(found))
 		print_each(found);
-	else if (found != NULL && !json)
+	else if (found != NULL && !json) {
 		print_verdict(found);
+		print_named_stacks(&targets->rows[0], found);
+	}
 	if (found != NULL)
 		status = (int)verdict_status_of_all(found);
 	json_decref(found);

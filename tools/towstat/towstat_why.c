@@ -50,13 +50,6 @@ static void add_missing(struct why *why, const char *text)
 		snprintf(why->missing[why->missing_count++], sizeof(why->missing[0]), "%s", text);
 }
 
-static const char *base_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash != NULL ? slash + 1 : path;
-}
-
 /* The place by its better name, and the sentence that says it. */
 static void rename_place(json_t *site, const char *name)
 {

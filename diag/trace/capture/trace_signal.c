@@ -19,6 +19,7 @@
 #include <internal/base.h>
 
 #include "diag/base/error.h"
+#include "diag/base/signals.h"
 #include "diag/base/thread.h"
 #include "diag/record/diag.h"
 #include "diag/trace/capture/trace_capture.h"
@@ -175,25 +176,6 @@ static int start_thread(struct twi_trace_signal *self)
 	return err == 0 ? TOW_OK : twi_error_errno(TOW_ESYSTEM, err, "a thread for trace_signal");
 }
 
-/*
- * These tell of a fault of the program itself. A handler that returns would run it again, for ever,
- * and whatever should have become of it, a core or the program's own handler, would not.
- */
-static const int faults[] = { SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGSYS };
-
-static int check_signal(int number)
-{
-	for (size_t i = 0; i < twi_array_count(faults); i++) {
-		if (number == faults[i])
-			return twi_error(
-				TOW_EINVAL,
-				"trace_signal = %d is not valid: SIG%s tells of a fault of "
-				"the program; take another, as %d (SIGUSR2)",
-				number, sigabbrev_np(number), SIGUSR2);
-	}
-	return TOW_OK;
-}
-
 /* The lock is held. */
 static int install_handler(struct twi_trace_signal *self)
 {
@@ -267,7 +249,7 @@ int twi_trace_signal_open(struct twi_diag *diag, const struct twi_trace_signal_o
 	if (self->stop_fd < 0 || self->event_fd < 0)
 		status = twi_error_errno(TOW_ESYSTEM, errno, "eventfd for trace_signal");
 	if (status == TOW_OK)
-		status = check_signal(self->options.signal);
+		status = twi_signal_check("trace_signal", self->options.signal);
 	if (status == TOW_OK) {
 		pthread_mutex_lock(&lock);
 		status = install_handler(self);

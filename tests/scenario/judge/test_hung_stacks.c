@@ -1,5 +1,5 @@
 /*
- * test_stacks.c - a rank hangs in a function of its own: the verdict on its job has its stack
+ * test_hung_stacks.c - a rank hangs in a function of its own: the verdict on its job has its stack
  * beside it, towstat has those of all its threads, and without the knob both say how to have them.
  *
  * The rank that hangs asks itself, from within that function, while the others wait for it.

@@ -15,6 +15,9 @@
 #include "transport/op/endpoint.h"
 #include "transport/rpc/rpc_link.h"
 
+#define COMPARE_NAP_NS 1000000
+#define COMPARE_NAPS   30
+
 /* By the connection to rank 0, if there is one on which clocks were compared. */
 static bool rank0_clock(void *arg, int64_t *offset_ns_out, uint64_t *error_ns_out)
 {
@@ -44,12 +47,54 @@ static bool rank0_clock(void *arg, int64_t *offset_ns_out, uint64_t *error_ns_ou
 	return known;
 }
 
+/* Exchanges with rank 0 until now; asks: and begins new ones. *any_out: it has begun some. */
+static uint64_t count_exchanges(struct twi_engine *engine, bool asks, bool *any_out)
+{
+	struct twi_list *pos, *next;
+	uint64_t sum = 0;
+
+	*any_out = false;
+	twi_list_for_each_safe (pos, next, &engine->peers) {
+		struct tow_peer *peer = twi_container_of(pos, struct tow_peer, link);
+
+		if (peer->job_rank != 0)
+			continue;
+		sum += twi_link_exchanges(peer);
+		*any_out |= asks && twi_link_compare(peer);
+	}
+	return sum;
+}
+
+/* Who drives the engine lets the answer in: the program, or nobody, and then it goes on without. */
+static void compare_clock(void *arg, bool wait)
+{
+	const struct timespec nap = { .tv_nsec = COMPARE_NAP_NS };
+	struct twi_engine *engine = arg;
+	uint64_t before, now;
+	bool any;
+
+	if (atomic_load_explicit(&engine->job_rank, memory_order_relaxed) == 0 ||
+	    !twi_engine_enter_within(engine, TWI_TRACING_PATIENCE_NS))
+		return;
+	before = count_exchanges(engine, true, &any);
+	twi_engine_leave(engine);
+	for (unsigned i = 0; wait && any && i < COMPARE_NAPS; i++) {
+		nanosleep(&nap, NULL);
+		if (!twi_engine_enter_within(engine, TWI_TRACING_PATIENCE_NS))
+			return;
+		now = count_exchanges(engine, false, &any);
+		twi_engine_leave(engine);
+		any = now < before + TWI_LINK_BURST;
+	}
+}
+
 static int identify_rank(struct twi_engine *engine, int64_t rank, int64_t world)
 {
 	const struct twi_trace_about about = { .job = engine->knobs.job,
 					       .rank = rank,
 					       .world = world,
 					       .clock = rank0_clock,
+					       .compare = compare_clock,
 					       .unfinished = twi_tracing_unfinished,
 					       .arg = engine };
 

@@ -57,8 +57,9 @@ struct twi_span_table {
 	char *job;
 	int64_t rank, world;
 	bool (*clock)(void *arg, int64_t *offset_ns_out, uint64_t *error_ns_out);
+	void (*compare)(void *arg, bool wait);
 	size_t (*unfinished)(void *arg, struct twi_span *out, size_t room);
-	void *clock_arg; /* of both */
+	void *clock_arg; /* of all three */
 };
 
 struct twi_span_table *twi_span_table_create(void);

@@ -70,6 +70,8 @@ struct twi_trace_about {
 	int64_t rank, world;
 	/* What brings this rank's times to rank 0's, if that is known. Runs in any thread. */
 	bool (*clock)(void *arg, int64_t *offset_ns_out, uint64_t *error_ns_out);
+	/* Compares that clock anew; `wait`: returns when it is, or some ms are over. */
+	void (*compare)(void *arg, bool wait);
 	/*
 	 * What is under way: writes up to `room` of them, without their end and status, and returns
 	 * how many there are. NULL: nobody knows. Likewise.

@@ -13,6 +13,12 @@ struct twi_span_ring;
 int twi_trace_describe(struct twi_diag *diag, struct twi_trace_rank *rank);
 
 /*
+ * Has this rank's clock compared with rank 0's: where a capture begins, and, waiting for it, where
+ * it ends. A comparison is the better the younger it is, and two of them show the rate.
+ */
+void twi_trace_compare_clocks(struct twi_diag *diag, bool wait);
+
+/*
  * Asks what is under way, and then, once the rank's names are there and its end_ns is known, makes
  * of it what is unfinished. TOW_ENOMEM without a message.
  */

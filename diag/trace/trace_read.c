@@ -28,6 +28,7 @@ int twi_trace_identify(struct twi_diag *diag, const struct twi_trace_about *abou
 	table->rank = about->rank;
 	table->world = about->world;
 	table->clock = about->clock;
+	table->compare = about->compare;
 	table->unfinished = about->unfinished;
 	table->clock_arg = about->arg;
 	pthread_mutex_unlock(&table->lock);
@@ -215,6 +216,20 @@ int twi_trace_describe(struct twi_diag *diag, struct twi_trace_rank *rank)
 	if (status == TOW_OK)
 		status = copy_names(rank);
 	return rank->host == NULL || rank->job == NULL ? TOW_ENOMEM : status;
+}
+
+void twi_trace_compare_clocks(struct twi_diag *diag, bool wait)
+{
+	struct twi_span_table *table = diag->spans;
+	void (*compare)(void *arg, bool wait);
+	void *arg;
+
+	pthread_mutex_lock(&table->lock);
+	compare = table->compare;
+	arg = table->clock_arg;
+	pthread_mutex_unlock(&table->lock);
+	if (compare != NULL)
+		compare(arg, wait);
 }
 
 int twi_trace_ask_unfinished(struct twi_diag *diag, struct twi_trace_rank *rank)

@@ -292,6 +292,24 @@ const struct twi_link_hooks twi_link_hooks = { .up = link_up,
 					       .detach = link_detach,
 					       .ask = ask_clock };
 
+bool twi_link_compare(struct tow_peer *peer)
+{
+	struct twi_link *link = peer->link_state;
+
+	twi_assert_held(peer->engine);
+	if (link == NULL || link->one_clock || peer->closed)
+		return false;
+	link->burst = TWI_LINK_BURST;
+	ask_clock(peer, twi_engine_clock(peer->engine));
+	return true;
+}
+
+uint64_t twi_link_exchanges(const struct tow_peer *peer)
+{
+	twi_assert_held(peer->engine);
+	return peer->link_state != NULL ? peer->link_state->clock.exchanges : 0;
+}
+
 bool twi_link_clock(const struct tow_peer *peer, struct twi_clock_estimate *out)
 {
 	bool known;

@@ -61,6 +61,12 @@ extern const struct twi_link_hooks twi_link_hooks;
 /* Says OPEN: this side reads calls of up to inline_bytes inline, `window` of them at once. */
 void twi_link_open(struct twi_link *link, uint64_t inline_bytes, uint64_t window);
 
+/* Compares the clocks now, as at the first traffic. False: they are one, or there is no link. */
+bool twi_link_compare(struct tow_peer *peer);
+
+/* How many there have been. */
+uint64_t twi_link_exchanges(const struct tow_peer *peer);
+
 /* The peer's clock against ours; false while nothing is known. */
 bool twi_link_clock(const struct tow_peer *peer, struct twi_clock_estimate *out);
 

@@ -186,6 +186,7 @@ int twi_trace_capture_start(struct twi_diag *diag, struct twi_trace_capture **ou
 		return twi_error(TOW_ENOMEM, "no memory for a capture of a trace");
 	capture->diag = diag;
 	twi_clock_steer();
+	twi_trace_compare_clocks(diag, false);
 	capture->begin_ns = twi_now_ns();
 	if (!skip_past(capture)) {
 		free_capture(capture);
@@ -210,6 +211,7 @@ static int build_rank(const struct twi_trace_capture *capture, struct twi_trace_
 
 	rank->begin_ns = capture->begin_ns;
 	rank->end_ns = twi_now_ns();
+	twi_trace_compare_clocks(diag, true);
 	rank->sampled_out = twi_counter_sum(diag, TWI_C_spans_sampled_out) - capture->sampled_out;
 	if (status == TOW_OK)
 		status = twi_trace_describe(diag, rank);

@@ -92,6 +92,52 @@ bool twi_history_add(struct twi_history *history, const struct twi_verdict *verd
 	return !same;
 }
 
+/* All whom `a` names are named by `b`, as far as they are kept. */
+static bool names_all(const struct twi_history_finding *b, const struct twi_history_finding *a)
+{
+	if (a->cause != b->cause || a->rank_count > b->rank_count || a->link_count > b->link_count)
+		return false;
+	if (b->rank_count > TWI_HISTORY_NAMED || b->link_count > TWI_HISTORY_NAMED)
+		return true; /* those that are not kept may be the same */
+	for (uint32_t i = 0; i < a->rank_count; i++) {
+		bool found = false;
+
+		for (uint32_t k = 0; k < b->rank_count && !found; k++)
+			found = a->ranks[i] == b->ranks[k];
+		if (!found)
+			return false;
+	}
+	for (uint32_t i = 0; i < a->link_count; i++) {
+		bool found = false;
+
+		for (uint32_t k = 0; k < b->link_count && !found; k++)
+			found = a->links[i].from == b->links[k].from &&
+				a->links[i].to == b->links[k].to;
+		if (!found)
+			return false;
+	}
+	return true;
+}
+
+const struct twi_history_finding *twi_history_news(const struct twi_history *history)
+{
+	const struct twi_history_row *now = twi_history_row(history, 0);
+	const struct twi_history_row *before = twi_history_row(history, 1);
+
+	/* A row of several looks: the look before has said the same. */
+	if (now == NULL || now->looks > 1)
+		return NULL;
+	for (uint32_t i = 0; i < now->finding_count; i++) {
+		bool known = false;
+
+		for (uint32_t k = 0; before != NULL && k < before->finding_count && !known; k++)
+			known = names_all(&before->findings[k], &now->findings[i]);
+		if (!known)
+			return &now->findings[i];
+	}
+	return NULL;
+}
+
 static const char *state_of_row(const struct twi_history_row *row)
 {
 	return twi_verdict_state_name(row->stuck, row->finding_count > 0 || row->slow);

@@ -48,6 +48,10 @@ struct twi_history {
 bool twi_history_add(struct twi_history *history, const struct twi_verdict *verdict,
 		     uint64_t now_ns);
 
+/* Of the newest look the surest finding whose cause, or one of whose culprits, the look before did
+ * not name: the job got worse. NULL: there is none. */
+const struct twi_history_finding *twi_history_news(const struct twi_history *history);
+
 /* The row that is `back` rows older than the newest; NULL: there is none. */
 const struct twi_history_row *twi_history_row(const struct twi_history *history, uint32_t back);
 

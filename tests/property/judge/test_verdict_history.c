@@ -9,6 +9,7 @@
 #include <jansson.h>
 #include <string.h>
 
+#include <internal/base.h>
 #include <towline/status.h>
 
 #include "diag/base/emit.h"
@@ -58,6 +59,62 @@ static void make_look(struct twi_verdict *out)
 	out->finding_count = below(3) * below(3);
 	for (uint32_t i = 0; i < out->finding_count; i++)
 		make_finding(&out->findings[i]);
+}
+
+/* Nobody is named by `a` that `b` does not name for the same cause. */
+static bool names_no_more(const struct twi_verdict_finding *a, const struct twi_verdict_finding *b)
+{
+	if (a->cause != b->cause || a->rank_count > b->rank_count || a->link_count > b->link_count)
+		return false;
+	if (b->rank_count > TWI_HISTORY_NAMED || b->link_count > TWI_HISTORY_NAMED)
+		return true;
+	for (uint32_t i = 0; i < a->rank_count; i++) {
+		uint32_t k = 0;
+
+		while (k < b->rank_count && b->ranks[k] != a->ranks[i])
+			k++;
+		if (k == b->rank_count)
+			return false;
+	}
+	for (uint32_t i = 0; i < a->link_count; i++) {
+		uint32_t k = 0;
+
+		while (k < b->link_count &&
+		       memcmp(&b->links[k], &a->links[i], sizeof(a->links[i])) != 0)
+			k++;
+		if (k == b->link_count)
+			return false;
+	}
+	return true;
+}
+
+/* The first finding of a look that is new after another; -1: none is. before NULL: the first. */
+static int plain_news(const struct twi_verdict *before, const struct twi_verdict *look)
+{
+	for (uint32_t i = 0; i < twi_min(look->finding_count, TWI_HISTORY_FINDINGS); i++) {
+		bool known = false;
+
+		for (uint32_t k = 0;
+		     before != NULL && k < twi_min(before->finding_count, TWI_HISTORY_FINDINGS);
+		     k++)
+			known |= names_no_more(&look->findings[i], &before->findings[k]);
+		if (!known)
+			return (int)i;
+	}
+	return -1;
+}
+
+/* A look that makes no row of its own has none. */
+static void check_news(uint32_t at, bool other)
+{
+	const struct twi_history_finding *found = twi_history_news(&history);
+	int plain = other ? plain_news(at > 0 ? &looks[at - 1] : NULL, &looks[at]) : -1;
+
+	assert_int_equal(found != NULL, plain >= 0);
+	if (found != NULL) {
+		assert_int_equal(found->cause, looks[at].findings[plain].cause);
+		assert_int_equal(found->rank_count, looks[at].findings[plain].rank_count);
+	}
 }
 
 /* What of a finding makes it another one: its cause, and the culprits of whom there is room. */
@@ -192,6 +249,7 @@ static void random_looks(void **state)
 				make_look(&looks[i]);
 			other = twi_history_add(&history, &looks[i], (i + 1) * STEP);
 			assert_int_equal(other, i == 0 || !says_same(&looks[i - 1], &looks[i]));
+			check_news(i, other);
 			if (below(20) == 0)
 				check_history(i + 1);
 		}
@@ -218,6 +276,40 @@ static void order_of_findings(void **state)
 	assert_false(twi_history_add(&history, b, 2));
 	b->findings[1].cause = TWI_CAUSE_LATE;
 	assert_true(twi_history_add(&history, b, 3));
+}
+
+static struct twi_verdict late_ranks(uint32_t count, uint32_t first, uint32_t second)
+{
+	struct twi_verdict look = { .ranks = 8, .answered = 8, .finding_count = count > 0 };
+
+	look.findings[0] = (struct twi_verdict_finding){ .cause = TWI_CAUSE_LATE,
+							 .confidence = 0.9,
+							 .rank_count = count,
+							 .ranks = { first, second } };
+	return look;
+}
+
+/* What gets worse is news, what gets better or stays is none. */
+static void news(void **state)
+{
+	static const struct {
+		uint32_t count, first, second;
+		bool news;
+	} turns[] = {
+		{ 0, 0, 0, false }, { 1, 3, 0, true },  { 1, 3, 0, false }, { 2, 3, 5, true },
+		{ 1, 5, 0, false }, { 0, 0, 0, false }, { 1, 5, 0, true },  { 1, 4, 0, true }
+	};
+
+	(void)state;
+	memset(&history, 0, sizeof(history));
+	assert_null(twi_history_news(&history));
+	for (uint32_t i = 0; i < twi_array_count(turns); i++) {
+		struct twi_verdict look =
+			late_ranks(turns[i].count, turns[i].first, turns[i].second);
+
+		twi_history_add(&history, &look, i + 1);
+		assert_int_equal(twi_history_news(&history) != NULL, turns[i].news);
+	}
 }
 
 static char *metrics(bool fresh)
@@ -268,6 +360,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(random_looks),
 		cmocka_unit_test(order_of_findings),
+		cmocka_unit_test(news),
 		cmocka_unit_test(told_to_prometheus),
 	};
 

@@ -182,6 +182,11 @@ static void close_tracing(struct twi_engine *engine)
 	twi_tracing_close(&runtime_of(engine)->tracing, engine);
 }
 
+static void stop_tracing(struct twi_engine *engine)
+{
+	twi_tracing_stop(&runtime_of(engine)->tracing);
+}
+
 /* The pool, and its part for copies that cannot be avoided: at most a quarter. */
 static int open_pool(struct twi_engine *engine)
 {
@@ -463,6 +468,7 @@ static const struct part {
 	{ open_bpf, close_bpf, { { 0 } } },
 	{ NULL, twi_background_stop, { { 0 } } },
 	{ twi_inquiry_thread_start, twi_inquiry_thread_stop, { { 0 } } },
+	{ NULL, stop_tracing, { { 0 } } },
 };
 
 static int open_part(struct twi_engine *engine, const struct part *part)

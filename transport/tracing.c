@@ -9,6 +9,7 @@
 #include "diag/record/stacks.h"
 #include "diag/trace/capture/trace_capture.h"
 #include "diag/trace/capture/trace_signal.h"
+#include "diag/trace/capture/trace_writer.h"
 #include "transport/engine/engine.h"
 #include "transport/engine/engine_drive.h"
 #include "transport/engine/runtime.h"
@@ -109,6 +110,23 @@ static int find_rank(struct twi_engine *engine, int64_t rank, int64_t world)
 
 const struct twi_trace_hooks twi_trace_hooks = { .rank = find_rank };
 
+/* A thread of its own, where a knob asks for captures that nobody waits for. */
+static int open_writer(struct twi_tracing *tracing, struct twi_engine *engine)
+{
+	const struct twi_knobs *knobs = &engine->knobs;
+	const struct twi_trace_writer_options options = { .seconds = knobs->trace_seconds,
+							  .dir = knobs->trace_dir };
+	int status;
+
+	if (knobs->trace_signal == 0)
+		return TOW_OK;
+	status = twi_trace_writer_open(engine->diag, &options, &tracing->writer);
+	if (status == TOW_OK)
+		status = twi_trace_signal_open(tracing->writer, (int)knobs->trace_signal,
+					       &tracing->signal);
+	return status;
+}
+
 static int allow_stacks(struct twi_tracing *tracing, int number)
 {
 	int status = twi_stacks_allow(number);
@@ -120,11 +138,6 @@ static int allow_stacks(struct twi_tracing *tracing, int number)
 
 int twi_tracing_open(struct twi_tracing *tracing, struct twi_engine *engine)
 {
-	const struct twi_trace_signal_options options = {
-		.signal = (int)engine->knobs.trace_signal,
-		.seconds = engine->knobs.trace_seconds,
-		.dir = engine->knobs.trace_dir,
-	};
 	int status;
 
 	pthread_mutex_init(&tracing->lock, NULL);
@@ -133,17 +146,25 @@ int twi_tracing_open(struct twi_tracing *tracing, struct twi_engine *engine)
 	status = identify_rank(engine, engine->knobs.rank, engine->knobs.world_size);
 	if (status == TOW_OK)
 		status = twi_trace_source_add(engine->diag);
-	if (status == TOW_OK && options.signal != 0 && !engine->virtual_clock)
-		status = twi_trace_signal_open(engine->diag, &options, &tracing->signal);
+	if (status == TOW_OK && !engine->virtual_clock)
+		status = open_writer(tracing, engine);
 	if (status == TOW_OK && !engine->virtual_clock)
 		status = allow_stacks(tracing, (int)engine->knobs.stacks_signal);
 	return status;
 }
 
+void twi_tracing_stop(struct twi_tracing *tracing)
+{
+	twi_trace_signal_close(tracing->signal);
+	tracing->signal = NULL;
+	twi_trace_writer_stop(tracing->writer);
+}
+
 void twi_tracing_close(struct twi_tracing *tracing, struct twi_engine *engine)
 {
 	twi_stacks_forbid(tracing->stacks_signal);
-	twi_trace_signal_close(tracing->signal);
+	twi_tracing_stop(tracing);
+	twi_trace_writer_close(tracing->writer);
 	if (tracing->capture != NULL)
 		twi_trace_capture_finish(tracing->capture, NULL);
 	twi_trace_source_remove(engine->diag);

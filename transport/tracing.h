@@ -11,16 +11,22 @@
 struct twi_engine;
 struct twi_trace_capture;
 struct twi_trace_signal;
+struct twi_trace_writer;
 
 struct twi_tracing {
 	pthread_mutex_t lock;
 	struct twi_trace_capture *capture; /* of tow_trace_begin */
-	struct twi_trace_signal *signal;   /* NULL: none */
+	struct twi_trace_writer *writer;   /* NULL: none */
+	struct twi_trace_signal *signal;   /* likewise */
 	int stacks_signal;                 /* that this runtime has allowed; 0: none */
 };
 
 /* All zero before. What was opened before a failure is closed by twi_tracing_close. */
 int twi_tracing_open(struct twi_tracing *tracing, struct twi_engine *engine);
+
+/* No capture is begun by itself any more; one that is under way ends, and its file is written,
+ * while all that it tells of is still there. */
+void twi_tracing_stop(struct twi_tracing *tracing);
 
 /* The source goes when the stats socket is closed. */
 void twi_tracing_close(struct twi_tracing *tracing, struct twi_engine *engine);

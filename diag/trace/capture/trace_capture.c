@@ -29,6 +29,7 @@ struct part {
 struct twi_trace_capture {
 	struct twi_diag *diag;
 	uint64_t begin_ns, sampled_out;
+	uint64_t since_ns; /* what has ended before is left out; 0: nothing is */
 	size_t part_count, part_room, span_count;
 	struct part *parts;
 	pthread_t thread;
@@ -93,10 +94,12 @@ static void keep_spans(struct twi_trace_capture *capture, struct part *part,
 		return;
 	}
 	for (size_t i = 0; i < count; i++) {
+		if (spans[i].end_ns < capture->since_ns)
+			continue;
 		part->spans[part->count] = spans[i];
 		part->numbers[part->count++] = first + i;
+		capture->span_count++;
 	}
-	capture->span_count += count;
 }
 
 /* Empties one ring as far as it was written when this began; returns how much there was. */
@@ -147,8 +150,23 @@ static void *capture_work(void *arg)
 	return NULL;
 }
 
-/* What the rings hold now is not of the capture. */
-static bool skip_past(struct twi_trace_capture *capture)
+/* From where a ring is read: behind what it holds now, or from the first row that it has kept. */
+static void place_cursor(const struct twi_trace_capture *capture, struct part *part)
+{
+	uint64_t head = twi_span_ring_head(part->ring), cursor, lost;
+	struct twi_span oldest;
+
+	part->cursor = head;
+	if (capture->since_ns == 0 || head == 0)
+		return;
+	part->cursor = head - twi_min(head, (uint64_t)TWI_SPAN_ROWS);
+	cursor = part->cursor;
+	if (twi_span_ring_read(part->ring, &cursor, &oldest, 1, &lost) == 1 &&
+	    oldest.end_ns >= capture->since_ns)
+		part->lost = twi_span_ring_since(part->ring, part->cursor, capture->since_ns);
+}
+
+static bool place_cursors(struct twi_trace_capture *capture)
 {
 	const struct twi_diag_block *block =
 		atomic_load_explicit(&capture->diag->blocks, memory_order_acquire);
@@ -159,7 +177,7 @@ static bool skip_past(struct twi_trace_capture *capture)
 		struct part *part = ring != NULL ? add_part(capture, ring) : NULL;
 
 		if (part != NULL)
-			part->cursor = twi_span_ring_head(ring);
+			place_cursor(capture, part);
 		else if (ring != NULL)
 			return false;
 	}
@@ -176,7 +194,8 @@ static void free_capture(struct twi_trace_capture *capture)
 	free(capture);
 }
 
-int twi_trace_capture_start(struct twi_diag *diag, struct twi_trace_capture **out)
+int twi_trace_capture_start_since(struct twi_diag *diag, uint64_t since_ns,
+				  struct twi_trace_capture **out)
 {
 	struct twi_trace_capture *capture = calloc(1, sizeof(*capture));
 	int err;
@@ -188,7 +207,11 @@ int twi_trace_capture_start(struct twi_diag *diag, struct twi_trace_capture **ou
 	twi_clock_steer();
 	twi_trace_compare_clocks(diag, false);
 	capture->begin_ns = twi_now_ns();
-	if (!skip_past(capture)) {
+	if (since_ns != 0) {
+		capture->since_ns = twi_max(since_ns, diag->start_ns);
+		capture->begin_ns = twi_min(capture->since_ns, capture->begin_ns);
+	}
+	if (!place_cursors(capture)) {
 		free_capture(capture);
 		return twi_error(TOW_ENOMEM, "no memory for a capture of a trace");
 	}
@@ -202,6 +225,11 @@ int twi_trace_capture_start(struct twi_diag *diag, struct twi_trace_capture **ou
 	}
 	*out = capture;
 	return TOW_OK;
+}
+
+int twi_trace_capture_start(struct twi_diag *diag, struct twi_trace_capture **out)
+{
+	return twi_trace_capture_start_since(diag, 0, out);
 }
 
 static int build_rank(const struct twi_trace_capture *capture, struct twi_trace_rank *rank)

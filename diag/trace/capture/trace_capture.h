@@ -21,6 +21,13 @@ struct twi_trace_capture;
 /* TOW_OK; TOW_ENOMEM; TOW_ESYSTEM without a thread. From now on nothing is passed over. */
 int twi_trace_capture_start(struct twi_diag *diag, struct twi_trace_capture **out);
 
+/*
+ * The same, and what the rings hold already of the time from since_ns on is of it, too: spans that
+ * have ended then or later. Of small messages only those are there that span_sample has chosen.
+ */
+int twi_trace_capture_start_since(struct twi_diag *diag, uint64_t since_ns,
+				  struct twi_trace_capture **out);
+
 /* Ends it and takes it away. out NULL: nobody wants it. TOW_OK; TOW_ENOMEM: *out is empty. */
 int twi_trace_capture_finish(struct twi_trace_capture *capture, struct twi_trace *out);
 

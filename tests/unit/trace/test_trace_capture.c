@@ -21,6 +21,7 @@
 #include "diag/serve/http.h"
 #include "diag/trace/capture/trace_capture.h"
 #include "diag/trace/capture/trace_signal.h"
+#include "diag/trace/capture/trace_writer.h"
 #include "diag/trace/export/export.h"
 
 static struct twi_diag *diag;
@@ -262,7 +263,8 @@ static bool descend(char *path, size_t room)
 static void by_signal(void **state)
 {
 	char dir[] = "/tmp/twt-trace-XXXXXX", path[2048];
-	struct twi_trace_signal_options options = { .signal = SIGUSR2, .seconds = 1, .dir = dir };
+	struct twi_trace_writer_options options = { .seconds = 1, .dir = dir };
+	struct twi_trace_writer *writer;
 	struct sigaction action = { .sa_handler = handler }, now;
 	struct twi_trace_signal *first, *second;
 	struct stat info;
@@ -270,9 +272,9 @@ static void by_signal(void **state)
 	(void)state;
 	assert_non_null(mkdtemp(dir));
 	assert_int_equal(sigaction(SIGUSR2, &action, NULL), 0);
-	assert_int_equal(twi_trace_signal_open(diag, &options, &first), TOW_OK);
-	assert_int_equal(twi_trace_signal_open(diag, &options, &second), TOW_EBUSY);
-	options.signal = SIGKILL;
+	assert_int_equal(twi_trace_writer_open(diag, &options, &writer), TOW_OK);
+	assert_int_equal(twi_trace_signal_open(writer, SIGUSR2, &first), TOW_OK);
+	assert_int_equal(twi_trace_signal_open(writer, SIGUSR2, &second), TOW_EBUSY);
 	assert_int_equal(kill(getpid(), SIGUSR2), 0);
 	for (unsigned i = 0; i < 200 && (record(i), true); i++) {
 		snprintf(path, sizeof(path), "%s/plugins/profile", dir);
@@ -285,7 +287,8 @@ static void by_signal(void **state)
 	twi_trace_signal_close(first);
 	assert_int_equal(sigaction(SIGUSR2, NULL, &now), 0);
 	assert_true(now.sa_handler == handler);
-	assert_int_equal(twi_trace_signal_open(diag, &options, &second), TOW_EINVAL);
+	assert_int_equal(twi_trace_signal_open(writer, SIGKILL, &second), TOW_EINVAL);
+	twi_trace_writer_close(writer);
 	if (twi_xspace_ready() == TOW_OK) {
 		assert_non_null(strstr(path, "--1.xplane.pb"));
 		assert_true(info.st_size > 100);
@@ -300,22 +303,25 @@ static void by_signal(void **state)
 static void fault_signals(void **state)
 {
 	static const int faults[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS };
+	const struct twi_trace_writer_options options = { .seconds = 1, .dir = "" };
+	struct twi_trace_writer *writer;
 
 	(void)state;
+	assert_int_equal(twi_trace_writer_open(diag, &options, &writer), TOW_OK);
 	for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
-		struct twi_trace_signal_options options = { .signal = faults[i], .seconds = 1 };
 		struct twi_trace_signal *refused;
 		struct sigaction before, now;
 		char number[32];
 
 		assert_int_equal(sigaction(faults[i], NULL, &before), 0);
-		assert_int_equal(twi_trace_signal_open(diag, &options, &refused), TOW_EINVAL);
+		assert_int_equal(twi_trace_signal_open(writer, faults[i], &refused), TOW_EINVAL);
 		assert_null(refused);
 		snprintf(number, sizeof(number), "trace_signal = %d ", faults[i]);
 		assert_non_null(strstr(tow_error_message(), number));
 		assert_int_equal(sigaction(faults[i], NULL, &now), 0);
 		assert_true(now.sa_handler == before.sa_handler);
 	}
+	twi_trace_writer_close(writer);
 }
 
 int main(void)

@@ -17,7 +17,9 @@
 #include "memreg/pool/pool.h"
 #include "transport/engine/engine.h"
 #include "transport/engine/runtime.h"
+#include "transport/engine/step_window.h"
 #include "transport/op/op.h"
+#include "transport/tracing.h"
 
 struct twi_step_times {
 	struct twi_latency steps,
@@ -66,6 +68,20 @@ static void count_step(struct twi_step *step, uint64_t took_ns)
 	if (step->thread == twi_thread_mark())
 		twi_latency_add(&times->waits,
 				twi_min(twi_op_blocked_ns - step->blocked_ns, took_ns));
+}
+
+/* The same. The median that it was slow by; 0: it was not. */
+static uint64_t judge_step(struct twi_engine *engine, uint64_t took_ns)
+{
+	struct twi_step_window *window = engine->step.window;
+	uint64_t slow_by = 0;
+
+	if (window == NULL)
+		return 0;
+	if (twi_step_window_slow(window, took_ns, engine->knobs.trace_on_slow_step))
+		slow_by = twi_step_window_median(window);
+	twi_step_window_add(window, took_ns);
+	return slow_by;
 }
 
 void twi_step_free(struct twi_engine *engine)
@@ -130,7 +146,7 @@ TOW_PUBLIC int tow_step_end(struct tow_runtime *runtime, uint64_t number)
 	struct twi_span span = { .id = number, .kind = TWI_SPAN_STEP, .lane = TWI_SPAN_NO_LANE };
 	uint32_t state = TWI_STEP_OPEN;
 	struct twi_engine *engine;
-	uint64_t open;
+	uint64_t open, median_ns;
 
 	if (status < 0)
 		return status;
@@ -150,9 +166,12 @@ TOW_PUBLIC int tow_step_end(struct tow_runtime *runtime, uint64_t number)
 	span.end_ns = twi_engine_clock(engine);
 	twi_step_took(&engine->step, span.end_ns - span.start_ns);
 	count_step(&engine->step, span.end_ns - twi_min(span.start_ns, span.end_ns));
+	median_ns = judge_step(engine, span.end_ns - twi_min(span.start_ns, span.end_ns));
 	atomic_store_explicit(&engine->step.number, 0, memory_order_relaxed);
 	atomic_store_explicit(&engine->step.state, TWI_STEP_NONE, memory_order_release);
 	twi_span_record(engine->diag, &span);
+	if (median_ns != 0)
+		twi_tracing_slow_step(engine, &span, median_ns);
 	if (!twi_pool_sealed(engine->pool))
 		twi_pool_seal(engine->pool);
 	return TOW_OK;

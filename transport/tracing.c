@@ -3,9 +3,13 @@
  */
 #include "transport/tracing.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+
 #include <towline/trace.h>
 
 #include "diag/base/error.h"
+#include "diag/record/span.h"
 #include "diag/record/stacks.h"
 #include "diag/trace/capture/trace_capture.h"
 #include "diag/trace/capture/trace_signal.h"
@@ -13,6 +17,7 @@
 #include "transport/engine/engine.h"
 #include "transport/engine/engine_drive.h"
 #include "transport/engine/runtime.h"
+#include "transport/engine/step_window.h"
 #include "transport/op/endpoint.h"
 #include "transport/rpc/rpc_link.h"
 
@@ -108,7 +113,65 @@ static int find_rank(struct twi_engine *engine, int64_t rank, int64_t world)
 	return identify_rank(engine, rank, world);
 }
 
-const struct twi_trace_hooks twi_trace_hooks = { .rank = find_rank };
+/* --- what begins a capture by itself --- */
+
+/* A verdict tells of ranks that were late up to so long ago (docs/verdict.md). */
+#define VERDICT_PAST_NS 15000000000ull
+
+void twi_tracing_slow_step(struct twi_engine *engine, const struct twi_span *step,
+			   uint64_t median_ns)
+{
+	struct twi_trace_trigger *trigger = twi_trace_writer_claim(engine->trace_writer);
+	uint64_t took_ns = step->end_ns - step->start_ns;
+
+	if (trigger == NULL)
+		return;
+	/* The same at all ranks, so that the files of one step lie in one folder. */
+	snprintf(trigger->session, sizeof(trigger->session), "step_%llu",
+		 (unsigned long long)step->id);
+	snprintf(trigger->why, sizeof(trigger->why),
+		 "step %llu, which took %.3f ms, %.1f times the median",
+		 (unsigned long long)step->id, (double)took_ns / 1e6,
+		 (double)took_ns / (double)median_ns);
+	/* With the step before it, which is to be compared. */
+	trigger->since_ns = step->start_ns > 2 * median_ns ? step->start_ns - 2 * median_ns : 1;
+	twi_trace_writer_fire(engine->trace_writer);
+}
+
+static void capture_found(struct twi_engine *engine, uint64_t unix_s, const char *what)
+{
+	struct twi_trace_trigger *trigger;
+	uint64_t now = twi_engine_clock(engine);
+
+	if (!engine->knobs.trace_on_verdict)
+		return;
+	trigger = twi_trace_writer_claim(engine->trace_writer);
+	if (trigger == NULL)
+		return;
+	twi_trace_session_at("verdict_", unix_s, trigger->session);
+	snprintf(trigger->why, sizeof(trigger->why), "the verdict that %.100s", what);
+	trigger->since_ns = now > VERDICT_PAST_NS ? now - VERDICT_PAST_NS : 1;
+	twi_trace_writer_fire(engine->trace_writer);
+}
+
+const struct twi_trace_hooks twi_trace_hooks = { .rank = find_rank, .found = capture_found };
+
+/* Up to 100 every other step would be slow. */
+static int open_window(struct twi_engine *engine)
+{
+	uint32_t percent = engine->knobs.trace_on_slow_step;
+
+	if (percent == 0)
+		return TOW_OK;
+	if (percent <= 100)
+		return twi_error(TOW_EINVAL,
+				 "trace_on_slow_step = %u is not valid: it is 0, or more than 100 "
+				 "percent of the median step; 200 is twice as long",
+				 percent);
+	engine->step.window = calloc(1, sizeof(*engine->step.window));
+	return engine->step.window != NULL ? TOW_OK
+					   : twi_error(TOW_ENOMEM, "no memory for a runtime");
+}
 
 /* A thread of its own, where a knob asks for captures that nobody waits for. */
 static int open_writer(struct twi_tracing *tracing, struct twi_engine *engine)
@@ -118,12 +181,15 @@ static int open_writer(struct twi_tracing *tracing, struct twi_engine *engine)
 							  .dir = knobs->trace_dir };
 	int status;
 
-	if (knobs->trace_signal == 0)
+	if (knobs->trace_signal == 0 && knobs->trace_on_slow_step == 0 && !knobs->trace_on_verdict)
 		return TOW_OK;
 	status = twi_trace_writer_open(engine->diag, &options, &tracing->writer);
 	if (status == TOW_OK)
+		status = open_window(engine);
+	if (status == TOW_OK && knobs->trace_signal != 0)
 		status = twi_trace_signal_open(tracing->writer, (int)knobs->trace_signal,
 					       &tracing->signal);
+	engine->trace_writer = tracing->writer;
 	return status;
 }
 
@@ -165,6 +231,9 @@ void twi_tracing_close(struct twi_tracing *tracing, struct twi_engine *engine)
 	twi_stacks_forbid(tracing->stacks_signal);
 	twi_tracing_stop(tracing);
 	twi_trace_writer_close(tracing->writer);
+	engine->trace_writer = NULL;
+	free(engine->step.window);
+	engine->step.window = NULL;
 	if (tracing->capture != NULL)
 		twi_trace_capture_finish(tracing->capture, NULL);
 	twi_trace_source_remove(engine->diag);

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 struct twi_engine;
+struct twi_span;
 struct twi_trace_capture;
 struct twi_trace_signal;
 struct twi_trace_writer;
@@ -33,6 +34,10 @@ void twi_tracing_close(struct twi_tracing *tracing, struct twi_engine *engine);
 
 extern const struct twi_trace_hooks twi_trace_hooks;
 
+/* That step, which has ended, was slow beside the median of those before it. Never waits. */
+void twi_tracing_slow_step(struct twi_engine *engine, const struct twi_span *step,
+			   uint64_t median_ns);
+
 /* A capture does not wait for longer for an engine that a callback keeps. */
 #define TWI_TRACING_PATIENCE_NS 200000000u
 
@@ -40,7 +45,6 @@ extern const struct twi_trace_hooks twi_trace_hooks;
  * tracing_begun.c: what is under way, as struct twi_trace_about says; arg is the engine, which is
  * taken, if that can be had.
  */
-struct twi_span;
 size_t twi_tracing_unfinished(void *arg, struct twi_span *out, size_t room);
 
 #endif

@@ -132,6 +132,9 @@ struct tow_options {
 	int64_t place_share;       /* how much of the pool that may take, in percent */
 	int64_t verdict_interval_ns; /* how often one rank asks all how they are; 0: never */
 	int64_t stacks_signal;       /* by which threads are asked where they are; 0: none */
+	/* A step that takes more than so many percent of the median begins a capture; 0: none. */
+	int64_t trace_on_slow_step;
+	int64_t trace_on_verdict; /* 1: so does what such a look newly finds */
 };
 
 /* The initial value of struct tow_options. */
@@ -174,7 +177,8 @@ struct tow_options {
 			TOW_MEMBER(log_callback, NULL), TOW_MEMBER(log_user, NULL),                \
 			TOW_MEMBER(shm_polled_peers, -1), TOW_MEMBER(place_least_bytes, -1),       \
 			TOW_MEMBER(place_share, -1), TOW_MEMBER(verdict_interval_ns, -1),          \
-			TOW_MEMBER(stacks_signal, -1)                                              \
+			TOW_MEMBER(stacks_signal, -1), TOW_MEMBER(trace_on_slow_step, -1),         \
+			TOW_MEMBER(trace_on_verdict, -1)                                           \
 	}
 
 /*

@@ -57,7 +57,8 @@ struct twt_vj_marks {
 struct twt_vj_job {
 	enum twt_vj_fault fault;
 	int size, victim;
-	bool memory; /* over the shm lane, else tcp */
+	bool memory;       /* over the shm lane, else tcp */
+	unsigned untraced; /* bits of ranks whose knob trace_on_verdict is off, whatever else is */
 	uint64_t seed;
 	char name[40], dir[32], store[64];
 	struct twt_vj_marks *marks;

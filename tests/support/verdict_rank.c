@@ -16,6 +16,8 @@ static void twt_vj_open(struct twt_vj_rank *me, int rank)
 	options.job = job->name;
 	options.rank = rank;
 	options.stats_dir = job->dir;
+	if ((job->untraced >> rank & 1) != 0)
+		options.trace_on_verdict = 0;
 	if (job->fault == VJ_POOL) {
 		options.exhaust = "wait";
 		options.exhaust_wait_ns = VJ_LIMIT_S * (int64_t)VJ_NS_PER_S;

@@ -78,6 +78,7 @@ struct twi_op_table;
 struct twi_pool;
 struct twi_ring;
 struct twi_rpc;
+struct twi_trace_writer;
 struct twi_wait;
 
 struct twi_engine {
@@ -188,6 +189,7 @@ struct twi_engine {
 	struct twi_latency *notify_lag; /* of zero-copy sends: completion to notification */
 	uint64_t virtual_ns;
 	struct twi_step step;
+	struct twi_trace_writer *trace_writer;         /* NULL: no knob asks for one (tracing.h) */
 	struct twi_coll_account *_Atomic coll_account; /* of all (coll/coll_account.h), or NULL */
 	_Atomic int64_t job_rank;                      /* -1: not found out (tracing.h) */
 	/* Where bytes go that nobody wants. Never read; not touched until there are some. */

@@ -69,9 +69,13 @@ struct twi_rank_hooks {
 	void (*end)(struct twi_ranks *ranks);
 };
 
-/* tracing.c: the process has found its place in its job. TOW_OK or TOW_ENOMEM. Not held. */
+/* tracing.c. The engine need not be held. */
 struct twi_trace_hooks {
+	/* The process has found its place in its job. TOW_OK or TOW_ENOMEM. Not held. */
 	int (*rank)(struct twi_engine *engine, int64_t rank, int64_t world);
+	/* A look has found what the one before had not, at that time: a capture is to begin, where
+	 * the knob says so. `what` is for the log. Never waits. */
+	void (*found)(struct twi_engine *engine, uint64_t unix_s, const char *what);
 };
 
 /* job/: the messages of groups. */

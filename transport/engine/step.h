@@ -23,12 +23,14 @@ struct twi_step {
 	uint64_t start_ns;
 	uint64_t blocked_ns; /* of the thread that has begun it, by then */
 	uint32_t thread;
+	struct twi_step_window *window; /* NULL: nobody asks which steps are slow; kept likewise */
 	/* What steps took; made with the first (release), kept with the engine. */
 	struct twi_step_times *_Atomic times;
 };
 
 struct twi_emit;
 struct twi_engine;
+struct twi_step_window;
 
 /* step.c: /v1/steps, and their part of /metrics; arg is the engine, which is not taken. */
 void twi_step_describe(void *arg, struct twi_emit *emit);

@@ -477,6 +477,7 @@ void twi_inquiry_close(struct twi_engine *engine)
 		inquiry->timed = false;
 	}
 	twi_engine_leave(engine);
+	twi_inquiry_news_close(inquiry);
 	drop_round(inquiry->round);
 	twi_inquiry_looks_close(inquiry);
 	free(inquiry->own);

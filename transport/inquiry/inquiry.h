@@ -21,7 +21,7 @@
  * that has fallen silent, and is of this host, /proc can be asked.
  *
  *	offset  0      4       8        12         16
- *	        | type | round | sample | reserved | sent_ns | a state, or who it is |
+ *	        | type | round | sample | reserved | sent_ns | a state, who it is, or news |
  */
 #ifndef TWI_INQUIRY_H
 #define TWI_INQUIRY_H
@@ -37,6 +37,7 @@
 
 struct tow_runtime;
 struct twi_coll_group;
+struct twi_history_finding;
 struct twi_emit;
 struct twi_engine;
 struct twi_inquiry_line;
@@ -44,7 +45,15 @@ struct twi_inquiry_looks;
 struct twi_inquiry_thread;
 struct twi_ranks;
 
+/* What a look has found that the one before had not: of inquiry_news.c. */
+struct twi_inquiry_news {
+	uint64_t unix_s;
+	enum twi_cause cause;
+	uint32_t rank, peer; /* of a link its two ends; else peer is UINT32_MAX */
+};
+
 #define TWI_INQUIRY_HEAD   24u
+#define TWI_INQUIRY_NEWS   24u          /* bytes of the word that tells of them, behind its head */
 #define TWI_INQUIRY_SAMPLE 400000000ull /* between the two looks, ns */
 #define TWI_INQUIRY_KEEP   1000000000ull
 
@@ -84,6 +93,9 @@ struct twi_inquiry {
 	bool over;                         /* there will be none any more */
 	uint64_t lower_ns;                 /* when a rank below this one has asked; 0: never */
 	struct twi_inquiry_looks *looks;   /* NULL: none are ever made here */
+	struct tow_op herald;              /* whoever drives tells the others of the news, */
+	bool heralded;                     /* while this is set */
+	struct twi_inquiry_news news;
 	_Atomic bool flight_due;           /* the flight recorder's file: flight_file.c */
 	_Atomic uint64_t flight_failed_ns; /* since when */
 	char flight_home[256];             /* where files go if nobody says; "": nowhere */
@@ -127,6 +139,7 @@ struct twi_inquiry_line *twi_inquiry_line_of(struct twi_inquiry *inquiry, uint32
 /* Its peer, while it may be used. */
 struct tow_peer *twi_inquiry_line_peer(const struct twi_inquiry_line *line);
 bool twi_inquiry_ask(struct twi_inquiry_line *line, uint32_t round, uint32_t sample);
+bool twi_inquiry_tell(struct twi_inquiry_line *line, const struct twi_inquiry_news *news);
 /* inquiry.c: the line is freed; a state has come. */
 void twi_inquiry_forget(struct twi_inquiry *inquiry, const struct twi_inquiry_line *line);
 void twi_inquiry_heard(struct twi_inquiry *inquiry, const struct twi_inquiry_line *line,
@@ -162,6 +175,19 @@ uint64_t twi_inquiry_look_due(struct twi_inquiry *inquiry);
 /* One look: it is begun, and, when *judged_ns_out has come, ended. False: there is none to end. */
 bool twi_inquiry_look_begin(struct twi_inquiry *inquiry, uint64_t *judged_ns_out);
 void twi_inquiry_look_end(struct twi_inquiry *inquiry);
+/*
+ * inquiry_news.c: captures begun by a verdict (trace_on_verdict). tell: a look here has found it;
+ * this rank captures, and all others that it is connected to are told. The engine is not held.
+ */
+void twi_inquiry_news_tell(struct twi_inquiry *inquiry, const struct twi_history_finding *found);
+void twi_inquiry_news_close(struct twi_inquiry *inquiry);
+/* heard: rank `from` has told of it. The engine is held. */
+void twi_inquiry_news_heard(struct twi_inquiry *inquiry, uint32_t from, const uint8_t *in,
+			    size_t bytes);
+/* As it travels. read: what a stranger may have written; false: it is none. Pure. */
+void twi_inquiry_news_write(const struct twi_inquiry_news *news, uint8_t out[TWI_INQUIRY_NEWS]);
+bool twi_inquiry_news_read(const uint8_t *in, size_t bytes, uint64_t now_unix_s,
+			   struct twi_inquiry_news *out);
 /* Sources of /v1/verdicts and /metrics. */
 void twi_inquiry_looks_describe(void *arg, struct twi_emit *emit);
 void twi_inquiry_looks_metrics(void *arg, struct twi_emit *emit);

@@ -15,7 +15,7 @@
 #include "transport/op/endpoint.h"
 #include "transport/wire/feature.h"
 
-enum word { WORD_ASK = 1, WORD_STATE, WORD_WHO };
+enum word { WORD_ASK = 1, WORD_STATE, WORD_WHO, WORD_NEWS };
 
 /* Once the ranks hang up, the peer may go before this file hears of it. */
 struct tow_peer *twi_inquiry_line_peer(const struct twi_inquiry_line *line)
@@ -53,6 +53,18 @@ bool twi_inquiry_ask(struct twi_inquiry_line *line, uint32_t round, uint32_t sam
 
 	twi_assert_held(line->ear.ranks->engine);
 	return post != NULL && send_post(line, post, WORD_ASK, round, sample, 0);
+}
+
+/* A rank of an older version leaves it alone, as hear_words does with what it does not know. */
+bool twi_inquiry_tell(struct twi_inquiry_line *line, const struct twi_inquiry_news *news)
+{
+	struct twi_rank_post *post = make_post(line, TWI_INQUIRY_NEWS);
+
+	twi_assert_held(line->ear.ranks->engine);
+	if (post == NULL)
+		return false;
+	twi_inquiry_news_write(news, post->out + TWI_INQUIRY_HEAD);
+	return send_post(line, post, WORD_NEWS, 0, 0, TWI_INQUIRY_NEWS);
 }
 
 /* In what form the other side reads it, and within what its receive has room for. */
@@ -135,6 +147,10 @@ static void hear_words(struct twi_inquiry_line *line, uint64_t bytes)
 							.pid = twi_get_le(body + 16, 8),
 							.pid_start = twi_get_le(body + 24, 8) };
 		line->known = true;
+		break;
+	case WORD_NEWS:
+		twi_inquiry_news_heard(line->ear.ranks->engine->inquiry, line->rank, body,
+				       bytes - TWI_INQUIRY_HEAD);
 		break;
 	default: /* of a newer version: not for us */
 		break;

@@ -115,6 +115,8 @@ bool twi_inquiry_look_begin(struct twi_inquiry *inquiry, uint64_t *judged_ns_out
 void twi_inquiry_look_end(struct twi_inquiry *inquiry)
 {
 	struct twi_inquiry_looks *looks = inquiry->looks;
+	const struct twi_history_finding *news;
+	struct twi_history_finding found;
 	char text[TWI_FINDING_TEXT * 2];
 	bool changed;
 
@@ -123,7 +125,12 @@ void twi_inquiry_look_end(struct twi_inquiry *inquiry)
 	pthread_mutex_lock(&looks->lock);
 	changed = twi_history_add(&looks->history, &looks->verdict,
 				  twi_engine_clock(inquiry->engine));
+	news = twi_history_news(&looks->history);
+	if (news != NULL)
+		found = *news;
 	pthread_mutex_unlock(&looks->lock);
+	if (news != NULL && inquiry->engine->knobs.trace_on_verdict)
+		twi_inquiry_news_tell(inquiry, &found);
 	if (!changed || looks->verdict.finding_count == 0)
 		return;
 	twi_verdict_short(&looks->verdict, text, sizeof(text));

@@ -44,6 +44,7 @@ static int open_world(struct world *world)
 	options.connect_timeout_ns = SECOND / 4;
 	options.max_ops = 64;
 	options.stats = 0;
+	options.trace_on_slow_step = 200; /* a thread and a window more */
 	status = failed("open", tow_runtime_open(&options, &world->runtime));
 	if (status < 0)
 		return status;

@@ -1,0 +1,163 @@
+/*
+ * inquiry_news.c - a look has found what the one before had not: a trace is captured, here and at
+ * the other ranks, where their knob trace_on_verdict says so.
+ *
+ *	the rank that looks       capture  --- file in verdict_TIME
+ *	     |  NEWS
+ *	     v
+ *	every rank with a         capture  --- file in verdict_TIME, the same, for the time is told
+ *	connection to it
+ *
+ *	offset  0        8       12     16     20
+ *	        | unix_s | cause | rank | peer | reserved |     behind the head of inquiry.h
+ *
+ * Who is told decides by its own knob and its own bounds (trace_writer.h), so a rank that tells
+ * again and again makes others capture once a minute at most, and names no file of theirs: the
+ * folder is made of the time, which must be about that of the receiver.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include <internal/base.h>
+
+#include "diag/judge/verdict_history.h"
+#include "diag/record/span.h"
+#include "transport/engine/engine.h"
+#include "transport/inquiry/inquiry.h"
+#include "transport/job/group.h"
+
+#define NOBODY   UINT32_MAX
+#define APART_S  86400u /* by which clocks of a job's hosts may differ */
+#define SAID_MAX 96u
+
+void twi_inquiry_news_write(const struct twi_inquiry_news *news, uint8_t out[TWI_INQUIRY_NEWS])
+{
+	memset(out, 0, TWI_INQUIRY_NEWS);
+	twi_put_le(out, news->unix_s, 8);
+	twi_put_le(out + 8, (uint64_t)news->cause, 4);
+	twi_put_le(out + 12, news->rank, 4);
+	twi_put_le(out + 16, news->peer, 4);
+}
+
+bool twi_inquiry_news_read(const uint8_t *in, size_t bytes, uint64_t now_unix_s,
+			   struct twi_inquiry_news *out)
+{
+	uint64_t cause;
+
+	if (bytes < TWI_INQUIRY_NEWS)
+		return false;
+	cause = twi_get_le(in + 8, 4);
+	*out = (struct twi_inquiry_news){ .unix_s = twi_get_le(in, 8),
+					  .rank = (uint32_t)twi_get_le(in + 12, 4),
+					  .peer = (uint32_t)twi_get_le(in + 16, 4) };
+	if (out->unix_s - (now_unix_s - APART_S) > 2 * APART_S || cause >= TWI_CAUSES)
+		return false;
+	out->cause = (enum twi_cause)cause;
+	return true;
+}
+
+/* Any thread. */
+static void begin_capture(struct twi_engine *engine, uint32_t from,
+			  const struct twi_inquiry_news *news)
+{
+	const char *cause = twi_cause_name(news->cause);
+	char said[SAID_MAX];
+
+	if (news->peer != NOBODY)
+		snprintf(said, sizeof(said), "rank %" PRIu32 " gives: %s, %" PRIu32 " -> %" PRIu32,
+			 from, cause, news->rank, news->peer);
+	else
+		snprintf(said, sizeof(said), "rank %" PRIu32 " gives: %s, rank %" PRIu32, from,
+			 cause, news->rank);
+	engine->hooks.trace->found(engine, news->unix_s, said);
+}
+
+static void on_herald_done(struct tow_op *op, const struct tow_result *result)
+{
+	(void)result;
+	twi_container_of(op, struct twi_inquiry, herald)->heralded = false;
+}
+
+/* Its time, which is at once, has come; or the engine closes. */
+static void on_herald(struct tow_op *op, int status)
+{
+	struct twi_inquiry *inquiry = twi_container_of(op, struct twi_inquiry, herald);
+	struct twi_list *pos, *next;
+
+	if (status == TOW_EDEADLINE) {
+		twi_list_for_each_safe (pos, next, &inquiry->lines)
+			twi_inquiry_tell(twi_container_of(pos, struct twi_inquiry_line, link),
+					 &inquiry->news);
+	}
+	twi_op_complete(op, TOW_OK, 0);
+}
+
+static const struct twi_op_ops herald_ops = {
+	.kind = TWI_OP_CALL, .noun = "timer", .span = TWI_SPAN_CALL, .abort = on_herald
+};
+
+/* As with the timer of rounds: whoever drives has a ring to send with, and this thread has none. */
+static void send_herald(struct twi_inquiry *inquiry)
+{
+	const struct tow_op_options options = {
+		.size = sizeof(options), .timeout_ns = 0, .done = on_herald_done, .user = NULL
+	};
+
+	twi_assert_held(inquiry->engine);
+	if (inquiry->heralded)
+		return; /* the news that it has with it are those of now */
+	twi_op_embed(&inquiry->herald, inquiry->engine, &herald_ops, &options);
+	inquiry->herald.deadline_ns = twi_engine_clock(inquiry->engine);
+	inquiry->heralded = true;
+	twi_op_watch(&inquiry->herald);
+	inquiry->engine->armed_since_enter = true; /* somebody who sleeps is to drive */
+}
+
+void twi_inquiry_news_tell(struct twi_inquiry *inquiry, const struct twi_history_finding *found)
+{
+	struct twi_engine *engine = inquiry->engine;
+	struct twi_inquiry_news news = { .unix_s = (uint64_t)time(NULL),
+					 .cause = found->cause,
+					 .rank = found->ranks[0],
+					 .peer = NOBODY };
+	const struct twi_ranks *ranks = NULL;
+	uint32_t self = engine->knobs.rank;
+
+	if (found->rank_count == 0 && found->link_count > 0) {
+		news.rank = found->links[0].from;
+		news.peer = found->links[0].to;
+	}
+	twi_engine_enter(engine);
+	inquiry->news = news;
+	if (!twi_list_empty(&inquiry->lines))
+		ranks = twi_container_of(twi_list_first(&inquiry->lines), struct twi_inquiry_line,
+					 link)
+				->ear.ranks;
+	if (ranks != NULL) {
+		self = ranks->rank;
+		send_herald(inquiry);
+	}
+	twi_engine_leave(engine);
+	begin_capture(engine, self, &news);
+}
+
+void twi_inquiry_news_heard(struct twi_inquiry *inquiry, uint32_t from, const uint8_t *in,
+			    size_t bytes)
+{
+	struct twi_inquiry_news news;
+
+	twi_assert_held(inquiry->engine);
+	if (twi_inquiry_news_read(in, bytes, (uint64_t)time(NULL), &news))
+		begin_capture(inquiry->engine, from, &news);
+}
+
+void twi_inquiry_news_close(struct twi_inquiry *inquiry)
+{
+	twi_engine_enter(inquiry->engine);
+	if (inquiry->heralded && twi_heap_has(&inquiry->herald.timed))
+		twi_op_unwatch(&inquiry->herald);
+	inquiry->heralded = false;
+	twi_engine_leave(inquiry->engine);
+}

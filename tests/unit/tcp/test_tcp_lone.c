@@ -244,6 +244,7 @@ static void test_short_receives(void **state)
 		twt_lane_drive(&c->pair, 200000);
 		result = twt_lane_finish(&c->pair, posted ? recv : post(c, 1000, 0));
 		assert_int_equal(result.status, TOW_ETRUNCATED);
+		until_acknowledged(c);
 		recv = posted ? post(c, 30000, TOW_OP_TRUNCATE) : NULL;
 		assert_null(start(c, LONE, TOW_OP_AT_ONCE));
 		twt_lane_drive(&c->pair, 200000);

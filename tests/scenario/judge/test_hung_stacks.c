@@ -10,6 +10,8 @@
 
 #include <jansson.h>
 #include <signal.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
 
 #include <towline/stats.h>
 
@@ -102,11 +104,11 @@ static void play(struct twt_rank *rank)
 	TWT_OK(tow_group_barrier(rank->group, TOW_FOREVER));
 }
 
-static void play_on(const char *lane, int64_t signal_number)
+static void play_on(const char *lane, int64_t signal_number, void (*run)(struct twt_rank *rank))
 {
 	uint64_t state = seed;
 	uint32_t victim = (uint32_t)twt_random_below(&state, RANKS);
-	struct twt_job job = { .ranks = RANKS, .lane = lane, .run = play, .arg = &victim };
+	struct twt_job job = { .ranks = RANKS, .lane = lane, .run = run, .arg = &victim };
 
 	snprintf(job_name, sizeof(job_name), "stacks%d", (int)getpid());
 	number = signal_number;
@@ -117,24 +119,69 @@ static void play_on(const char *lane, int64_t signal_number)
 static void test_tcp(void **state)
 {
 	(void)state;
-	play_on("tcp://127.0.0.1:0", SIGNAL);
+	play_on("tcp://127.0.0.1:0", SIGNAL, play);
 }
 
 static void test_shm(void **state)
 {
 	(void)state;
-	play_on(NULL, SIGNAL);
+	play_on(NULL, SIGNAL, play);
 }
 
 static void test_without(void **state)
 {
 	(void)state;
-	play_on(NULL, 0);
+	play_on(NULL, 0, play);
 }
 
 static void on_signal(int taken)
 {
 	(void)taken;
+}
+
+/* --- a rank that is stopped, of which the one behind it asks before it joins the others --- */
+
+static _Atomic pid_t *stopped; /* shared by all ranks */
+
+static void ask_of_stopped(void)
+{
+	char line[128];
+	struct twt_command *verdict;
+
+	while (atomic_load(stopped) == 0)
+		usleep(1000);
+	usleep(2500000);
+	snprintf(line, sizeof(line), "verdict %s 2>&1", job_name);
+	verdict = ask(line);
+	kill(atomic_load(stopped), SIGCONT);
+	check_words(verdict, (const char *const[]){ "stopped, is stopped", NULL });
+	/* It was asked for the verdict, perhaps, and not for its stack as well. */
+	TWT_TRUE(twt_command_count(verdict, "its process does not answer") <= 1);
+	TWT_TRUE(twt_command_count(verdict, "where rank") <= 1);
+	free(verdict);
+}
+
+static void play_stopped(struct twt_rank *rank)
+{
+	uint32_t victim = *(const uint32_t *)rank->arg;
+
+	TWT_OK(tow_group_barrier(rank->group, TOW_FOREVER));
+	if (rank->rank == victim) {
+		atomic_store(stopped, getpid());
+		raise(SIGSTOP);
+	}
+	if (rank->rank == (victim + 1) % RANKS)
+		ask_of_stopped();
+	TWT_OK(tow_group_barrier(rank->group, TOW_FOREVER));
+}
+
+static void test_stopped(void **state)
+{
+	(void)state;
+	stopped = mmap(NULL, sizeof(*stopped), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+		       -1, 0);
+	assert_true(stopped != MAP_FAILED);
+	play_on("tcp://127.0.0.1:0", SIGNAL, play_stopped);
 }
 
 static void test_knob(void **state)
@@ -169,9 +216,8 @@ static void test_knob(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_tcp),
-		cmocka_unit_test(test_shm),
-		cmocka_unit_test(test_without),
+		cmocka_unit_test(test_tcp),     cmocka_unit_test(test_shm),
+		cmocka_unit_test(test_without), cmocka_unit_test(test_stopped),
 		cmocka_unit_test(test_knob),
 	};
 	int failed;

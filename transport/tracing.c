@@ -3,6 +3,7 @@
  */
 #include "transport/tracing.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -193,10 +194,19 @@ static int open_writer(struct twi_tracing *tracing, struct twi_engine *engine)
 	return status;
 }
 
-static int allow_stacks(struct twi_tracing *tracing, int number)
+/* The library has one handler for a signal. */
+static int allow_stacks(struct twi_tracing *tracing, const struct twi_knobs *knobs)
 {
-	int status = twi_stacks_allow(number);
+	int number = (int)knobs->stacks_signal, status;
 
+	if (number != 0 && number == (int)knobs->trace_signal)
+		return twi_error(TOW_EINVAL, "stacks_signal = %d is trace_signal as well", number);
+	if (number == SIGQUIT && knobs->verdict_on_sigquit)
+		return twi_error(TOW_EINVAL,
+				 "stacks_signal = %d is SIGQUIT, which asks for the "
+				 "verdict (verdict_on_sigquit)",
+				 number);
+	status = twi_stacks_allow(number);
 	if (status == TOW_OK)
 		tracing->stacks_signal = number;
 	return status;
@@ -215,7 +225,7 @@ int twi_tracing_open(struct twi_tracing *tracing, struct twi_engine *engine)
 	if (status == TOW_OK && !engine->virtual_clock)
 		status = open_writer(tracing, engine);
 	if (status == TOW_OK && !engine->virtual_clock)
-		status = allow_stacks(tracing, (int)engine->knobs.stacks_signal);
+		status = allow_stacks(tracing, &engine->knobs);
 	return status;
 }
 

@@ -215,12 +215,21 @@ static int run_watch(const struct arguments *arguments)
 	return status;
 }
 
-/* why [NAME|SOCKET]: what has a slash is a path. */
+/* [NAME|SOCKET], behind the command's own name: what has a slash is a path. 0, or -1 as printed. */
+static int find_given(const struct arguments *arguments, struct runtime_list *out)
+{
+	const char *target = arguments->argc > 1 ? arguments->argv[1] : NULL;
+	const char *socket_path = arguments->socket_path;
+
+	if (target != NULL && strchr(target, '/') != NULL)
+		socket_path = target;
+	return find_targets(socket_path, target, out);
+}
+
+/* why [NAME|SOCKET] */
 static int run_why(const struct arguments *arguments)
 {
 	struct why_options options = { .count = arguments->count, .json = arguments->json };
-	const char *target = arguments->argc > 1 ? arguments->argv[1] : NULL;
-	const char *socket_path = arguments->socket_path;
 	struct runtime_list targets;
 	int status;
 
@@ -229,9 +238,7 @@ static int run_why(const struct arguments *arguments)
 			      arguments->argv[arguments->argc - 1]);
 	if (arguments->all)
 		return show_why_all(&options);
-	if (target != NULL && strchr(target, '/') != NULL)
-		socket_path = target;
-	if (find_targets(socket_path, target, &targets) != 0)
+	if (find_given(arguments, &targets) != 0)
 		return 1;
 	status = show_why(&targets, &options);
 	runtime_list_fini(&targets);
@@ -241,7 +248,6 @@ static int run_why(const struct arguments *arguments)
 static int run_verdict(const struct arguments *arguments)
 {
 	const char *target = arguments->argc > 1 ? arguments->argv[1] : NULL;
-	const char *socket_path = arguments->socket_path;
 	struct runtime_list targets;
 	int status;
 
@@ -255,9 +261,7 @@ static int run_verdict(const struct arguments *arguments)
 		return write_last_words(arguments->from, target, arguments->torch);
 	if (arguments->from != NULL)
 		return show_last_words(arguments->from, target, arguments->json);
-	if (target != NULL && strchr(target, '/') != NULL)
-		socket_path = target;
-	if (find_targets(socket_path, target, &targets) != 0)
+	if (find_given(arguments, &targets) != 0)
 		return 1;
 	status = arguments->since_s > 0
 			 ? show_history(&targets, arguments->since_s, arguments->json)
@@ -269,8 +273,6 @@ static int run_verdict(const struct arguments *arguments)
 /* stacks [NAME|SOCKET] */
 static int run_stacks(const struct arguments *arguments)
 {
-	const char *target = arguments->argc > 1 ? arguments->argv[1] : NULL;
-	const char *socket_path = arguments->socket_path;
 	struct runtime_list targets;
 	int status;
 
@@ -278,9 +280,7 @@ static int run_stacks(const struct arguments *arguments)
 		return misuse("stacks takes one name or socket", arguments->argv[2]);
 	if (arguments->json)
 		return misuse("stacks: towstat get /v1/stacks has them as JSON", "");
-	if (target != NULL && strchr(target, '/') != NULL)
-		socket_path = target;
-	if (find_targets(socket_path, target, &targets) != 0)
+	if (find_given(arguments, &targets) != 0)
 		return 1;
 	status = show_stacks(&targets);
 	runtime_list_fini(&targets);

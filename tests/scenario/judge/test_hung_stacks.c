@@ -190,11 +190,14 @@ static void test_knob(void **state)
 		int64_t number;
 		int status;
 		const char *says;
+		int64_t trace_signal; /* 0: none */
 	} rows[] = {
-		{ 65, TOW_EINVAL, "stacks_signal" },
-		{ SIGSEGV, TOW_EINVAL, "SIGSEGV tells of a fault" },
-		{ SIGKILL, TOW_EINVAL, "stacks_signal = 9" },
-		{ SIGUSR1, TOW_EBUSY, "the program handles that signal itself" },
+		{ 65, TOW_EINVAL, "stacks_signal", 0 },
+		{ SIGSEGV, TOW_EINVAL, "SIGSEGV tells of a fault", 0 },
+		{ SIGKILL, TOW_EINVAL, "stacks_signal = 9", 0 },
+		{ SIGUSR1, TOW_EBUSY, "the program handles that signal itself", 0 },
+		{ SIGUSR2, TOW_EINVAL, "is trace_signal as well", SIGUSR2 },
+		{ SIGQUIT, TOW_EINVAL, "which asks for the verdict", 0 },
 	};
 
 	(void)state;
@@ -206,6 +209,9 @@ static void test_knob(void **state)
 		number = rows[i].number;
 		with_signal(&options);
 		options.premap_memory_bytes = 1 << 20;
+		options.verdict_on_sigquit = 1;
+		if (rows[i].trace_signal != 0)
+			options.trace_signal = rows[i].trace_signal;
 		assert_int_equal(tow_runtime_open(&options, &runtime), rows[i].status);
 		if (strstr(tow_error_message(), rows[i].says) == NULL)
 			fail_msg("%s", tow_error_message());

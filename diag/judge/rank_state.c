@@ -223,6 +223,14 @@ static void walk_foreign(struct walk *w, struct twi_rank_state *state)
 		walk_flow(w, &state->flows[i]);
 }
 
+static void walk_head(struct walk *w, struct twi_state_head *head)
+{
+	walk_u64(w, &head->seq);
+	walk_u64(w, &head->start_ns);
+	walk_u64(w, &head->idle_ns);
+	walk_u8(w, &head->waited);
+}
+
 /* In the order of the groups. */
 static void walk_heads(struct walk *w, struct twi_rank_state *state)
 {
@@ -231,12 +239,8 @@ static void walk_heads(struct walk *w, struct twi_rank_state *state)
 		struct twi_state_group *group = &state->groups[i];
 
 		walk_count(w, &group->head_count, TWI_STATE_HEADS);
-		for (uint32_t k = 0; !w->bad && k < group->head_count; k++) {
-			walk_u64(w, &group->heads[k].seq);
-			walk_u64(w, &group->heads[k].start_ns);
-			walk_u64(w, &group->heads[k].idle_ns);
-			walk_u8(w, &group->heads[k].waited);
-		}
+		for (uint32_t k = 0; !w->bad && k < group->head_count; k++)
+			walk_head(w, &group->heads[k]);
 	}
 }
 
@@ -301,13 +305,25 @@ static void walk_waits(struct walk *w, struct twi_rank_state *state)
 	}
 }
 
+/* In the order of the groups. */
+static void walk_longs(struct walk *w, struct twi_rank_state *state)
+{
+	for (uint32_t i = 0; !w->bad && i < state->group_count; i++) {
+		struct twi_state_group *group = &state->groups[i];
+
+		walk_count(w, &group->long_count, TWI_STATE_LONGS);
+		for (uint32_t k = 0; !w->bad && k < group->long_count; k++)
+			walk_head(w, &group->longs[k]);
+	}
+}
+
 static void walk_state(struct walk *w, struct twi_rank_state *state, uint32_t form)
 {
 	uint32_t magic = MAGIC;
 
 	walk_u32(w, &magic);
 	walk_u32(w, &form);
-	if (magic != MAGIC || form < TWI_STATE_FORM_BARE || form > TWI_STATE_FORM_WAITED)
+	if (magic != MAGIC || form < TWI_STATE_FORM_BARE || form > TWI_STATE_FORM_LONGS)
 		w->bad = true;
 	walk_self(w, state);
 	walk_count(w, &state->group_count, TWI_STATE_GROUPS);
@@ -327,6 +343,8 @@ static void walk_state(struct walk *w, struct twi_rank_state *state, uint32_t fo
 		walk_messages(w, state);
 	if (form >= TWI_STATE_FORM_WAITED)
 		walk_waits(w, state);
+	if (form >= TWI_STATE_FORM_LONGS)
+		walk_longs(w, state);
 }
 
 size_t twi_rank_state_encode(struct twi_rank_state *state, enum twi_state_form form, uint8_t *out,

@@ -17,6 +17,7 @@
 #define TWI_STATE_GROUPS   6u
 #define TWI_STATE_PAST     16u /* collectives of a group */
 #define TWI_STATE_HEADS    32u /* and of them, further back, the first of each burst */
+#define TWI_STATE_LONGS    8u  /* and bursts that took far longer than usual */
 #define TWI_STATE_WAITS    4u
 #define TWI_STATE_LINKS    12u
 #define TWI_STATE_CPUS     8u /* points of a thread's time on CPUs */
@@ -28,7 +29,7 @@
 #define TWI_STATE_LOCALS   16u /* ranks of such a group in one process that are told */
 #define TWI_STATE_LABEL    TOW_GROUP_LABEL_MAX
 #define TWI_STATE_CALL     32u
-#define TWI_STATE_BYTES    16320u /* the longest there is, encoded */
+#define TWI_STATE_BYTES    16320u /* the longest there is, encoded, without long bursts */
 #define TWI_STATE_NAMED    10240u /* the same without heads of bursts */
 #define TWI_STATE_BARE     8192u  /* and without names, and what is foreign */
 #define TWI_STATE_NO_RANK  UINT32_MAX
@@ -78,6 +79,8 @@ struct twi_state_group {
 	struct twi_state_past past[TWI_STATE_PAST]; /* newest first */
 	uint32_t head_count;
 	struct twi_state_head heads[TWI_STATE_HEADS]; /* newest first */
+	uint32_t long_count;
+	struct twi_state_head longs[TWI_STATE_LONGS]; /* newest first, some of them heads as well */
 	char name[TWI_STATE_NAME];                    /* of a foreign one; else "" */
 	/*
 	 * Of a foreign one: how many of its ranks this process is, and which, `rank` among them;
@@ -269,6 +272,7 @@ enum twi_state_form {
 	TWI_STATE_FORM_HEADS,    /* heads of bursts, the time namespace */
 	TWI_STATE_FORM_MESSAGES, /* messages under way, strays, what goes on, the quota of CPU */
 	TWI_STATE_FORM_WAITED,   /* for how long it waited, what links carried */
+	TWI_STATE_FORM_LONGS,    /* bursts that took far longer than usual */
 };
 
 /* Returns the bytes written, 0 when there is no room. Members are written back as they are. */

@@ -71,8 +71,14 @@ bool twi_inquiry_tell(struct twi_inquiry_line *line, const struct twi_inquiry_ne
 static uint32_t encode_for(uint32_t features, struct twi_rank_state *state, uint8_t *out)
 {
 	enum twi_state_form form = TWI_STATE_FORM_BARE;
-	size_t room = TWI_STATE_BARE;
+	size_t room = TWI_STATE_BARE, bytes;
 
+	/* The fullest state there can be goes without the last form's. */
+	if ((features & TWI_FEATURE_BIT(state_longs)) != 0) {
+		bytes = twi_rank_state_encode(state, TWI_STATE_FORM_LONGS, out, TWI_STATE_BYTES);
+		if (bytes > 0)
+			return (uint32_t)bytes;
+	}
 	if ((features & TWI_FEATURE_BIT(state_waits)) != 0) {
 		form = TWI_STATE_FORM_WAITED;
 		room = TWI_STATE_BYTES;

@@ -29,7 +29,14 @@ struct twi_series {
 	uint64_t gap_ns;     /* the longest time without any, as it fades */
 	uint32_t head_count; /* in all; the last ones are kept */
 	struct twi_state_head heads[TWI_STATE_HEADS];
+	struct twi_state_head burst; /* the one under way, or the last */
+	uint64_t usual_ns;           /* from the end of one to that of the next, on average */
+	uint32_t long_count;         /* of bursts that took far longer: the last ones are kept */
+	struct twi_state_head longs[TWI_STATE_LONGS];
 };
+
+/* A burst with the time before it that takes less than this is none that takes long. */
+#define TWI_SERIES_LONG_NS 20000000u
 
 static inline struct twi_state_past *twi_series_past(struct twi_series *series, uint64_t seq)
 {
@@ -46,12 +53,29 @@ static inline void twi_series_enter(struct twi_series *series, uint64_t seq, uin
 
 	if (series->in_flight++ > 0)
 		return;
+	series->burst = (struct twi_state_head){ seq, start_ns, series->idle_ns, series->waited };
 	if (gap >= series->gap_ns / 4)
-		series->heads[series->head_count++ % TWI_STATE_HEADS] =
-			(struct twi_state_head){ seq, start_ns, series->idle_ns, series->waited };
+		series->heads[series->head_count++ % TWI_STATE_HEADS] = series->burst;
 	series->gap_ns -= series->gap_ns / 16;
 	if (series->idle_ns != 0)
 		series->gap_ns = twi_max(series->gap_ns, gap);
+}
+
+/*
+ * A burst is over. From the end of the one before it takes as long at one rank as at any other, as
+ * all of them come to its end; so all keep the same ones, whoever was late.
+ */
+static inline void twi_series_time(struct twi_series *series, uint64_t now_ns)
+{
+	uint64_t took = now_ns - twi_min(series->idle_ns, now_ns), most = 2 * series->usual_ns;
+
+	if (series->idle_ns == 0)
+		return;
+	if (took >= TWI_SERIES_LONG_NS && took >= most && most > 0)
+		series->longs[series->long_count++ % TWI_STATE_LONGS] = series->burst;
+	if (most > 0)
+		took = twi_min(took, most);
+	series->usual_ns = most == 0 ? took : series->usual_ns - series->usual_ns / 8 + took / 8;
 }
 
 /* One is over; waited: a thread is in a wait meanwhile. */
@@ -60,6 +84,7 @@ static inline void twi_series_leave(struct twi_series *series, uint64_t now_ns, 
 	twi_assert_hot(series->in_flight > 0);
 	if (--series->in_flight > 0)
 		return;
+	twi_series_time(series, now_ns);
 	series->idle_ns = now_ns;
 	series->waited = waited;
 }

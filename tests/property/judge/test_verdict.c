@@ -247,7 +247,7 @@ static void test_bytes(void **state)
 
 		make_healthy();
 		add_heads(&job.last[0].groups[0]);
-		count = twi_rank_state_encode(&job.last[0], TWI_STATE_FORM_WAITED, bytes,
+		count = twi_rank_state_encode(&job.last[0], TWI_STATE_FORM_LONGS, bytes,
 					      sizeof(bytes));
 		assert_true(count > 0);
 		assert_true(twi_rank_state_decode(bytes, count, &back));

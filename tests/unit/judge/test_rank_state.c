@@ -78,6 +78,8 @@ static void fill_state(struct twi_rank_state *last)
 		struct twi_state_group *group = &last->groups[i];
 
 		group->head_count = TWI_STATE_HEADS;
+		group->long_count = TWI_STATE_LONGS;
+		group->longs[TWI_STATE_LONGS - 1] = (struct twi_state_head){ 1, 2, 3, 1 };
 		memset(group->name, 'n', TWI_STATE_NAME - 1);
 		group->local_count = TWI_STATE_LOCALS;
 		group->locals[TWI_STATE_LOCALS - 1] = i;
@@ -109,18 +111,27 @@ static void test_bytes(void **state)
 	(void)state;
 	twt_vs_healthy(&job, 8);
 	fill_state(last);
-	n = twi_rank_state_encode(last, TWI_STATE_FORM_WAITED, bytes, sizeof(bytes));
-	assert_true(n > 0); /* the longest there is fits */
+	assert_int_equal(twi_rank_state_encode(last, TWI_STATE_FORM_LONGS, bytes, sizeof(bytes)), 0);
+	assert_true(twi_rank_state_encode(last, TWI_STATE_FORM_WAITED, bytes, sizeof(bytes)) > 0);
+	memset(&last->groups[--last->group_count], 0, sizeof(last->groups[0]));
+	n = twi_rank_state_encode(last, TWI_STATE_FORM_LONGS, bytes, sizeof(bytes));
+	assert_true(n > 0);
 	assert_true(twi_rank_state_decode(bytes, n, &back));
 	assert_memory_equal(&back, last, sizeof(back));
-	assert_int_equal(twi_rank_state_encode(last, TWI_STATE_FORM_WAITED, bytes, n - 1), 0);
+	assert_int_equal(twi_rank_state_encode(last, TWI_STATE_FORM_LONGS, bytes, n - 1), 0);
 	/* Cut, or with something behind it, or of another version: nobody's. */
-	twi_rank_state_encode(last, TWI_STATE_FORM_WAITED, bytes, sizeof(bytes));
+	twi_rank_state_encode(last, TWI_STATE_FORM_LONGS, bytes, sizeof(bytes));
 	for (size_t i = 0; i < n; i += 7)
 		assert_false(twi_rank_state_decode(bytes, i, &back));
 	assert_false(twi_rank_state_decode(bytes, n + 1, &back));
 	bytes[4]++;
 	assert_false(twi_rank_state_decode(bytes, n, &back));
+	/* For one that knows nothing of bursts that took long. */
+	n = twi_rank_state_encode(last, TWI_STATE_FORM_WAITED, bytes, sizeof(bytes));
+	assert_true(n > 0);
+	assert_true(twi_rank_state_decode(bytes, n, &back));
+	assert_int_equal(back.links[0].carried_out.messages, 2);
+	assert_int_equal(back.groups[0].long_count, 0);
 	/* For one that knows nothing of waits. */
 	n = twi_rank_state_encode(last, TWI_STATE_FORM_MESSAGES, bytes, sizeof(bytes));
 	assert_true(n > 0);

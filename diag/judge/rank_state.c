@@ -435,5 +435,9 @@ const struct twi_state_head *twi_state_group_head(const struct twi_state_group *
 		if (group->heads[i].seq == seq)
 			return &group->heads[i];
 	}
+	for (uint32_t i = 0; group != NULL && i < group->long_count; i++) {
+		if (group->longs[i].seq == seq)
+			return &group->longs[i];
+	}
 	return NULL;
 }

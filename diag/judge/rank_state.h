@@ -292,7 +292,7 @@ const struct twi_state_group *twi_rank_state_group(const struct twi_rank_state *
 						   uint32_t ctx);
 const struct twi_state_past *twi_state_group_past(const struct twi_state_group *group,
 						  uint64_t seq);
-/* Its head `seq`, or NULL. */
+/* Its head `seq`, or that of a burst that took long; or NULL. */
 const struct twi_state_head *twi_state_group_head(const struct twi_state_group *group,
 						  uint64_t seq);
 

@@ -173,3 +173,19 @@ uint32_t twi_judge_arrivals(const struct twi_judge *judge, uint32_t ctx,
 	}
 	return count;
 }
+
+uint32_t twi_judge_long_arrivals(const struct twi_judge *judge, uint32_t ctx,
+				 struct twi_arrival out[TWI_JUDGE_ARRIVALS])
+{
+	const struct twi_state_group *group = NULL;
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < judge->what->rank_count && group == NULL; i++) {
+		group = twi_group_at(&judge->what->ranks[i], ctx);
+		if (group != NULL && group->long_count == 0)
+			group = NULL;
+	}
+	for (uint32_t i = 0; group != NULL && i < group->long_count; i++)
+		add_arrival(judge, ctx, group->longs[i].seq, out, &count);
+	return count;
+}

@@ -24,17 +24,6 @@
 
 /* --- what makes it late --- */
 
-/* A rank that has come late. */
-struct lateness {
-	const struct twi_verdict_rank *rank;
-	uint64_t from_ns, to_ns; /* the asker's clock: when that was */
-	bool once;               /* all of that time, and no other, */
-	double lost;             /* or again and again: the share of it */
-	double saves;            /* of the time, without it; 0: that is not known */
-	double confidence;
-	char how[TWI_FINDING_TEXT - 90];
-};
-
 /* The share of the time that it waited for room in its pool, between the looks. */
 static double pool_share(const struct twi_verdict_rank *rank)
 {
@@ -89,7 +78,7 @@ static bool reads_storage(const struct twi_judge *judge, const struct twi_verdic
 }
 
 /* What a step takes, and would take without it, where ranks tell of steps. */
-static void tell_savings(struct twi_judge *judge, const struct lateness *late)
+static void tell_savings(struct twi_judge *judge, const struct twi_lateness *late)
 {
 	const struct twi_state_waited *waited = twi_judge_waited(late->rank);
 	double step_ms, saves = twi_min(late->saves, 1.0);
@@ -111,7 +100,7 @@ static void tell_savings(struct twi_judge *judge, const struct lateness *late)
 		      step_ms * (1 - saves));
 }
 
-static void blame_late(struct twi_judge *judge, const struct lateness *late)
+void twi_judge_blame_late(struct twi_judge *judge, const struct twi_lateness *late)
 {
 	const struct twi_verdict_rank *rank = late->rank;
 	double pool = pool_share(rank), lost = 1;
@@ -224,13 +213,13 @@ static bool judge_often(struct twi_judge *judge, uint32_t ctx, const struct twi_
 	for (; count >= LATE_SEQS; count--) {
 		uint64_t span = twi_since(arrivals[0].at_ns, arrivals[count - 1].at_ns), lost;
 		const struct twi_verdict_rank *rank;
-		struct lateness late;
+		struct twi_lateness late;
 		uint32_t times;
 
 		rank = late_one(arrivals, count, many, &times, &lost);
 		if (rank == NULL)
 			continue;
-		late = (struct lateness){
+		late = (struct twi_lateness){
 			.rank = rank,
 			.from_ns = arrivals[count - 1].at_ns,
 			.to_ns = arrivals[0].at_ns,
@@ -247,7 +236,7 @@ static bool judge_often(struct twi_judge *judge, uint32_t ctx, const struct twi_
 			 rank->rank, times, count, twi_ctx_word(ctx),
 			 twi_judge_group(judge, ctx, group), twi_judge_time(lost, time),
 			 twi_judge_time(span, whole));
-		blame_late(judge, &late);
+		twi_judge_blame_late(judge, &late);
 		return true;
 	}
 	return false;
@@ -270,11 +259,12 @@ static void judge_late(struct twi_judge *judge, uint32_t ctx)
 	struct twi_arrival arrivals[TWI_JUDGE_ARRIVALS];
 	uint32_t count = twi_judge_arrivals(judge, ctx, arrivals), worst = 0;
 	char time[24], call[TWI_JUDGE_CALL];
-	struct lateness late;
+	struct twi_lateness late;
 
 	count = keep_own(arrivals, count);
 	if (count < 2 ||
-	    (go_on(judge, arrivals, count) && judge_often(judge, ctx, arrivals, count)))
+	    (go_on(judge, arrivals, count) && judge_often(judge, ctx, arrivals, count)) ||
+	    twi_judge_pauses(judge, ctx))
 		return;
 	for (uint32_t i = 1; i < count; i++) {
 		if (arrivals[i].delay_ns > arrivals[worst].delay_ns)
@@ -283,7 +273,7 @@ static void judge_late(struct twi_judge *judge, uint32_t ctx)
 	if (arrivals[worst].delay_ns < ONCE_NS ||
 	    arrivals[worst].delay_ns < 4 * twi_judge_usual(twi_group_at(arrivals[worst].last, ctx)))
 		return;
-	late = (struct lateness){
+	late = (struct twi_lateness){
 		.rank = arrivals[worst].last,
 		.from_ns = arrivals[worst].at_ns - arrivals[worst].delay_ns,
 		.to_ns = arrivals[worst].at_ns,
@@ -293,7 +283,7 @@ static void judge_late(struct twi_judge *judge, uint32_t ctx)
 	snprintf(late.how, sizeof(late.how), "rank %u came to %s by %s later than all others",
 		 late.rank->rank, twi_judge_call(judge, ctx, arrivals[worst].seq, call),
 		 twi_judge_time(arrivals[worst].delay_ns, time));
-	blame_late(judge, &late);
+	twi_judge_blame_late(judge, &late);
 }
 
 void twi_judge_late(struct twi_judge *judge)

@@ -4,8 +4,10 @@
  *	verdict.c        findings: made, ordered, put into words
  *	verdict_links.c  silent ranks, links, losses, buffers, credit
  *	verdict_colls.c  ranks that call something else, or are missing
+ *	verdict_shifted.c  ranks that are a call ahead or behind, unnoticed
  *	verdict_arrivals.c  who came last to which call, and how much of that is its own doing
  *	verdict_late.c   ranks that come late, and what makes them
+ *	verdict_pauses.c  ranks that come late seldom, by much
  *	verdict_cpu.c    how long they wanted a CPU and had none
  *	verdict_waits.c  ranks that wait for each other by messages, or for one that does nothing
  *	verdict_flows.c  messages of other libraries, and ours: slow links, slow devices
@@ -67,6 +69,8 @@ bool twi_judge_held_up(const struct twi_judge *judge, const struct twi_verdict_r
 /* verdict_colls.c: who disagrees, who is missing. */
 void twi_judge_agreement(struct twi_judge *judge);
 void twi_judge_missing(struct twi_judge *judge);
+/* verdict_shifted.c: who has left out a call that looks like all others. */
+void twi_judge_shifted(struct twi_judge *judge);
 /* Whether somebody has been waiting for long, as far as is known. */
 bool twi_judge_stuck(const struct twi_judge *judge);
 
@@ -116,11 +120,26 @@ bool twi_judge_goes_round(const struct twi_judge *judge);
 const struct twi_state_waited *twi_judge_waited(const struct twi_verdict_rank *rank);
 /* How much of their time ranks are blocked; whom they wait for, if nobody is blamed yet. */
 void twi_judge_bound(struct twi_judge *judge);
-/* verdict_late.c: who comes late. */
+/* verdict_late.c: who comes late; and what makes one late of which that is known. */
+struct twi_lateness {
+	const struct twi_verdict_rank *rank;
+	uint64_t from_ns, to_ns; /* the asker's clock: when that was */
+	bool once;               /* all of that time, and no other, */
+	double lost;             /* or again and again: the share of it */
+	double saves;            /* of the time, without it; 0: that is not known */
+	double confidence;
+	char how[TWI_FINDING_TEXT - 90];
+};
+void twi_judge_blame_late(struct twi_judge *judge, const struct twi_lateness *late);
 void twi_judge_late(struct twi_judge *judge);
 /* Of the last few seconds, newest first, but for the first two, which come with the set-up. */
 uint32_t twi_judge_arrivals(const struct twi_judge *judge, uint32_t ctx,
 			    struct twi_arrival out[TWI_JUDGE_ARRIVALS]);
+/* The same of the bursts that took far longer than usual: TWI_STATE_LONGS at most. */
+uint32_t twi_judge_long_arrivals(const struct twi_judge *judge, uint32_t ctx,
+				 struct twi_arrival out[TWI_JUDGE_ARRIVALS]);
+/* verdict_pauses.c: one rank is late seldom, by much each time. True: it is blamed. */
+bool twi_judge_pauses(struct twi_judge *judge, uint32_t ctx);
 /* Calls `found` once for each group that anybody knows. */
 void twi_judge_groups(struct twi_judge *judge, void (*found)(struct twi_judge *, uint32_t ctx));
 /* The median time from one call to the next, as far as it is known. */

@@ -88,9 +88,7 @@ static void add_past(const struct twi_series *series, struct twi_state_group *ou
 	for (uint32_t i = 1; i <= TWI_STATE_HEADS && i <= series->head_count; i++)
 		out->heads[out->head_count++] =
 			series->heads[(series->head_count - i) % TWI_STATE_HEADS];
-	for (uint32_t i = 1; i <= TWI_STATE_LONGS && i <= series->long_count; i++)
-		out->longs[out->long_count++] =
-			series->longs[(series->long_count - i) % TWI_STATE_LONGS];
+	out->long_count = twi_series_longs(series, out->longs);
 }
 
 /* The name of a collective that has ended; NULL: none that is known. */

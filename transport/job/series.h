@@ -12,6 +12,12 @@
 
 #include "diag/judge/rank_state.h"
 
+/* A burst of calls that took far longer than usual, with the time before it. */
+struct twi_series_long {
+	struct twi_state_head burst;
+	uint64_t took_ns, ended_ns;
+};
+
 struct twi_series {
 	struct twi_list link; /* of engine->series */
 	uint32_t ctx;         /* the group's number; of its barriers with TWI_STATE_BARRIERS */
@@ -31,12 +37,19 @@ struct twi_series {
 	struct twi_state_head heads[TWI_STATE_HEADS];
 	struct twi_state_head burst; /* the one under way, or the last */
 	uint64_t usual_ns;           /* from the end of one to that of the next, on average */
-	uint32_t long_count;         /* of bursts that took far longer: the last ones are kept */
-	struct twi_state_head longs[TWI_STATE_LONGS];
+	struct twi_series_long longs[TWI_STATE_LONGS]; /* in no order; burst.seq 0: none */
 };
 
 /* A burst with the time before it that takes less than this is none that takes long. */
 #define TWI_SERIES_LONG_NS 20000000u
+/* For so long it is kept, if no longer ones come. */
+#define TWI_SERIES_KEEP_NS 15000000000u
+
+/* series.c: the burst that is over took long. */
+void twi_series_keep_long(struct twi_series *series, uint64_t took_ns, uint64_t now_ns);
+/* Those that are kept, newest first; how many. */
+uint32_t twi_series_longs(const struct twi_series *series,
+			  struct twi_state_head out[TWI_STATE_LONGS]);
 
 static inline struct twi_state_past *twi_series_past(struct twi_series *series, uint64_t seq)
 {
@@ -72,7 +85,7 @@ static inline void twi_series_time(struct twi_series *series, uint64_t now_ns)
 	if (series->idle_ns == 0)
 		return;
 	if (took >= TWI_SERIES_LONG_NS && took >= most && most > 0)
-		series->longs[series->long_count++ % TWI_STATE_LONGS] = series->burst;
+		twi_series_keep_long(series, took, now_ns);
 	if (most > 0)
 		took = twi_min(took, most);
 	series->usual_ns = most == 0 ? took : series->usual_ns - series->usual_ns / 8 + took / 8;

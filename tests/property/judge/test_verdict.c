@@ -179,6 +179,8 @@ static void scramble(struct twi_rank_state *at)
 			at->groups[i].past_count = TWI_STATE_PAST;
 		if (at->groups[i].head_count > TWI_STATE_HEADS)
 			at->groups[i].head_count = TWI_STATE_HEADS;
+		if (at->groups[i].long_count > TWI_STATE_LONGS)
+			at->groups[i].long_count = TWI_STATE_LONGS;
 		if (at->groups[i].local_count > TWI_STATE_LOCALS)
 			at->groups[i].local_count = TWI_STATE_LOCALS;
 		at->groups[i].why[TWI_STATE_WHY - 1] = '\0';
@@ -225,15 +227,23 @@ static void test_anything_is_borne(void **state)
 	}
 }
 
+/* Bytes between members stay. */
+static void fill_head(struct twi_state_head *head)
+{
+	head->seq = below(100);
+	head->start_ns = below(VS_NOW);
+	head->idle_ns = below(VS_NOW);
+	head->waited = (uint8_t)below(2);
+}
+
 static void add_heads(struct twi_state_group *group)
 {
 	group->head_count = (uint32_t)below(TWI_STATE_HEADS + 1);
-	for (uint32_t i = 0; i < group->head_count; i++) { /* bytes between members stay */
-		group->heads[i].seq = below(100);
-		group->heads[i].start_ns = below(VS_NOW);
-		group->heads[i].idle_ns = below(VS_NOW);
-		group->heads[i].waited = (uint8_t)below(2);
-	}
+	for (uint32_t i = 0; i < group->head_count; i++)
+		fill_head(&group->heads[i]);
+	group->long_count = (uint32_t)below(TWI_STATE_LONGS + 1);
+	for (uint32_t i = 0; i < group->long_count; i++)
+		fill_head(&group->longs[i]);
 }
 
 static void test_bytes(void **state)

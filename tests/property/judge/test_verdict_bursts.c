@@ -2,7 +2,8 @@
  * test_verdict_bursts.c - ranks that come late to steps of one to many collectives at once, as data
  * parallel training makes them: jobs of random shapes are played on paper, with the very records
  * that a runtime keeps of them (series.h), and judged. One slow rank is named, before its bursts or
- * within them, and a healthy job names nobody.
+ * within them, and so is one that pauses once in several steps; a healthy job names nobody, though
+ * all of its ranks pause together, or each once in a while.
  *
  * TOW_TEST_SEED replays. TOW_VERDICT_CASES: how many of each (default 400).
  */
@@ -12,6 +13,7 @@
 
 #define BUCKETS 12u
 #define STEPS   60u
+#define PAUSED  150u /* steps of a job in which somebody pauses */
 
 struct shape {
 	uint32_t size, buckets;
@@ -19,7 +21,13 @@ struct shape {
 	uint32_t slow; /* the rank; = size: none */
 	uint64_t extra_ns;
 	bool spread; /* between the buckets, not before them */
+	/* Once in so many steps (0: never) one rank pauses, or all do, or in turn one of them. */
+	uint32_t every, pauses;
+	uint64_t pause_ns;
 };
+
+#define ALL_PAUSE UINT32_MAX
+#define IN_TURN   (UINT32_MAX - 1)
 
 static uint64_t random_state;
 static struct twt_vs_job job;
@@ -63,14 +71,27 @@ static void write_down(struct twi_series *one, const uint64_t *start, const uint
 		twi_series_leave(one, done[left], done[left] >= start[count - 1]);
 }
 
+/* How long it pauses before step `step`. */
+static uint64_t pause_of(const struct shape *shape, uint32_t rank, uint32_t step)
+{
+	uint32_t turn = shape->every > 0 ? step / shape->every : 0;
+
+	if (shape->every == 0 || step % shape->every != 0)
+		return 0;
+	if (shape->pauses == ALL_PAUSE || rank == shape->pauses)
+		return shape->pause_ns;
+	return shape->pauses == IN_TURN && turn % shape->size == rank ? shape->pause_ns : 0;
+}
+
 /* One step that begins at `now` for all; when it is over. */
-static uint64_t play_step(const struct shape *shape, uint64_t now)
+static uint64_t play_step(const struct shape *shape, uint32_t step, uint64_t now)
 {
 	uint64_t start[VS_RANKS][BUCKETS], done[BUCKETS], over = now;
 
 	for (uint32_t k = 0; k < shape->buckets; k++) {
 		for (uint32_t r = 0; r < shape->size; r++) {
-			start[r][k] = (k == 0 ? now : start[r][k - 1]) + work_of(shape, r, k);
+			start[r][k] = k == 0 ? now + pause_of(shape, r, step) : start[r][k - 1];
+			start[r][k] += work_of(shape, r, k);
 			over = twi_max(over, start[r][k]);
 		}
 		done[k] = over += shape->wire_ns;
@@ -90,6 +111,7 @@ static void tell(const struct twi_series *one, struct twi_state_group *group)
 	for (uint32_t i = 1; i <= TWI_STATE_HEADS && i <= one->head_count; i++)
 		group->heads[group->head_count++] =
 			one->heads[(one->head_count - i) % TWI_STATE_HEADS];
+	group->long_count = twi_series_longs(one, group->longs);
 }
 
 static void play(const struct shape *shape)
@@ -99,9 +121,9 @@ static void play(const struct shape *shape)
 	twt_vs_healthy(&job, shape->size);
 	for (uint32_t r = 0; r < shape->size; r++)
 		series[r] = (struct twi_series){ .next_seq = 1 };
-	for (uint32_t i = 0; i < STEPS; i++) {
+	for (uint32_t i = 0; i < (shape->every > 0 ? PAUSED : STEPS); i++) {
 		before = now;
-		now = play_step(shape, now);
+		now = play_step(shape, i, now);
 	}
 	step_ns = now - before;
 	for (uint32_t r = 0; r < shape->size; r++) {
@@ -179,11 +201,64 @@ static void test_slow_rank(void **state)
 	}
 }
 
+/* A fifth of the time, once in so many steps that the last calls say nothing of it. */
+static struct shape pausing_shape(uint32_t pauses)
+{
+	struct shape shape = random_shape();
+	uint64_t usual = shape.compute_ns + shape.buckets * (shape.gap_ns + shape.wire_ns);
+
+	shape.every = 5 + (uint32_t)below(16);
+	shape.pause_ns = twi_max(shape.every * usual / 4, 2 * usual);
+	shape.pauses = pauses;
+	return shape;
+}
+
+/* Of a pause that is as long as a wait for it can be told, whatever the others have under way. */
+static void test_pauses(void **state)
+{
+	(void)state;
+	for (uint64_t n = 0; n < cases(); n++) {
+		struct shape shape = pausing_shape(0);
+
+		shape.pauses = (uint32_t)below(shape.size);
+		play(&shape);
+		if (job.verdict.finding_count != 1)
+			printf("%u ranks, %u buckets, rank %u pauses for %llu ms once in %u "
+			       "steps\n",
+			       shape.size, shape.buckets, shape.pauses,
+			       (unsigned long long)(shape.pause_ns / VS_MS), shape.every);
+		assert_int_equal(job.verdict.finding_count, 1);
+		assert_int_equal(job.verdict.findings[0].cause, TWI_CAUSE_LATE);
+		assert_int_equal(job.verdict.findings[0].rank_count, 1);
+		assert_int_equal(job.verdict.findings[0].ranks[0], shape.pauses);
+	}
+}
+
+/* A checkpoint, for one; and pauses of which each rank has its share, none as long as one that is
+ * worth a word by itself. */
+static void test_pauses_of_all(void **state)
+{
+	(void)state;
+	for (uint64_t n = 0; n < cases(); n++) {
+		struct shape shape = pausing_shape(below(2) == 0 ? ALL_PAUSE : IN_TURN);
+
+		if (shape.pauses == IN_TURN)
+			shape.pause_ns = twi_min(shape.pause_ns, 390 * VS_MS);
+		play(&shape);
+		if (job.verdict.finding_count > 0)
+			printf("%u ranks, %u buckets: %s\n", shape.size, shape.buckets,
+			       job.verdict.findings[0].evidence[0]);
+		assert_int_equal(job.verdict.finding_count, 0);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_healthy),
 		cmocka_unit_test(test_slow_rank),
+		cmocka_unit_test(test_pauses),
+		cmocka_unit_test(test_pauses_of_all),
 	};
 
 	random_state = twt_seed();

@@ -111,7 +111,8 @@ static void test_bytes(void **state)
 	(void)state;
 	twt_vs_healthy(&job, 8);
 	fill_state(last);
-	assert_int_equal(twi_rank_state_encode(last, TWI_STATE_FORM_LONGS, bytes, sizeof(bytes)), 0);
+	assert_int_equal(twi_rank_state_encode(last, TWI_STATE_FORM_LONGS, bytes, sizeof(bytes)),
+			 0);
 	assert_true(twi_rank_state_encode(last, TWI_STATE_FORM_WAITED, bytes, sizeof(bytes)) > 0);
 	memset(&last->groups[--last->group_count], 0, sizeof(last->groups[0]));
 	n = twi_rank_state_encode(last, TWI_STATE_FORM_LONGS, bytes, sizeof(bytes));

@@ -1,0 +1,155 @@
+/*
+ * verdict_shifted.c - a rank has left out a call, or made one more, and all that it calls looks
+ * alike: nothing fails, but each of its calls meets another one of the others. Its bursts of calls
+ * then begin at other numbers than theirs, each time.
+ *
+ *	others   [31 32 33]    [34 35 36]    [37 38 39]       the calls of one step each
+ *	rank 0      [32 33 34]    [35 36 37]    [38 39 40]    its are one call behind
+ */
+#include "diag/judge/verdict_parts.h"
+
+#include <stdio.h>
+
+#define BURSTS     6u   /* at least, of both, where what they know overlaps */
+#define CONFIDENCE 0.75 /* ranks that work in turns, with calls that are alike, look like that */
+#define OF_TWO     0.6
+
+/* What two ranks know of the same time. */
+struct overlap {
+	uint32_t a, b, common; /* bursts */
+};
+
+static bool begins_at(const struct twi_state_group *group, uint64_t seq)
+{
+	for (uint32_t i = 0; i < group->head_count; i++)
+		if (group->heads[i].seq == seq)
+			return true;
+	return false;
+}
+
+static struct overlap overlap_of(const struct twi_state_group *a, const struct twi_state_group *b)
+{
+	struct overlap out = { 0 };
+	uint64_t from, to;
+
+	if (a->head_count == 0 || b->head_count == 0)
+		return out;
+	from = a->heads[a->head_count - 1].seq > b->heads[b->head_count - 1].seq
+		       ? a->heads[a->head_count - 1].seq
+		       : b->heads[b->head_count - 1].seq;
+	to = a->heads[0].seq < b->heads[0].seq ? a->heads[0].seq : b->heads[0].seq;
+	for (uint32_t i = 0; i < a->head_count; i++) {
+		if (a->heads[i].seq < from || a->heads[i].seq > to)
+			continue;
+		out.a++;
+		out.common += begins_at(b, a->heads[i].seq);
+	}
+	for (uint32_t i = 0; i < b->head_count; i++)
+		out.b += b->heads[i].seq >= from && b->heads[i].seq <= to;
+	return out;
+}
+
+static bool are_apart(const struct overlap *two)
+{
+	return two->a >= BURSTS && two->b >= BURSTS && two->common == 0;
+}
+
+/* The one of them that has fewer bursts has them where the other has some as well. */
+static bool are_alike(const struct overlap *two)
+{
+	uint32_t fewer = two->a < two->b ? two->a : two->b;
+
+	return fewer >= BURSTS && two->common * 4 >= fewer * 3;
+}
+
+/* All ranks are known, and all that they have called lately is the same call. */
+static bool calls_one_thing(const struct twi_judge *judge, uint32_t ctx)
+{
+	const struct twi_state_past *call = NULL;
+	uint32_t covered = 0, size = 0;
+
+	for (uint32_t i = 0; i < judge->what->rank_count; i++) {
+		const struct twi_state_group *group = twi_group_at(&judge->what->ranks[i], ctx);
+
+		for (uint32_t k = 0; group != NULL && k < group->past_count; k++) {
+			if (call != NULL && (call->signature != group->past[k].signature ||
+					     call->bytes != group->past[k].bytes))
+				return false;
+			call = &group->past[k];
+		}
+		if (group == NULL)
+			continue;
+		covered += twi_state_group_covers(group);
+		size = group->size;
+	}
+	return call != NULL && covered == size;
+}
+
+/* "31, 34, 37": where a rank began three bursts, the oldest first. */
+#define SEQS_TEXT 72u
+static void tell_seqs(const struct twi_state_group *group, char out[SEQS_TEXT])
+{
+	snprintf(out, SEQS_TEXT, "%llu, %llu, %llu", (unsigned long long)group->heads[2].seq,
+		 (unsigned long long)group->heads[1].seq, (unsigned long long)group->heads[0].seq);
+}
+
+static void blame_shifted(struct twi_judge *judge, uint32_t ctx,
+			  const struct twi_verdict_rank *rank, const struct twi_verdict_rank *other,
+			  double confidence)
+{
+	char ours[SEQS_TEXT], theirs[SEQS_TEXT], group[TWI_JUDGE_GROUP];
+
+	tell_seqs(twi_group_at(rank, ctx), ours);
+	tell_seqs(twi_group_at(other, ctx), theirs);
+	twi_judge_blame(
+		judge, TWI_CAUSE_OTHER_OPERATION, rank->rank, confidence,
+		"rank %u begins its bursts of calls with %ss %s of %s, rank %u with %s, and "
+		"so each time: one has left out a call, or made one more",
+		rank->rank, twi_ctx_word(ctx), ours, twi_judge_group(judge, ctx, group),
+		other->rank, theirs);
+}
+
+/* Each rank is laid beside the first: one of them is alone, that or another. */
+static void judge_shifted(struct twi_judge *judge, uint32_t ctx)
+{
+	const struct twi_verdict_rank *first = NULL, *apart = NULL, *alike = NULL;
+	uint32_t aparts = 0, alikes = 0, others = 0;
+
+	if (!calls_one_thing(judge, ctx))
+		return;
+	for (uint32_t i = 0; i < judge->what->rank_count; i++) {
+		const struct twi_verdict_rank *rank = &judge->what->ranks[i];
+		struct overlap two;
+
+		if (twi_group_at(rank, ctx) == NULL)
+			continue;
+		if (first == NULL) {
+			first = rank;
+			continue;
+		}
+		others++;
+		two = overlap_of(twi_group_at(first, ctx), twi_group_at(rank, ctx));
+		if (are_apart(&two)) {
+			aparts++;
+			apart = rank;
+		} else if (are_alike(&two)) {
+			alikes++;
+			alike = rank;
+		}
+	}
+	if (aparts == 0 || aparts + alikes != others)
+		return;
+	if (others == 1) {
+		blame_shifted(judge, ctx, first, apart, OF_TWO);
+		blame_shifted(judge, ctx, apart, first, OF_TWO);
+	} else if (aparts == 1) {
+		blame_shifted(judge, ctx, apart, alike, CONFIDENCE);
+	} else if (alikes == 0) {
+		blame_shifted(judge, ctx, first, apart, CONFIDENCE);
+	}
+}
+
+void twi_judge_shifted(struct twi_judge *judge)
+{
+	twi_judge_groups(judge, judge_shifted);
+}

@@ -305,7 +305,7 @@ static void walk_waits(struct walk *w, struct twi_rank_state *state)
 	}
 }
 
-/* In the order of the groups. */
+/* In the order of the groups, and of the links. */
 static void walk_longs(struct walk *w, struct twi_rank_state *state)
 {
 	for (uint32_t i = 0; !w->bad && i < state->group_count; i++) {
@@ -315,6 +315,8 @@ static void walk_longs(struct walk *w, struct twi_rank_state *state)
 		for (uint32_t k = 0; !w->bad && k < group->long_count; k++)
 			walk_head(w, &group->longs[k]);
 	}
+	for (uint32_t i = 0; !w->bad && i < state->link_count; i++)
+		walk_u64(w, &state->links[i].starved_ns);
 }
 
 static void walk_state(struct walk *w, struct twi_rank_state *state, uint32_t form)

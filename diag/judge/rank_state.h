@@ -182,6 +182,7 @@ struct twi_state_link {
 	/* Messages to it and, of those that are timed where they arrive, from it. */
 	struct twi_state_carried carried_out, carried_in;
 	struct twi_state_called called; /* from here to there, and answered */
+	uint64_t starved_ns;            /* for which sends have waited for credit, so far */
 };
 
 /* Of a thread, until then: on a CPU, and waiting for one. */
@@ -272,7 +273,7 @@ enum twi_state_form {
 	TWI_STATE_FORM_HEADS,    /* heads of bursts, the time namespace */
 	TWI_STATE_FORM_MESSAGES, /* messages under way, strays, what goes on, the quota of CPU */
 	TWI_STATE_FORM_WAITED,   /* for how long it waited, what links carried */
-	TWI_STATE_FORM_LONGS,    /* bursts that took far longer than usual */
+	TWI_STATE_FORM_LONGS,    /* bursts that took far longer than usual, waits for credit */
 };
 
 /* Returns the bytes written, 0 when there is no room. Members are written back as they are. */

@@ -545,6 +545,8 @@ void twi_judge_bound(struct twi_judge *judge)
 		judge_server(judge);
 	if (judge->out->finding_count == 0 && !judge->out->stuck && called_by_all(judge) == NULL)
 		judge_stage(judge);
+	if (judge->out->finding_count == 0 && !judge->out->stuck)
+		twi_judge_starved_sends(judge);
 }
 
 void twi_verdict_emit_waits(const struct twi_verdict_waits *waits, struct twi_emit *emit)

@@ -12,6 +12,7 @@
  *	verdict_waits.c  ranks that wait for each other by messages, or for one that does nothing
  *	verdict_flows.c  messages of other libraries, and ours: slow links, slow devices
  *	verdict_rounds.c whether messages go round
+ *	verdict_credit.c  receivers to which much is sent at once, and which may hold little
  *	verdict_bound.c  how much of the time ranks are blocked; who all others wait for
  */
 #ifndef TWI_VERDICT_PARTS_H
@@ -120,6 +121,8 @@ bool twi_judge_goes_round(const struct twi_judge *judge);
 const struct twi_state_waited *twi_judge_waited(const struct twi_verdict_rank *rank);
 /* How much of their time ranks are blocked; whom they wait for, if nobody is blamed yet. */
 void twi_judge_bound(struct twi_judge *judge);
+/* verdict_credit.c: whose senders have no credit again and again. */
+void twi_judge_starved_sends(struct twi_judge *judge);
 /* verdict_late.c: who comes late; and what makes one late of which that is known. */
 struct twi_lateness {
 	const struct twi_verdict_rank *rank;

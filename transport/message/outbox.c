@@ -106,6 +106,16 @@ static void end_queued(struct twi_outbox *outbox, struct twi_list *queued, int s
 		twi_outbox_end(outbox, op_of(entry), status, 0);
 }
 
+/* Sends begin to wait for credit, or none does any more. */
+static void note_starving(struct twi_outbox *outbox, bool starves)
+{
+	uint64_t now_ns = twi_engine_batch_now(outbox->peer->engine);
+
+	if (outbox->starved_since_ns != 0)
+		outbox->starved_ns += now_ns - twi_min(outbox->starved_since_ns, now_ns);
+	outbox->starved_since_ns = starves ? twi_max(now_ns, 1u) : 0; /* a virtual clock has 0 */
+}
+
 void twi_outbox_fail(struct twi_outbox *outbox, int status)
 {
 	struct twi_channels *channels = outbox->peer->channels;
@@ -114,6 +124,8 @@ void twi_outbox_fail(struct twi_outbox *outbox, int status)
 	outbox->failed = status;
 	end_queued(outbox, &outbox->queued, status);
 	outbox->owes_credit = false;
+	if (outbox->starved_since_ns != 0)
+		note_starving(outbox, false);
 	while (channels != NULL && (entry = twi_list_first(&channels->turns)) != NULL) {
 		twi_list_remove(entry);
 		end_queued(outbox, &twi_container_of(entry, struct twi_channel, turn)->queued,
@@ -205,11 +217,20 @@ static inline void charge_send(struct twi_outbox *outbox, struct twi_credit_out 
 	credit->used += cost;
 }
 
-static bool has_credit(const struct twi_outbox *outbox, const struct twi_credit_out *credit,
+uint64_t twi_outbox_starved_ns(const struct twi_outbox *outbox, uint64_t now_ns)
+{
+	uint64_t since_ns = outbox->starved_since_ns;
+
+	return outbox->starved_ns + (since_ns != 0 ? now_ns - twi_min(since_ns, now_ns) : 0);
+}
+
+static bool has_credit(struct twi_outbox *outbox, const struct twi_credit_out *credit,
 		       const struct tow_op *op, uint32_t cost)
 {
 	if (twi_likely(twi_credit_has(credit, cost)))
 		return true;
+	if (outbox->starved_since_ns == 0)
+		note_starving(outbox, true);
 	twi_count(outbox->peer->engine->diag, TWI_C_credit_stalls,
 		  op->stage == TWI_STAGE_NEW && op->space == TWI_SPACE_USER);
 	return false;
@@ -404,16 +425,26 @@ void twi_outbox_send(struct twi_outbox *outbox, struct tow_op *op)
 		send_slowly(outbox, op);
 }
 
-unsigned twi_outbox_drain(struct twi_outbox *outbox, unsigned most)
+static unsigned drain_queue(struct twi_outbox *outbox, unsigned most)
 {
 	struct twi_list *entry;
 	unsigned count = 0;
 
-	if (twi_unlikely(outbox->peer->channels != NULL || outbox->owes_credit))
-		return twi_outbox_drain_channels(outbox, most);
 	while (count < most && (entry = twi_list_first(&outbox->queued)) != NULL &&
 	       put_message(outbox, &outbox->credit, op_of(entry)))
 		count++;
+	return count;
+}
+
+unsigned twi_outbox_drain(struct twi_outbox *outbox, unsigned most)
+{
+	bool channels = outbox->peer->channels != NULL || outbox->owes_credit, starves;
+	unsigned count = twi_unlikely(channels) ? twi_outbox_drain_channels(outbox, most)
+						: drain_queue(outbox, most);
+
+	starves = twi_outbox_no_credit(outbox);
+	if (starves != (outbox->starved_since_ns != 0))
+		note_starving(outbox, starves);
 	return count;
 }
 

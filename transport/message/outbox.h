@@ -88,7 +88,9 @@ struct twi_outbox {
 	uint64_t timed_ns; /* when the last small send that is timed was started */
 	uint64_t seq_sent, seq_acked;
 	struct twi_credit_out credit;
-	struct twi_list queued; /* sends that wait for credit or room, in order */
+	uint64_t starved_since_ns; /* sends wait for credit since then; 0: none does */
+	uint64_t starved_ns;       /* for how long they did before, all together */
+	struct twi_list queued;    /* sends that wait for credit or room, in order */
 	struct twi_list by_seq[TWI_OUTBOX_BUCKETS];
 	struct twi_outbox_time *times; /* a ring, oldest first */
 	uint32_t times_first, times_count, times_room;
@@ -169,6 +171,9 @@ int twi_outbox_acked(struct twi_outbox *outbox, uint64_t seq, uint64_t credit_re
 
 /* The first that waits, of the peer or of a channel, does so for credit. */
 bool twi_outbox_no_credit(const struct twi_outbox *outbox);
+
+/* For how long sends of the peer or of a channel have waited for credit, so far. */
+uint64_t twi_outbox_starved_ns(const struct twi_outbox *outbox, uint64_t now_ns);
 
 /* How many wait, up to some. */
 uint32_t twi_outbox_waiting(const struct twi_outbox *outbox);

@@ -129,6 +129,7 @@ void twi_session_measure(const struct twi_session *session, uint64_t now_ns,
 	out->waiting_sends = twi_outbox_waiting(&session->outbox);
 	if (twi_outbox_no_credit(&session->outbox))
 		out->flags |= TWI_LINK_NO_CREDIT;
+	out->starved_ns = twi_outbox_starved_ns(&session->outbox, now_ns);
 	if ((session->inbox.credit.charged - session->inbox.credit.given) * 2 >=
 	    session->config.local_credit_bytes)
 		out->flags |= TWI_LINK_HOLDS;

@@ -351,6 +351,8 @@ static void check_all(void)
 	assert_int_equal(outbox.seq_sent, seq_sent);
 	assert_int_equal(outbox.seq_acked, seq_acked);
 	assert_int_equal(outbox.credit.used - outbox.credit.returned, credit_out);
+	if (outbox.failed == 0)
+		assert_int_equal(outbox.starved_since_ns != 0, twi_outbox_no_credit(&outbox));
 	for (uint64_t seq = seq_acked + 1; seq <= seq_sent; seq++) {
 		if (!timed[seq])
 			continue;

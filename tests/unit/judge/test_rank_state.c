@@ -96,6 +96,7 @@ static void fill_state(struct twi_rank_state *last)
 		last->links[i].carried_out = (struct twi_state_carried){ 1, 2, 3, 4 + i };
 		last->links[i].carried_in = (struct twi_state_carried){ 5, 6, 7, 8 + i };
 		last->links[i].called = (struct twi_state_called){ 10, 11 + i };
+		last->links[i].starved_ns = 12 + i;
 	}
 	memset(last->host, 'h', TWI_STATE_HOST - 1);
 	memset(last->fabric, 'f', TWI_STATE_FABRIC - 1);

@@ -284,6 +284,39 @@ static void test_credit(void **state)
 	twt_vs_expect(&job, TWI_CAUSE_CREDIT, 0);
 }
 
+/* Steps of a job in which ranks 1 and 2 compute, then send much at once to rank 0. */
+static void make_flow(unsigned starved_ms)
+{
+	twt_vs_healthy(&job, 3);
+	for (uint32_t i = 1; i < 3; i++) {
+		set_awaited(i, TWI_WAITED_SEND, 45, 0);
+		twt_vs_link(&job.last[i], 0)->starved_ns = starved_ms * VS_MS;
+	}
+	set_awaited(0, TWI_WAITED_RECV, 40, 1); /* while they compute */
+}
+
+/* None has waited for long in either look, but all do again and again. */
+static void test_starved_sends(void **state)
+{
+	(void)state;
+	make_flow((unsigned)(VS_GAP / VS_MS * 40 / 100));
+	twt_vs_judge(&job);
+	twt_vs_expect(&job, TWI_CAUSE_CREDIT, 0);
+	/* They had credit for most of that: something else is slow. */
+	make_flow((unsigned)(VS_GAP / VS_MS * 15 / 100));
+	expect_nobody("slow");
+	/* It cannot send what it has received on itself. */
+	make_flow((unsigned)(VS_GAP / VS_MS * 40 / 100));
+	set_awaited(0, TWI_WAITED_SEND, 40, 2);
+	expect_nobody("slow");
+	/* They hardly wait. */
+	make_flow((unsigned)(VS_GAP / VS_MS * 15 / 100));
+	for (uint32_t i = 1; i < 3; i++)
+		set_awaited(i, TWI_WAITED_SEND, 16, 0);
+	set_awaited(0, TWI_WAITED_RECV, 10, 1);
+	expect_nobody("healthy");
+}
+
 static void set_called(uint32_t client, uint64_t total_ms, uint64_t wire_ms)
 {
 	twt_vs_link(&job.last[client], 0)->called =
@@ -418,11 +451,12 @@ static void test_savings(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_share),  cmocka_unit_test(test_idle),
-		cmocka_unit_test(test_stage),  cmocka_unit_test(test_credit),
-		cmocka_unit_test(test_server), cmocka_unit_test(test_link),
-		cmocka_unit_test(test_input),  cmocka_unit_test(test_savings),
-		cmocka_unit_test(test_rounds), cmocka_unit_test(test_memory),
+		cmocka_unit_test(test_share),         cmocka_unit_test(test_idle),
+		cmocka_unit_test(test_stage),         cmocka_unit_test(test_credit),
+		cmocka_unit_test(test_starved_sends), cmocka_unit_test(test_server),
+		cmocka_unit_test(test_link),          cmocka_unit_test(test_input),
+		cmocka_unit_test(test_savings),       cmocka_unit_test(test_rounds),
+		cmocka_unit_test(test_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -39,6 +39,7 @@ void twi_ofi_peer_measure(struct tow_peer *base, struct twi_state_link *out, cha
 	out->waiting_sends = twi_outbox_waiting(&peer->outbox);
 	if (twi_outbox_no_credit(&peer->outbox))
 		out->flags |= TWI_LINK_NO_CREDIT;
+	out->starved_ns = twi_outbox_starved_ns(&peer->outbox, now);
 	if ((peer->inbox.credit.charged - peer->inbox.credit.given) * 2 >= peer->inbox.credit.bytes)
 		out->flags |= TWI_LINK_HOLDS;
 	out->unacked_bytes =

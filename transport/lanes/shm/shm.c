@@ -479,6 +479,7 @@ static void peer_measure(struct tow_peer *base, struct twi_state_link *out, char
 	out->waiting_sends = twi_outbox_waiting(&peer->outbox);
 	if (twi_outbox_no_credit(&peer->outbox))
 		out->flags |= TWI_LINK_NO_CREDIT;
+	out->starved_ns = twi_outbox_starved_ns(&peer->outbox, twi_engine_now(base->engine));
 	if ((credit->charged - credit->given) * 2 >= credit->bytes)
 		out->flags |= TWI_LINK_HOLDS;
 }

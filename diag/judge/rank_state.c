@@ -23,7 +23,7 @@ static uint64_t walk_number(struct walk *w, uint64_t value, unsigned bytes)
 
 	if (w->bad || w->bytes - w->at < bytes) {
 		w->bad = true;
-		return 0;
+		return w->out != NULL ? value : 0; /* what is written from stays as it is */
 	}
 	for (unsigned i = 0; i < bytes; i++) {
 		if (w->out != NULL)
@@ -319,6 +319,25 @@ static void walk_longs(struct walk *w, struct twi_rank_state *state)
 		walk_u64(w, &state->links[i].starved_ns);
 }
 
+static void walk_dials(struct walk *w, struct twi_rank_state *state)
+{
+	walk_count(w, &state->dial_count, TWI_STATE_DIALS);
+	for (uint32_t i = 0; !w->bad && i < state->dial_count; i++) {
+		struct twi_state_dial *dial = &state->dials[i];
+
+		walk_u32(w, &dial->rank);
+		walk_u8(w, &dial->lane);
+		walk_u8(w, &dial->wanted);
+		walk_u32(w, &dial->attempts);
+		walk_u64(w, &dial->since_ns);
+		walk_u64(w, &dial->syn_ns);
+		walk_u32(w, &dial->syns);
+		walk_u64(w, &dial->failed_ns);
+		walk_u32(w, &dial->error);
+		walk_text(w, dial->address, sizeof(dial->address));
+	}
+}
+
 static void walk_state(struct walk *w, struct twi_rank_state *state, uint32_t form)
 {
 	uint32_t magic = MAGIC;
@@ -345,8 +364,10 @@ static void walk_state(struct walk *w, struct twi_rank_state *state, uint32_t fo
 		walk_messages(w, state);
 	if (form >= TWI_STATE_FORM_WAITED)
 		walk_waits(w, state);
-	if (form >= TWI_STATE_FORM_LONGS)
+	if (form >= TWI_STATE_FORM_LONGS) {
 		walk_longs(w, state);
+		walk_dials(w, state);
+	}
 }
 
 size_t twi_rank_state_encode(struct twi_rank_state *state, enum twi_state_form form, uint8_t *out,

@@ -14,6 +14,8 @@
 
 #include <towline/group.h>
 
+#include "diag/judge/state_ways.h"
+
 #define TWI_STATE_GROUPS   6u
 #define TWI_STATE_PAST     16u /* collectives of a group */
 #define TWI_STATE_HEADS    32u /* and of them, further back, the first of each burst */
@@ -149,18 +151,6 @@ struct twi_state_stray {
 /* At least half of the other side's credit is used up by what nobody here has received. */
 #define TWI_LINK_HOLDS 128u
 
-/* Messages that have been timed lately, and how long they were on the wire, all together. */
-struct twi_state_carried {
-	uint32_t window_ms; /* how long that was; 0: there were none */
-	uint32_t messages;
-	uint64_t bytes, wire_ns;
-};
-
-/* Calls that have been answered, so far. */
-struct twi_state_called {
-	uint64_t total_ns, wire_ns;
-};
-
 /* One of its streams gets nothing through, sent again several times, and another does. */
 #define TWI_LINK_STREAM_STUCK 256u
 
@@ -264,6 +254,8 @@ struct twi_rank_state {
 	struct twi_state_wait messages[TWI_STATE_MESSAGES]; /* the oldest first, from their start */
 	struct twi_state_stray strays[TWI_STATE_STRAYS];
 	struct twi_state_waited lately, longer; /* some seconds, and up to twelve */
+	uint32_t dial_count;
+	struct twi_state_dial dials[TWI_STATE_DIALS]; /* the oldest first */
 };
 
 /* What the reader knows: each form has all of the one before. */
@@ -273,10 +265,10 @@ enum twi_state_form {
 	TWI_STATE_FORM_HEADS,    /* heads of bursts, the time namespace */
 	TWI_STATE_FORM_MESSAGES, /* messages under way, strays, what goes on, the quota of CPU */
 	TWI_STATE_FORM_WAITED,   /* for how long it waited, what links carried */
-	TWI_STATE_FORM_LONGS,    /* bursts that took far longer than usual, waits for credit */
+	TWI_STATE_FORM_LONGS,    /* bursts that took far longer than usual, waits for credit, dials */
 };
 
-/* Returns the bytes written, 0 when there is no room. Members are written back as they are. */
+/* The bytes written, 0: there is no room. Members are written back as they are. */
 size_t twi_rank_state_encode(struct twi_rank_state *state, enum twi_state_form form, uint8_t *out,
 			     size_t room);
 

@@ -261,6 +261,7 @@ void twi_verdict_judge(const struct twi_verdict_case *what, struct twi_verdict *
 	twi_judge_silent(&judge);
 	twi_judge_agreement(&judge);
 	twi_judge_links(&judge);
+	twi_judge_dials(&judge);
 	twi_judge_buffers(&judge);
 	twi_judge_missing(&judge);
 	twi_judge_waits(&judge);
@@ -341,6 +342,25 @@ static void emit_links(const struct twi_rank_state *state, struct twi_emit *emit
 	twi_emit_array_end(emit);
 }
 
+/* Connections that do not come about. */
+static void emit_dials(const struct twi_rank_state *state, struct twi_emit *emit)
+{
+	twi_emit_array_begin(emit, "connecting");
+	for (uint32_t i = 0; state != NULL && i < state->dial_count; i++) {
+		const struct twi_state_dial *dial = &state->dials[i];
+
+		twi_emit_object_begin(emit, NULL);
+		twi_emit_u64(emit, "to", dial->rank);
+		twi_emit_str(emit, "address", dial->address[0] != '\0' ? dial->address : NULL);
+		twi_emit_u64(emit, "age_ns", twi_since(state->now_ns, dial->since_ns));
+		twi_emit_u64(emit, "attempts", dial->attempts);
+		twi_emit_u64(emit, "syns_sent_again", dial->syns);
+		twi_emit_u64(emit, "errno", dial->error);
+		twi_emit_object_end(emit);
+	}
+	twi_emit_array_end(emit);
+}
+
 /* A program may choose any of 64 bits, which no number of JSON is sure to hold: as text. */
 static void emit_tag(uint64_t tag, struct twi_emit *emit)
 {
@@ -414,6 +434,7 @@ static void emit_rank(const struct twi_verdict_case *what, const struct twi_verd
 			twi_emit_u64(emit, "clock_error_ns", rank->error_ns);
 	}
 	emit_links(state, emit);
+	emit_dials(state, emit);
 	emit_waits(state, emit);
 	twi_emit_array_begin(emit, "groups");
 	for (uint32_t i = 0; state != NULL && i < state->group_count; i++) {

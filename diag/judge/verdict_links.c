@@ -189,7 +189,8 @@ static void judge_silent(struct twi_judge *judge, const struct twi_verdict_rank 
 			twi_judge_blame(judge, TWI_CAUSE_DEAD, rank->rank, 0.99,
 					"rank %u does not answer, and its process %llu has ended",
 					rank->rank, (unsigned long long)rank->pid);
-	} else if (blame_by_links(judge, rank->rank) || blame_holder(judge, rank->rank)) {
+	} else if (blame_by_links(judge, rank->rank) || blame_holder(judge, rank->rank) ||
+		   twi_judge_dials_to(judge, rank->rank)) {
 		return;
 	} else if (rank->lost && !rank->bye) {
 		twi_judge_blame(judge, TWI_CAUSE_DEAD, rank->rank, 0.9,

@@ -3,6 +3,7 @@
  *
  *	verdict.c        findings: made, ordered, put into words
  *	verdict_links.c  silent ranks, links, losses, buffers, credit
+ *	verdict_dials.c  connections that do not come about
  *	verdict_colls.c  ranks that call something else, or are missing
  *	verdict_shifted.c  ranks that are a call ahead or behind, unnoticed
  *	verdict_arrivals.c  who came last to which call, and how much of that is its own doing
@@ -63,6 +64,14 @@ void twi_judge_silent(struct twi_judge *judge);
 void twi_judge_links(struct twi_judge *judge);
 void twi_judge_buffers(struct twi_judge *judge);
 void twi_judge_credit(struct twi_judge *judge);
+/*
+ * verdict_dials.c: connections that ranks try in vain to make. All of those between ranks that
+ * answer; those to `rank`, which does not: true, there is one; whether one from `at` to `rank`
+ * takes long.
+ */
+void twi_judge_dials(struct twi_judge *judge);
+bool twi_judge_dials_to(struct twi_judge *judge, uint32_t rank);
+bool twi_judge_dials_long(const struct twi_verdict_rank *at, uint32_t rank);
 /* verdict_waits.c: who waits for whom by messages, after what collectives say. */
 void twi_judge_waits(struct twi_judge *judge);
 /* waits_graph.c: it waits for somebody itself. */

@@ -207,8 +207,9 @@ static bool link_broken(const struct twi_waits_node *from, uint32_t to)
 {
 	const struct twi_state_link *link = twi_rank_state_link(from->rank->last, to);
 
-	return link != NULL && ((link->flags & (TWI_LINK_BROKEN | TWI_LINK_LOST)) != 0 ||
-				link->stuck_ns >= 250 * MS_NS);
+	return twi_judge_dials_long(from->rank, to) ||
+	       (link != NULL && ((link->flags & (TWI_LINK_BROKEN | TWI_LINK_LOST)) != 0 ||
+				 link->stuck_ns >= 250 * MS_NS));
 }
 
 /* Whom a row waits for; TWI_WAITS_NOBODY: that is not known, or not the one `wanted`. */

@@ -60,10 +60,15 @@ static void connect_to(struct twi_ranks *ranks, uint32_t rank)
 						.timeout_ns = TWI_INQUIRY_ROUND,
 						.done = on_connected,
 						.user = NULL };
+	struct twi_slot *slot = &ranks->slots[rank];
+	bool wanted = slot->tries.wanted;
 	struct tow_op *op;
 
-	if (ranks->slots[rank].state == TWI_SLOT_NONE && !ranks->closing)
-		twi_ranks_connect(ranks, rank, TWI_SPACE_LINK, &options, &op);
+	if (slot->state != TWI_SLOT_NONE || ranks->closing)
+		return;
+	twi_ranks_connect(ranks, rank, TWI_SPACE_LINK, &options, &op);
+	if (slot->state != TWI_SLOT_UP)
+		slot->tries.wanted = wanted; /* a job goes on without */
 }
 
 static void ask_all(struct twi_inquiry *inquiry)

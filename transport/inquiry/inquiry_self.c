@@ -242,6 +242,39 @@ static void add_links(const struct twi_ranks *ranks, struct twi_rank_state *out)
 	}
 }
 
+/* --- connections that do not come about --- */
+
+/* Which of two is told first: what somebody waits for, and the one that is tried for longer. */
+static bool goes_before(const struct twi_state_dial *a, const struct twi_state_dial *b)
+{
+	return a->wanted != b->wanted ? a->wanted > b->wanted : a->since_ns < b->since_ns;
+}
+
+static void add_dial(const struct twi_state_dial *dial, struct twi_rank_state *out)
+{
+	uint32_t at = out->dial_count;
+
+	if (at == TWI_STATE_DIALS && !goes_before(dial, &out->dials[at - 1]))
+		return;
+	if (at < TWI_STATE_DIALS)
+		out->dial_count++;
+	else
+		at--;
+	for (; at > 0 && goes_before(dial, &out->dials[at - 1]); at--)
+		out->dials[at] = out->dials[at - 1];
+	out->dials[at] = *dial;
+}
+
+static void add_dials(const struct twi_ranks *ranks, struct twi_rank_state *out)
+{
+	for (uint32_t i = 0; ranks != NULL && i < ranks->size; i++) {
+		struct twi_state_dial dial;
+
+		if (i != ranks->rank && twi_tries_tell(ranks, i, out->now_ns, &dial))
+			add_dial(&dial, out);
+	}
+}
+
 /* The job that this runtime is of, as far as it has met it. */
 static struct twi_ranks *ranks_of(const struct twi_engine *engine)
 {
@@ -290,5 +323,6 @@ const struct twi_rank_state *twi_inquiry_self(struct twi_inquiry *inquiry)
 	add_series(engine, true, TWI_STATE_GROUPS, out);
 	twi_inquiry_waits(engine, ranks, out);
 	add_links(ranks, out);
+	add_dials(ranks, out);
 	return out;
 }

@@ -52,12 +52,22 @@
 
 enum twi_slot_state { TWI_SLOT_NONE, TWI_SLOT_DIALING, TWI_SLOT_WAITING, TWI_SLOT_UP };
 
+/* Attempts to connect to a rank since there was last a connection (group_tries.c). */
+struct twi_tries {
+	struct tow_op *op; /* the connect under way */
+	uint64_t since_ns, failed_ns;
+	uint32_t attempts;
+	int error;   /* errno of the last that failed; 0: it failed in another way */
+	bool wanted; /* by more than a look at the job */
+};
+
 struct twi_slot {
 	enum twi_slot_state state;
 	unsigned dials;
 	uint32_t rank;
-	bool lost;               /* UP, but gone: it does not come back */
-	struct tow_peer *peer;   /* UP */
+	bool lost;             /* UP, but gone: it does not come back */
+	struct tow_peer *peer; /* UP */
+	struct twi_tries tries;
 	struct twi_list waiting; /* tow_op.link, of TWI_OP_CALL, whose owner is the slot */
 	struct twi_list held;    /* tow_op.match.link: messages, in their order (group_message.h) */
 };
@@ -259,6 +269,17 @@ void twi_ranks_use(struct twi_ranks *ranks);
 void twi_ranks_drop(struct twi_ranks *ranks);
 /* The same without the engine. */
 void twi_ranks_let_go(struct twi_ranks *ranks);
+
+/*
+ * group_tries.c: an attempt to reach the slot's rank begins; its connect has failed, with that
+ * errno or 0; there is a connection; what is known of it all. tell: false, there is nothing to
+ * tell. The engine is held.
+ */
+void twi_tries_begin(struct twi_slot *slot, struct tow_op *connect, uint64_t now_ns);
+void twi_tries_fail(struct twi_slot *slot, int error, uint64_t now_ns);
+void twi_tries_end(struct twi_slot *slot);
+bool twi_tries_tell(const struct twi_ranks *ranks, uint32_t rank, uint64_t now_ns,
+		    struct twi_state_dial *out);
 
 /* Frees what nobody uses any more; of a join that has failed, too. */
 void twi_ranks_destroy(struct twi_ranks *ranks);

@@ -162,6 +162,7 @@ static int slot_up(struct twi_ranks *ranks, uint32_t rank, struct tow_peer *peer
 			return TOW_ENOMEM;
 		}
 	}
+	twi_tries_end(slot);
 	wake_waiters(slot, TOW_OK);
 	twi_group_messages_up(ranks, slot);
 	return TOW_OK;
@@ -311,8 +312,10 @@ static void on_connected(struct tow_op *op, const struct tow_result *result)
 	struct talk *talk = result->user;
 	struct twi_ranks *ranks = talk->ranks;
 	int status = result->status;
+	int error = (int)op->moved;
 	bool on = talk_goes_on(talk, op);
 
+	twi_ranks_slot(ranks, talk->rank)->tries.op = NULL;
 	talk->peer = status == TOW_OK ? result->peer : NULL;
 	if (talk->peer != NULL)
 		talk->peer->passing = true; /* the other side may dial as well, and win */
@@ -320,6 +323,9 @@ static void on_connected(struct tow_op *op, const struct tow_result *result)
 		end_talk(talk, true);
 		return;
 	}
+	if (status < 0)
+		twi_tries_fail(twi_ranks_slot(ranks, talk->rank), error,
+			       twi_engine_batch_now(ranks->engine));
 	if (status == TOW_EREFUSED && dial_later(talk))
 		return;
 	if (status == TOW_OK)
@@ -351,8 +357,10 @@ void twi_ranks_dial(struct twi_ranks *ranks, uint32_t rank)
 	if (talk != NULL)
 		status = twi_connect_own(ranks->endpoint, ranks->addresses[rank], &options,
 					 &talk->op);
-	if (status == TOW_OK)
+	if (status == TOW_OK) {
+		twi_tries_begin(slot, talk->op, twi_engine_batch_now(ranks->engine));
 		return;
+	}
 	dial_failed(ranks, rank, status);
 	if (talk != NULL)
 		end_talk(talk, true);
@@ -391,6 +399,7 @@ int twi_ranks_connect(struct twi_ranks *ranks, uint32_t rank, enum twi_space spa
 		return TOW_OK;
 	}
 	twi_list_push_back(&slot->waiting, &op->link);
+	slot->tries.wanted = true;
 	twi_op_watch(op);
 	if (slot->state == TWI_SLOT_NONE)
 		twi_ranks_dial(ranks, rank);

@@ -341,6 +341,7 @@ int twi_group_message_start(struct tow_group *group, uint32_t rank,
 		return twi_error(TOW_ENOTSUP, "this rank has no endpoint to reach itself by");
 	status = twi_message_hold(ranks->engine, &numbered, mask, parts, options, &slot->held, slot,
 				  op_out);
+	slot->tries.wanted |= status == TOW_OK;
 	if (status == TOW_OK && slot->state == TWI_SLOT_NONE)
 		twi_ranks_dial(ranks, group->members[rank]);
 	return status;

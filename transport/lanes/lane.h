@@ -34,6 +34,7 @@ struct twi_engine;
 struct twi_lane;
 struct twi_instant;
 struct twi_outbound;
+struct twi_state_dial;
 struct twi_state_link;
 
 /* What a lane wants of the memory of a large message. */
@@ -105,6 +106,12 @@ struct twi_lane_ops {
 	/* Ends a connect before its time: the op is completed with `status` and nothing stays
 	 * behind. */
 	void (*connect_abort)(struct tow_op *op, int status);
+
+	/*
+	 * What it knows of a connect that is under way: how long a packet to there is not answered,
+	 * how often it was sent again, to which address. NULL: nothing.
+	 */
+	void (*connect_measure)(const struct tow_op *op, struct twi_state_dial *out);
 
 	/* Takes a send or receive operation of op->peer. Faults come as the operation's status. */
 	void (*send)(struct tow_peer *peer, struct tow_op *op);

@@ -426,6 +426,13 @@ int twi_connect_start(struct tow_endpoint *endpoint, const char *address, enum t
 	return TOW_OK;
 }
 
+void twi_connect_measure(const struct tow_op *connect, struct twi_state_dial *out)
+{
+	twi_assert_held(connect->engine);
+	if (connect->stage != TWI_STAGE_COMPLETING && connect->lane_ops->connect_measure != NULL)
+		connect->lane_ops->connect_measure(connect, out);
+}
+
 void twi_connects_end(struct twi_engine *engine)
 {
 	twi_assert_held(engine);

@@ -23,6 +23,7 @@
 #define TWI_READY_PEERS_MAX 64
 
 struct twi_ranks;
+struct twi_state_dial;
 
 struct tow_endpoint {
 	struct twi_handle handle;
@@ -142,6 +143,9 @@ static inline void twi_op_to_peer(struct tow_op *op, struct tow_peer *peer)
  */
 int twi_connect_start(struct tow_endpoint *endpoint, const char *address, enum twi_space space,
 		      const struct tow_op_options *options, struct tow_op **op_out);
+
+/* What its lane knows of a connect that is under way (lane.h). The engine is held. */
+void twi_connect_measure(const struct tow_op *connect, struct twi_state_dial *out);
 
 /* tow_connect_start and tow_accept_start on behalf of the library. */
 int twi_connect_own(struct tow_endpoint *endpoint, const char *address,

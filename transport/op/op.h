@@ -194,7 +194,7 @@ struct tow_op {
 	struct twi_heap_node timed; /* among the engine's deadlines */
 	struct twi_site site;       /* of the call that started it */
 	uint64_t rpc_id;            /* from here on cleared, to stamp. Set when a message ends */
-	uint64_t moved;             /* payload bytes handed to the stream */
+	uint64_t moved; /* payload bytes handed to the stream; of a connect that failed: errno */
 	union {
 		uint64_t framed_ns;            /* send: it left its queue (message_times.h) */
 		struct tow_endpoint *endpoint; /* connect, accept, any peer's; NULL: closed */

@@ -48,6 +48,23 @@ static void make_waited(struct twi_state_waited *waited, uint64_t window_ns, uin
 	waited->awaited[0].ns = below(window_ns / 8);
 }
 
+/* A connection that is new, and perhaps lost its first SYN, or that only a look asks for. */
+static void make_dial(struct twi_rank_state *state, uint32_t size)
+{
+	struct twi_state_dial *dial = &state->dials[0];
+	bool wanted = below(2) == 0;
+	uint64_t ms = below(wanted ? 2000 : 10000);
+
+	if (below(4) != 0)
+		return;
+	state->dial_count = 1;
+	dial->rank = (uint32_t)below(size);
+	dial->wanted = wanted;
+	dial->attempts = 1;
+	dial->since_ns = dial->syn_ns = state->now_ns - ms * VS_MS;
+	dial->syns = ms >= 1000 ? (uint32_t)below(3) : 0;
+}
+
 /*
  * A healthy job: steps of any length, each rank's a little different; some collectives under way;
  * clocks apart; traffic without losses; ranks that wait for a moment.
@@ -97,6 +114,7 @@ static void make_healthy(void)
 			make_carried(&link->carried_out);
 			make_carried(&link->carried_in);
 		}
+		make_dial(&job.last[i], size);
 		make_waited(&job.last[i].lately, 2000 * VS_MS, size);
 		make_waited(&job.last[i].longer, 12000 * VS_MS, size);
 	}
@@ -170,6 +188,9 @@ static void scramble(struct twi_rank_state *at)
 	at->message_count = at->message_count > TWI_STATE_MESSAGES ? 0 : at->message_count;
 	at->stray_count = at->stray_count > TWI_STATE_STRAYS ? 0 : at->stray_count;
 	at->flow_count = at->flow_count > TWI_STATE_FLOWS ? 0 : at->flow_count;
+	at->dial_count = at->dial_count > TWI_STATE_DIALS ? 0 : at->dial_count;
+	for (uint32_t i = 0; i < TWI_STATE_DIALS; i++)
+		at->dials[i].address[TWI_STATE_ADDRESS - 1] = '\0';
 	if (at->lately.awaited_count > TWI_STATE_AWAITED)
 		at->lately.awaited_count = TWI_STATE_AWAITED;
 	if (at->longer.awaited_count > TWI_STATE_AWAITED)
@@ -236,6 +257,21 @@ static void fill_head(struct twi_state_head *head)
 	head->waited = (uint8_t)below(2);
 }
 
+static void add_dials(struct twi_rank_state *state)
+{
+	memset(state->dials, 0, sizeof(state->dials));
+	state->dial_count = (uint32_t)below(TWI_STATE_DIALS + 1);
+	for (uint32_t i = 0; i < state->dial_count; i++) {
+		state->dials[i].rank = (uint32_t)below(VS_RANKS);
+		state->dials[i].wanted = (uint8_t)below(2);
+		state->dials[i].since_ns = state->dials[i].syn_ns = below(VS_NOW);
+		state->dials[i].syns = (uint32_t)below(4);
+		state->dials[i].failed_ns = below(VS_NOW);
+		state->dials[i].error = (uint32_t)below(120);
+		state->dials[i].address[0] = 'x';
+	}
+}
+
 static void add_heads(struct twi_state_group *group)
 {
 	group->head_count = (uint32_t)below(TWI_STATE_HEADS + 1);
@@ -257,6 +293,7 @@ static void test_bytes(void **state)
 
 		make_healthy();
 		add_heads(&job.last[0].groups[0]);
+		add_dials(&job.last[0]);
 		count = twi_rank_state_encode(&job.last[0], TWI_STATE_FORM_LONGS, bytes,
 					      sizeof(bytes));
 		assert_true(count > 0);

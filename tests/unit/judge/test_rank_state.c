@@ -64,6 +64,21 @@ static void fill_waited(struct twi_state_waited *waited)
 	}
 }
 
+/* Likewise. */
+static void fill_dial(struct twi_state_dial *dial, uint32_t i)
+{
+	dial->rank = i;
+	dial->lane = 1;
+	dial->wanted = 1;
+	dial->attempts = 2 + i;
+	dial->since_ns = UINT64_MAX;
+	dial->syn_ns = UINT64_MAX - i;
+	dial->syns = 3;
+	dial->failed_ns = 4;
+	dial->error = 111;
+	memset(dial->address, 'a', TWI_STATE_ADDRESS - 1);
+}
+
 /* As much as there is room for. */
 static void fill_state(struct twi_rank_state *last)
 {
@@ -98,6 +113,9 @@ static void fill_state(struct twi_rank_state *last)
 		last->links[i].called = (struct twi_state_called){ 10, 11 + i };
 		last->links[i].starved_ns = 12 + i;
 	}
+	last->dial_count = TWI_STATE_DIALS;
+	for (uint32_t i = 0; i < TWI_STATE_DIALS; i++)
+		fill_dial(&last->dials[i], i);
 	memset(last->host, 'h', TWI_STATE_HOST - 1);
 	memset(last->fabric, 'f', TWI_STATE_FABRIC - 1);
 }
@@ -133,7 +151,7 @@ static void test_bytes(void **state)
 	assert_true(n > 0);
 	assert_true(twi_rank_state_decode(bytes, n, &back));
 	assert_int_equal(back.links[0].carried_out.messages, 2);
-	assert_int_equal(back.groups[0].long_count, 0);
+	assert_int_equal(back.groups[0].long_count + back.dial_count, 0);
 	/* For one that knows nothing of waits. */
 	n = twi_rank_state_encode(last, TWI_STATE_FORM_MESSAGES, bytes, sizeof(bytes));
 	assert_true(n > 0);

@@ -301,4 +301,5 @@ const struct twi_lane_ops twi_lane_auto = {
 	.endpoint_close = endpoint_close,
 	.connect = twi_auto_connect,
 	.connect_abort = twi_auto_connect_abort,
+	.connect_measure = twi_auto_connect_measure,
 };

@@ -48,7 +48,8 @@ struct twi_auto_dial {
 	struct tow_op *inner;
 	uint64_t until_ns;
 	bool same_host;
-	int status; /* of the way tried last */
+	int status;     /* of the way tried last */
+	uint64_t error; /* its errno */
 	unsigned count, next;
 	struct twi_auto_way ways[TWI_AUTO_WAYS_MAX];
 	char refused[160]; /* lanes that were not taken, each with its reason */
@@ -58,6 +59,7 @@ struct twi_auto_dial {
 /* auto_dial.c */
 int twi_auto_connect(struct tow_endpoint *endpoint, const char *address, struct tow_op *op);
 void twi_auto_connect_abort(struct tow_op *op, int status);
+void twi_auto_connect_measure(const struct tow_op *op, struct twi_state_dial *out);
 
 /* The sub-endpoint on a lane, or NULL. */
 struct tow_endpoint *twi_auto_sub(const struct twi_auto_endpoint *endpoint, enum twi_lane_id lane);

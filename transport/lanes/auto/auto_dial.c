@@ -147,6 +147,7 @@ static void finish_dial(struct twi_auto_dial *dial, int status, struct tow_peer 
 		twi_log(engine->diag, 2, "%s", tow_error_message());
 	}
 	op->lane_state = NULL;
+	op->moved = dial->error;
 	op->peer = peer;
 	dial_free(dial);
 	twi_op_complete(op, status, 0);
@@ -158,7 +159,7 @@ static void inner_done(struct tow_op *inner, const struct tow_result *result)
 	struct twi_auto_dial *dial = result->user;
 
 	twi_assert_held(inner->engine);
-	(void)inner;
+	dial->error = inner->moved;
 	dial->inner = NULL;
 	if (dial->op == NULL) { /* nobody wants it any more */
 		if (result->status == TOW_OK)
@@ -260,6 +261,16 @@ int twi_auto_connect(struct tow_endpoint *base, const char *address, struct tow_
 	find_ways(dial, &to);
 	try_next(dial);
 	return TOW_OK;
+}
+
+void twi_auto_connect_measure(const struct tow_op *op, struct twi_state_dial *out)
+{
+	const struct twi_auto_dial *dial = op->lane_state;
+	const struct tow_op *inner = dial != NULL ? dial->inner : NULL;
+
+	if (inner != NULL && inner->stage != TWI_STAGE_COMPLETING &&
+	    inner->lane_ops->connect_measure != NULL)
+		inner->lane_ops->connect_measure(inner, out);
 }
 
 void twi_auto_connect_abort(struct tow_op *op, int status)

@@ -395,6 +395,7 @@ const struct twi_lane_ops twi_lane_tcp = {
 	.endpoint_close = twi_tcp_endpoint_close,
 	.connect = twi_tcp_dial,
 	.connect_abort = twi_tcp_dial_abort,
+	.connect_measure = twi_tcp_dial_measure,
 	.send = peer_send,
 	.send_at_once = peer_send_at_once,
 	.recv_at_once = peer_recv_at_once,

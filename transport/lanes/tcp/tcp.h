@@ -147,6 +147,7 @@ struct twi_tcp_peer {
 	struct twi_tcp_line lines[TWI_TCP_LINES];
 	unsigned line_count;
 	struct tow_op *dial; /* connect operation */
+	int dial_errno;      /* of what was connected for it last; 0: nothing has failed */
 	struct twi_tcp_listener *listener;
 	struct twi_tcp_address remote; /* connector: dialed; acceptor: where control came from */
 	struct twi_tcp_told told;
@@ -249,7 +250,7 @@ int twi_tcp_dial_again(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, uns
 int twi_tcp_dial_elsewhere(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream);
 enum twi_tcp_denial twi_tcp_denial_of(const struct twi_tcp_peer *peer,
 				      const struct twi_tcp_address *remote, int err);
-int twi_tcp_connect_error(const struct twi_tcp_peer *peer, int err);
+int twi_tcp_connect_error(struct twi_tcp_peer *peer, int err);
 void twi_tcp_refresh_interfaces(struct twi_tcp_lane *lane);
 
 uint64_t twi_tcp_random_id(void); /* never 0 */

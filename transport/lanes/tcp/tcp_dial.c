@@ -35,8 +35,9 @@ static int connect_status(int err)
 	}
 }
 
-int twi_tcp_connect_error(const struct twi_tcp_peer *peer, int err)
+int twi_tcp_connect_error(struct twi_tcp_peer *peer, int err)
 {
+	peer->dial_errno = err;
 	return twi_error_errno(connect_status(err), err, "connect to %s", peer->base.address);
 }
 
@@ -152,6 +153,7 @@ int twi_tcp_dial(struct tow_endpoint *base, const char *address, struct tow_op *
 	status = connect_stream(lane, peer, 0, 0, false, &denial);
 	if (status == TOW_EREFUSED || status == TOW_EPEER || status == TOW_EDEADLINE) {
 		/* The answer was there at once: it is the operation's, not the call's. */
+		op->moved = (uint64_t)peer->dial_errno;
 		twi_tcp_peer_free(peer);
 		twi_op_complete(op, status, 0);
 		return TOW_OK;
@@ -208,6 +210,7 @@ void twi_tcp_dial_failed(struct twi_tcp_peer *peer, int status)
 	peer->dial = NULL;
 	if (op != NULL) {
 		op->lane_state = NULL;
+		op->moved = status < 0 ? (uint64_t)peer->dial_errno : 0;
 		twi_op_complete(op, status, 0);
 	}
 	twi_tcp_peer_free(peer);

@@ -533,6 +533,7 @@ void twi_tcp_handshake_event(struct twi_tcp_lane *lane, struct twi_tcp_stream *s
 		}
 		stream->denial = TWI_TCP_NO_ANSWER;
 		stream->state = TWI_TCP_GREETING;
+		stream->peer->dial_errno = 0;
 		if (!twi_tcp_greet_start(lane, stream))
 			return;
 	}
@@ -565,6 +566,8 @@ uint64_t twi_tcp_handshake_expire(struct twi_tcp_lane *lane, uint64_t now_ns)
 			continue;
 		}
 		stream->left = stream->state == TWI_TCP_PAIRING && has_ended(stream);
+		if (stream->state == TWI_TCP_CONNECTING)
+			stream->peer->dial_errno = ETIMEDOUT;
 		/* A redial has less time than a first connect. */
 		twi_error(TOW_EDEADLINE, stream->redial ? "no answer in time"
 							: "a handshake took longer than "

@@ -10,6 +10,7 @@
  */
 #include <linux/tcp.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <sys/socket.h>
 
 #include "diag/judge/rank_state.h"
@@ -24,6 +25,8 @@
 /* By timers that double that is 1.4 s at least: a live path has carried pings meanwhile. */
 #define STUCK_AGAIN 3u
 #define PASSED_MS   1500u
+
+#define SYN_SENT 2u /* of tcpi_state; the name is in the header that this file cannot have */
 
 /* Of one connection, or of all together. */
 struct sum {
@@ -142,6 +145,31 @@ void twi_tcp_peer_measure(struct tow_peer *base, struct twi_state_link *out, cha
 	out->sndbuf_limited_us = sum.sndbuf_us;
 	out->send_buffer = buffer_of(peer, SO_SNDBUF);
 	out->receive_buffer = buffer_of(peer, SO_RCVBUF);
+}
+
+/* A SYN that was sent again has not been answered for a second, and more. */
+void twi_tcp_dial_measure(const struct tow_op *op, struct twi_state_dial *out)
+{
+	const struct twi_tcp_peer *peer = op->lane_state;
+	char text[TOW_ADDRESS_MAX];
+
+	out->lane = TWI_LANE_TCP;
+	for (unsigned i = 0; peer != NULL && i < peer->line_count; i++) {
+		const struct twi_tcp_stream *stream = peer->lines[i].stream;
+		struct tcp_info info = { 0 };
+		socklen_t bytes = sizeof(info);
+
+		if (stream == NULL || stream->state != TWI_TCP_CONNECTING ||
+		    getsockopt(stream->fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0 ||
+		    info.tcpi_state != SYN_SENT ||
+		    (out->syn_ns != 0 && info.tcpi_retransmits <= out->syns))
+			continue;
+		out->syn_ns = stream->start_ns;
+		out->syns = info.tcpi_retransmits;
+		twi_tcp_format(&peer->rails.rows[stream->rail].remote, text);
+		snprintf(out->address, sizeof(out->address), "%.*s", (int)sizeof(out->address) - 1,
+			 text);
+	}
 }
 
 static void look_at_peer(struct twi_tcp_peer *peer, uint64_t now_ns)

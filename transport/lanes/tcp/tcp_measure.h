@@ -6,7 +6,9 @@
 
 #include <stdint.h>
 
+struct tow_op;
 struct tow_peer;
+struct twi_state_dial;
 struct twi_state_link;
 struct twi_tcp_lane;
 
@@ -22,9 +24,11 @@ struct twi_tcp_watch {
 };
 
 /*
- * What the kernel says of the connections to a peer; and, while a caller waits and a
- * peer is silent, a look at them and a ping now and then. Returns when it is to be called again.
+ * What the kernel says of a connect that is under way; of the connections to a peer; and, while a
+ * caller waits and a peer is silent, a look at them and a ping now and then. Returns when it is to
+ * be called again.
  */
+void twi_tcp_dial_measure(const struct tow_op *op, struct twi_state_dial *out);
 void twi_tcp_peer_measure(struct tow_peer *base, struct twi_state_link *out, char *fabric);
 uint64_t twi_tcp_watch_silent(struct twi_tcp_lane *lane, uint64_t now_ns);
 

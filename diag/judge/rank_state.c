@@ -338,6 +338,22 @@ static void walk_dials(struct walk *w, struct twi_rank_state *state)
 	}
 }
 
+static void walk_streams(struct walk *w, struct twi_rank_state *state)
+{
+	walk_count(w, &state->stream_count, TWI_STATE_STREAMS);
+	for (uint32_t i = 0; !w->bad && i < state->stream_count; i++) {
+		struct twi_state_stream *stream = &state->streams[i];
+
+		walk_u32(w, &stream->rank);
+		walk_u8(w, &stream->stream);
+		walk_u64(w, &stream->acked_bytes);
+		walk_u64(w, &stream->busy_us);
+		walk_u64(w, &stream->rwnd_limited_us);
+		walk_text(w, stream->from_if, sizeof(stream->from_if));
+		walk_text(w, stream->way, sizeof(stream->way));
+	}
+}
+
 static void walk_state(struct walk *w, struct twi_rank_state *state, uint32_t form)
 {
 	uint32_t magic = MAGIC;
@@ -367,6 +383,7 @@ static void walk_state(struct walk *w, struct twi_rank_state *state, uint32_t fo
 	if (form >= TWI_STATE_FORM_LONGS) {
 		walk_longs(w, state);
 		walk_dials(w, state);
+		walk_streams(w, state);
 	}
 }
 

@@ -254,8 +254,9 @@ struct twi_rank_state {
 	struct twi_state_wait messages[TWI_STATE_MESSAGES]; /* the oldest first, from their start */
 	struct twi_state_stray strays[TWI_STATE_STRAYS];
 	struct twi_state_waited lately, longer; /* some seconds, and up to twelve */
-	uint32_t dial_count;
-	struct twi_state_dial dials[TWI_STATE_DIALS]; /* the oldest first */
+	uint32_t dial_count, stream_count;
+	struct twi_state_dial dials[TWI_STATE_DIALS];       /* the oldest first */
+	struct twi_state_stream streams[TWI_STATE_STREAMS]; /* of the links that do most */
 };
 
 /* What the reader knows: each form has all of the one before. */
@@ -265,7 +266,7 @@ enum twi_state_form {
 	TWI_STATE_FORM_HEADS,    /* heads of bursts, the time namespace */
 	TWI_STATE_FORM_MESSAGES, /* messages under way, strays, what goes on, the quota of CPU */
 	TWI_STATE_FORM_WAITED,   /* for how long it waited, what links carried */
-	TWI_STATE_FORM_LONGS,    /* bursts that took far longer than usual, waits for credit, dials */
+	TWI_STATE_FORM_LONGS,    /* bursts that took long, waits for credit, dials, streams */
 };
 
 /* The bytes written, 0: there is no room. Members are written back as they are. */

@@ -1,6 +1,6 @@
 /*
- * state_ways.h - what a rank tells of its ways to others: parts of its links (rank_state.h), and
- * connections that do not come about.
+ * state_ways.h - what a rank tells of its ways to others: parts of its links (rank_state.h),
+ * connections that do not come about, and each stream where a peer has several.
  */
 #ifndef TWI_STATE_WAYS_H
 #define TWI_STATE_WAYS_H
@@ -9,6 +9,9 @@
 
 #define TWI_STATE_DIALS   4u
 #define TWI_STATE_ADDRESS 64u
+#define TWI_STATE_STREAMS 16u
+#define TWI_STATE_WAY     96u
+#define TWI_STATE_IF      16u
 
 /* Messages that have been timed lately, and how long they were on the wire, all together. */
 struct twi_state_carried {
@@ -37,6 +40,15 @@ struct twi_state_dial {
 	uint64_t failed_ns; /* when an attempt failed last; 0: none has */
 	uint32_t error;     /* that one's errno; 0: it failed by other words than the kernel's */
 	char address[TWI_STATE_ADDRESS]; /* dialed; "": not known */
+};
+
+/* One of several streams by which large messages go to a rank; what TCP says, so far. */
+struct twi_state_stream {
+	uint32_t rank;
+	uint8_t stream; /* its number */
+	uint64_t acked_bytes, busy_us, rwnd_limited_us;
+	char from_if[TWI_STATE_IF]; /* by which interface of this side it goes; "": not known */
+	char way[TWI_STATE_WAY];    /* "10.0.1.1 -> 10.0.1.2" */
 };
 
 #endif

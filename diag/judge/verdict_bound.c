@@ -538,7 +538,10 @@ void twi_judge_bound(struct twi_judge *judge)
 	waits->slow = waits->share >= MUCH;
 	twi_judge_groups(judge, add_collectives);
 	tell_waits(judge, waits);
-	if (!waits->slow || judge->out->finding_count > 0)
+	if (judge->out->finding_count > 0)
+		return;
+	twi_judge_rails(judge);
+	if (!waits->slow)
 		return;
 	twi_judge_slow_links(judge);
 	if (judge->out->finding_count == 0 && !judge->out->stuck)

@@ -12,6 +12,7 @@
  *	verdict_cpu.c    how long they wanted a CPU and had none
  *	verdict_waits.c  ranks that wait for each other by messages, or for one that does nothing
  *	verdict_flows.c  messages of other libraries, and ours: slow links, slow devices
+ *	verdict_rails.c  a stream that is slower than the others of its connection
  *	verdict_rounds.c whether messages go round
  *	verdict_credit.c  receivers to which much is sent at once, and which may hold little
  *	verdict_bound.c  how much of the time ranks are blocked; who all others wait for
@@ -119,6 +120,8 @@ enum twi_cause twi_judge_denied(const struct twi_verdict_rank *rank, double wait
 /* verdict_flows.c: whose link or device is slower than the others'; the same of our own links. */
 void twi_judge_flows(struct twi_judge *judge);
 void twi_judge_slow_links(struct twi_judge *judge);
+/* verdict_rails.c: one of several ways between two ranks holds up what goes over all of them. */
+void twi_judge_rails(struct twi_judge *judge);
 /*
  * verdict_links.c: how much of the time between the looks something was on its way to `to`, and not
  * for what the other side has no room for; 0 where TCP does not say.

@@ -73,9 +73,17 @@ static uint32_t encode_for(uint32_t features, struct twi_rank_state *state, uint
 	enum twi_state_form form = TWI_STATE_FORM_BARE;
 	size_t room = TWI_STATE_BARE, bytes;
 
-	/* The fullest state there can be goes without the last form's. */
+	/* The fullest state there can be goes without streams, or without the last form's. */
 	if ((features & TWI_FEATURE_BIT(state_longs)) != 0) {
+		uint32_t streams = state->stream_count;
+
 		bytes = twi_rank_state_encode(state, TWI_STATE_FORM_LONGS, out, TWI_STATE_BYTES);
+		if (bytes == 0) {
+			state->stream_count = 0;
+			bytes = twi_rank_state_encode(state, TWI_STATE_FORM_LONGS, out,
+						      TWI_STATE_BYTES);
+			state->stream_count = streams;
+		}
 		if (bytes > 0)
 			return (uint32_t)bytes;
 	}

@@ -242,6 +242,23 @@ static void add_links(const struct twi_ranks *ranks, struct twi_rank_state *out)
 	}
 }
 
+/* Of those of them that do most: they are in that order. */
+static void add_streams(const struct twi_ranks *ranks, struct twi_rank_state *out)
+{
+	for (uint32_t i = 0; i < out->link_count; i++) {
+		uint32_t rank = out->links[i].rank, count = 0;
+		struct tow_peer *peer = ranks->slots[rank].peer;
+		struct twi_state_stream *rows = &out->streams[out->stream_count];
+
+		if (peer->lane->ops->peer_streams != NULL)
+			count = peer->lane->ops->peer_streams(
+				peer, rows, TWI_STATE_STREAMS - out->stream_count);
+		for (uint32_t k = 0; k < count; k++)
+			rows[k].rank = rank;
+		out->stream_count += count;
+	}
+}
+
 /* --- connections that do not come about --- */
 
 /* Which of two is told first: what somebody waits for, and the one that is tried for longer. */
@@ -323,6 +340,7 @@ const struct twi_rank_state *twi_inquiry_self(struct twi_inquiry *inquiry)
 	add_series(engine, true, TWI_STATE_GROUPS, out);
 	twi_inquiry_waits(engine, ranks, out);
 	add_links(ranks, out);
+	add_streams(ranks, out);
 	add_dials(ranks, out);
 	return out;
 }

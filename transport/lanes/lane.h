@@ -36,6 +36,7 @@ struct twi_instant;
 struct twi_outbound;
 struct twi_state_dial;
 struct twi_state_link;
+struct twi_state_stream;
 
 /* What a lane wants of the memory of a large message. */
 enum twi_need {
@@ -199,6 +200,13 @@ struct twi_lane_ops {
 	 * is known still. NULL: nothing.
 	 */
 	void (*peer_measure)(struct tow_peer *peer, struct twi_state_link *out, char *fabric);
+
+	/*
+	 * How each of several streams does, by which large messages go to the peer; their count, at
+	 * most `room`, else 0. NULL: there is never more than one.
+	 */
+	uint32_t (*peer_streams)(struct tow_peer *peer, struct twi_state_stream *out,
+				 uint32_t room);
 };
 
 /* Every lane's own structure begins with this. */

@@ -66,6 +66,33 @@ static void make_dial(struct twi_rank_state *state, uint32_t size)
 }
 
 /*
+ * Streams to one rank, by one rail, of which any may get less than the others, or by several that
+ * are as fast as each other and have as much to carry.
+ */
+static void make_streams(struct twi_rank_state *first, struct twi_rank_state *last, uint32_t to)
+{
+	uint32_t count = 2 + (uint32_t)below(3), rails = 1 + (uint32_t)below(2);
+	uint64_t bytes = 1 + below(4 << 20), busy_us = 1 + below(350000);
+
+	if (below(2) == 0)
+		return;
+	first->stream_count = last->stream_count = count;
+	for (uint32_t i = 0; i < count; i++) {
+		struct twi_state_stream *row = &last->streams[i];
+
+		row->rank = to;
+		row->stream = (uint8_t)i;
+		row->acked_bytes = below(1ull << 40);
+		row->busy_us = below(1ull << 40);
+		snprintf(row->way, sizeof(row->way), "10.0.%u.1 -> 10.0.%u.2", i % rails,
+			 i % rails);
+		first->streams[i] = *row;
+		row->acked_bytes += rails > 1 ? bytes + below(bytes) : below(4 << 20);
+		row->busy_us += rails > 1 ? busy_us + below(busy_us) / 2 : below(400000);
+	}
+}
+
+/*
  * A healthy job: steps of any length, each rank's a little different; some collectives under way;
  * clocks apart; traffic without losses; ranks that wait for a moment.
  */
@@ -115,6 +142,7 @@ static void make_healthy(void)
 			make_carried(&link->carried_in);
 		}
 		make_dial(&job.last[i], size);
+		make_streams(&job.first[i], &job.last[i], (i + 1) % size);
 		make_waited(&job.last[i].lately, 2000 * VS_MS, size);
 		make_waited(&job.last[i].longer, 12000 * VS_MS, size);
 	}
@@ -191,6 +219,11 @@ static void scramble(struct twi_rank_state *at)
 	at->dial_count = at->dial_count > TWI_STATE_DIALS ? 0 : at->dial_count;
 	for (uint32_t i = 0; i < TWI_STATE_DIALS; i++)
 		at->dials[i].address[TWI_STATE_ADDRESS - 1] = '\0';
+	at->stream_count = at->stream_count > TWI_STATE_STREAMS ? 0 : at->stream_count;
+	for (uint32_t i = 0; i < TWI_STATE_STREAMS; i++) {
+		at->streams[i].from_if[TWI_STATE_IF - 1] = '\0';
+		at->streams[i].way[TWI_STATE_WAY - 1] = '\0';
+	}
 	if (at->lately.awaited_count > TWI_STATE_AWAITED)
 		at->lately.awaited_count = TWI_STATE_AWAITED;
 	if (at->longer.awaited_count > TWI_STATE_AWAITED)

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <sched.h>
 
+#include "diag/judge/rank_state.h"
 #include "transport/engine/engine.h"
 #include "transport/engine/runtime.h"
 #include "transport/lanes/tcp/tcp.h"
@@ -18,6 +19,13 @@
 static int child_traffic(struct twt_duo *duo)
 {
 	return twt_duo_traffic(duo, TRAFFIC, NULL);
+}
+
+static int child_traffic_twice(struct twt_duo *duo)
+{
+	int status = twt_duo_traffic(duo, TRAFFIC, NULL);
+
+	return status != 0 ? status : twt_duo_traffic(duo, TRAFFIC, NULL);
 }
 
 static const struct twi_tcp_peer *tcp_of(const struct twt_duo *duo)
@@ -240,6 +248,26 @@ static unsigned by_net(const struct twi_tcp_peer *peer, unsigned net)
 	return count;
 }
 
+/* What a rank's state tells of them: how many have carried something by 10.9.`net`. */
+static unsigned told_of(const struct twt_duo *duo, unsigned net)
+{
+	struct twi_engine *engine = twi_runtime_engine(duo->side.runtime);
+	struct twi_state_stream rows[4] = { 0 };
+	char way[64], name[16];
+	unsigned count = 0;
+	uint32_t found;
+
+	snprintf(way, sizeof(way), "10.9.%u.1 -> 10.9.%u.2", net, net);
+	snprintf(name, sizeof(name), "twn%u", net);
+	twi_engine_enter(engine);
+	found = duo->side.peer->lane->ops->peer_streams(duo->side.peer, rows, 4);
+	twi_engine_leave(engine);
+	for (uint32_t i = 0; i < found; i++)
+		count += rows[i].acked_bytes > 1 << 20 && strcmp(rows[i].way, way) == 0 &&
+			 strcmp(rows[i].from_if, name) == 0;
+	return count;
+}
+
 /* Every bulk stream over another interface, and the other one when one is pulled. */
 static int run_rails(void)
 {
@@ -256,11 +284,15 @@ static int run_rails(void)
 	duo.parent.bulk_streams = duo.child.bulk_streams = 4;
 	duo.parent.peer_timeout_ns = duo.child.peer_timeout_ns = 6 * (int64_t)TWT_SECOND;
 	duo.parent.heartbeat_ns = duo.child.heartbeat_ns = (int64_t)TWT_SECOND / 4;
-	twt_duo_open(&duo, child_traffic);
+	twt_duo_open(&duo, child_traffic_twice);
 	peer = tcp_of(&duo);
 	printf("bulk streams: %u by net 1, %u by net 2\n", by_net(peer, 1), by_net(peer, 2));
 	if (by_net(peer, 1) != 2 || by_net(peer, 2) != 2)
 		status = 1;
+	if (status == 0 && twt_duo_traffic(&duo, TRAFFIC, NULL) != 0)
+		status = 3;
+	if (status == 0 && (told_of(&duo, 1) != 2 || told_of(&duo, 2) != 2))
+		status = 6;
 	if (status == 0 && system("ip link set twn2 down") != 0)
 		status = 2;
 	if (status == 0 && twt_duo_traffic(&duo, TRAFFIC, NULL) != 0)

@@ -1,7 +1,7 @@
 /*
  * test_tcp_sockets.c - what a tcp endpoint's sockets are: they come from the endpoint's own
- * address, also when a line is resumed; and when there is no descriptor for one, both sides are
- * told at once.
+ * address, also when a line is resumed; when there is no descriptor for one, both sides are told at
+ * once; and what is known of one whose SYN nobody answers.
  */
 #include "twt.h"
 
@@ -9,6 +9,7 @@
 
 #include "duo.h"
 
+#include "diag/judge/rank_state.h"
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
 #include "transport/engine/engine.h"
@@ -247,12 +248,75 @@ static void test_acceptor_without_descriptors(void **state)
 	assert_int_equal(twt_duo_end(&duo), 0);
 }
 
+/* A socket that listens and has no room for one more connection: its SYNs go unanswered. */
+static int full_listener(int fds[4], char where[TOW_ADDRESS_MAX])
+{
+	struct sockaddr_in at = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t bytes = sizeof(at);
+
+	for (int i = 0; i < 4; i++)
+		fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | (i > 0 ? SOCK_NONBLOCK : 0),
+				0);
+	if (bind(fds[0], (struct sockaddr *)&at, bytes) != 0 || listen(fds[0], 0) != 0 ||
+	    getsockname(fds[0], (struct sockaddr *)&at, &bytes) != 0)
+		return -1;
+	for (int i = 1; i < 4; i++)
+		(void)!connect(fds[i], (struct sockaddr *)&at, bytes);
+	snprintf(where, TOW_ADDRESS_MAX, "tcp://127.0.0.1:%u", ntohs(at.sin_port));
+	return 0;
+}
+
+static void test_unanswered(void **state)
+{
+	struct tow_options options = twt_duo_options();
+	struct twi_state_dial dial = { 0 };
+	char where[TOW_ADDRESS_MAX];
+	struct tow_endpoint *endpoint;
+	struct tow_runtime *runtime;
+	struct twi_engine *engine;
+	struct tow_op *op;
+	int fds[4];
+
+	(void)state;
+	assert_int_equal(full_listener(fds, where), 0);
+	options.connect_timeout_ns = 3 * (int64_t)TWT_SECOND;
+	TWT_OK(tow_runtime_open(&options, &runtime));
+	TWT_OK(tow_endpoint_open(runtime, "tcp://127.0.0.1:0", &endpoint));
+	TWT_OK(tow_connect_start(endpoint, where, NULL, &op));
+	engine = twi_runtime_engine(runtime);
+	for (int i = 0; i < 2500 && dial.syns == 0; i++) {
+		tow_progress(runtime);
+		usleep(1000);
+		dial = (struct twi_state_dial){ 0 };
+		twi_engine_enter(engine);
+		twi_connect_measure(op, &dial);
+		twi_engine_leave(engine);
+	}
+	assert_true(dial.syns > 0);
+	assert_true(dial.syn_ns > 0);
+	assert_string_equal(dial.address, where);
+	/* What is left when it has failed. */
+	assert_int_equal(tow_op_wait(op, 20 * TWT_SECOND), TOW_EDEADLINE);
+	assert_int_equal(op->moved, ETIMEDOUT);
+	tow_op_release(op);
+	/* Nobody listens there any more. */
+	for (int i = 0; i < 4; i++)
+		close(fds[i]);
+	TWT_OK(tow_connect_start(endpoint, where, NULL, &op));
+	assert_int_equal(tow_op_wait(op, 20 * TWT_SECOND), TOW_EREFUSED);
+	assert_int_equal(op->moved, ECONNREFUSED);
+	tow_op_release(op);
+	TWT_OK(tow_runtime_close(runtime));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_source_address),
 		cmocka_unit_test(test_connector_without_descriptors),
 		cmocka_unit_test(test_acceptor_without_descriptors),
+		cmocka_unit_test(test_unanswered),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -79,6 +79,18 @@ static void fill_dial(struct twi_state_dial *dial, uint32_t i)
 	memset(dial->address, 'a', TWI_STATE_ADDRESS - 1);
 }
 
+/* Likewise. */
+static void fill_stream(struct twi_state_stream *stream, uint32_t i)
+{
+	stream->rank = i / 4;
+	stream->stream = i % 4;
+	stream->acked_bytes = UINT64_MAX - i;
+	stream->busy_us = 13;
+	stream->rwnd_limited_us = 14;
+	memset(stream->from_if, 'i', TWI_STATE_IF - 1);
+	memset(stream->way, 'w', TWI_STATE_WAY - 1);
+}
+
 /* As much as there is room for. */
 static void fill_state(struct twi_rank_state *last)
 {
@@ -116,6 +128,9 @@ static void fill_state(struct twi_rank_state *last)
 	last->dial_count = TWI_STATE_DIALS;
 	for (uint32_t i = 0; i < TWI_STATE_DIALS; i++)
 		fill_dial(&last->dials[i], i);
+	last->stream_count = TWI_STATE_STREAMS;
+	for (uint32_t i = 0; i < TWI_STATE_STREAMS; i++)
+		fill_stream(&last->streams[i], i);
 	memset(last->host, 'h', TWI_STATE_HOST - 1);
 	memset(last->fabric, 'f', TWI_STATE_FABRIC - 1);
 }
@@ -134,6 +149,12 @@ static void test_bytes(void **state)
 			 0);
 	assert_true(twi_rank_state_encode(last, TWI_STATE_FORM_WAITED, bytes, sizeof(bytes)) > 0);
 	memset(&last->groups[--last->group_count], 0, sizeof(last->groups[0]));
+	assert_int_equal(twi_rank_state_encode(last, TWI_STATE_FORM_LONGS, bytes, sizeof(bytes)),
+			 0);
+	last->stream_count = 0; /* what goes first */
+	assert_true(twi_rank_state_encode(last, TWI_STATE_FORM_LONGS, bytes, sizeof(bytes)) > 0);
+	last->stream_count = TWI_STATE_STREAMS;
+	memset(&last->groups[--last->group_count], 0, sizeof(last->groups[0]));
 	n = twi_rank_state_encode(last, TWI_STATE_FORM_LONGS, bytes, sizeof(bytes));
 	assert_true(n > 0);
 	assert_true(twi_rank_state_decode(bytes, n, &back));
@@ -151,7 +172,7 @@ static void test_bytes(void **state)
 	assert_true(n > 0);
 	assert_true(twi_rank_state_decode(bytes, n, &back));
 	assert_int_equal(back.links[0].carried_out.messages, 2);
-	assert_int_equal(back.groups[0].long_count + back.dial_count, 0);
+	assert_int_equal(back.groups[0].long_count + back.dial_count + back.stream_count, 0);
 	/* For one that knows nothing of waits. */
 	n = twi_rank_state_encode(last, TWI_STATE_FORM_MESSAGES, bytes, sizeof(bytes));
 	assert_true(n > 0);

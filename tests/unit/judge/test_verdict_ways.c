@@ -1,6 +1,6 @@
 /*
- * test_verdict_ways.c - connections that do not come about, by states made by hand, and their
- * healthy twins: the way is named where somebody hears the rank, or nobody knows it.
+ * test_verdict_ways.c - connections that do not come about, and streams that are slower than the
+ * others of their connection, by states made by hand, and their healthy twins.
  */
 #include "verdict_states.h"
 
@@ -143,12 +143,136 @@ static void test_failed(void **state)
 	expect_nobody();
 }
 
+/* --- streams --- */
+
+/* A stream of rank `from`'s to `to` by rail `rail`: between the looks so much, in so many ms. */
+static void add_stream(uint32_t from, uint32_t to, unsigned rail, uint64_t kib, uint64_t busy_ms)
+{
+	struct twi_rank_state *first = &job.first[from], *last = &job.last[from];
+	struct twi_state_stream *row = &last->streams[last->stream_count];
+
+	*row = (struct twi_state_stream){ .rank = to,
+					  .stream = (uint8_t)last->stream_count++,
+					  .acked_bytes = 5000 << 10,
+					  .busy_us = 800000 };
+	snprintf(row->from_if, sizeof(row->from_if), "eth%u", rail);
+	snprintf(row->way, sizeof(row->way), "10.89.%u.%u -> 10.89.%u.%u", rail, from + 1, rail,
+		 to + 1);
+	first->streams[first->stream_count++] = *row;
+	row->acked_bytes += kib << 10;
+	row->busy_us += busy_ms * 1000;
+}
+
+/* Two ranks wait for each other for 70 % of their time, and tell of steps. */
+static void make_rails(void)
+{
+	twt_vs_healthy(&job, 2);
+	for (uint32_t i = 0; i < 2; i++) {
+		job.last[i].longer = (struct twi_state_waited){ .window_ns = 10000 * VS_MS,
+								.waits = 100,
+								.steps = 50,
+								.step_ns = 9900 * VS_MS,
+								.awaited_count = 1 };
+		job.last[i].longer.ns[TWI_WAITED_RECV] = 7000 * VS_MS;
+		job.last[i].longer.awaited[0].rank = 1 - i;
+		job.last[i].longer.awaited[0].ns = 7000 * VS_MS;
+	}
+}
+
+static void test_rail(void **state)
+{
+	(void)state;
+	make_rails();
+	add_stream(0, 1, 0, 1440, 36);
+	add_stream(0, 1, 1, 1440, 392);
+	twt_vs_judge(&job);
+	twt_vs_expect_link(&job, TWI_CAUSE_SLOW_LINK, 0, 1);
+	assert_string_equal(
+		job.verdict.findings[0].evidence[0],
+		"of the 2 streams from rank 0 to rank 1 the one over eth1 10.89.1.1 -> 10.89.1.2 "
+		"carries 3.8 MB/s, and was busy for 98 % of the time, the others 41.0 MB/s, idle "
+		"for 91 %: messages wait for it; see that rail's speed and errors (ethtool -S "
+		"eth1), or leave it out (interfaces=^eth1)");
+	/* Nobody tells of steps, but the other side waits for this rank meanwhile. */
+	job.last[0].longer.steps = job.last[1].longer.steps = 0;
+	twt_vs_judge(&job);
+	twt_vs_expect_link(&job, TWI_CAUSE_SLOW_LINK, 0, 1);
+	/* It waits for somebody else, or for nobody. */
+	job.last[1].longer.awaited[0].ns = 1000 * VS_MS;
+	expect_nobody();
+	/* The job does not wait. */
+	make_rails();
+	add_stream(0, 1, 0, 1440, 36);
+	add_stream(0, 1, 1, 1440, 392);
+	for (uint32_t i = 0; i < 2; i++) {
+		job.last[i].longer.ns[TWI_WAITED_RECV] = 1000 * VS_MS;
+		job.last[i].longer.awaited[0].ns = 1000 * VS_MS;
+	}
+	expect_nobody();
+	/* Of four, two go by the slow one. */
+	make_rails();
+	for (unsigned i = 0; i < 4; i++)
+		add_stream(1, 0, i % 2, 720, i % 2 == 0 ? 20 : 390);
+	twt_vs_judge(&job);
+	twt_vs_expect_link(&job, TWI_CAUSE_SLOW_LINK, 1, 0);
+}
+
+static void test_equal_rails(void **state)
+{
+	(void)state;
+	/* As fast as each other, both busy, and both not. */
+	for (uint64_t busy = 30; busy < 400; busy += 300) {
+		make_rails();
+		add_stream(0, 1, 0, 1440, busy);
+		add_stream(0, 1, 1, 1440, busy + 60);
+		expect_nobody();
+	}
+	/* Three times as slow. */
+	make_rails();
+	add_stream(0, 1, 0, 1440, 130);
+	add_stream(0, 1, 1, 1440, 390);
+	expect_nobody();
+	/* One has less to carry, and so less in a time, while its acknowledgements come late. */
+	make_rails();
+	add_stream(0, 1, 0, 4000, 350);
+	add_stream(0, 1, 1, 100, 300);
+	expect_nobody();
+	/* Streams of one way share it, and by chance one gets less. */
+	make_rails();
+	add_stream(0, 1, 0, 1440, 36);
+	add_stream(0, 1, 0, 1440, 392);
+	expect_nobody();
+	/* The rail gets another stream through. */
+	make_rails();
+	add_stream(0, 1, 0, 1440, 36);
+	add_stream(0, 1, 1, 1440, 40);
+	add_stream(0, 1, 1, 1440, 392);
+	expect_nobody();
+	/* The other side has no room for what that stream brings. */
+	make_rails();
+	add_stream(0, 1, 0, 1440, 36);
+	add_stream(0, 1, 1, 1440, 392);
+	job.last[0].streams[1].rwnd_limited_us = 300000;
+	expect_nobody();
+	/* It is another connection since the first look. */
+	make_rails();
+	add_stream(0, 1, 0, 1440, 36);
+	add_stream(0, 1, 1, 1440, 392);
+	job.first[0].streams[1].way[4] = 'x';
+	expect_nobody();
+	/* The others have carried next to nothing. */
+	make_rails();
+	add_stream(0, 1, 0, 60, 1);
+	add_stream(0, 1, 1, 1440, 392);
+	expect_nobody();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_pair),
-		cmocka_unit_test(test_end),
-		cmocka_unit_test(test_failed),
+		cmocka_unit_test(test_pair),        cmocka_unit_test(test_end),
+		cmocka_unit_test(test_failed),      cmocka_unit_test(test_rail),
+		cmocka_unit_test(test_equal_rails),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -414,4 +414,5 @@ const struct twi_lane_ops twi_lane_tcp = {
 	.need = twi_tcp_need,
 	.peer_describe = twi_tcp_peer_describe,
 	.peer_measure = twi_tcp_peer_measure,
+	.peer_streams = twi_tcp_peer_streams,
 };

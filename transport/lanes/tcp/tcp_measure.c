@@ -8,6 +8,7 @@
  *
  * linux/tcp.h, not netinet/tcp.h: see tcp_socket.c.
  */
+#include <arpa/inet.h>
 #include <linux/tcp.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -33,6 +34,7 @@ struct sum {
 	uint32_t streams, unacked, backoffs, segments_in, segments_out;
 	uint32_t retransmits, spurious, rtt_us, send_window;
 	uint64_t acked_bytes, busy_us, rwnd_us, sndbuf_us;
+	const struct twi_tcp_stream *full; /* held up by its send buffer for longest; NULL: none */
 	bool stuck, passes; /* a stream is sent again and again; another gets through */
 };
 
@@ -57,7 +59,10 @@ static bool add_stream(const struct twi_tcp_stream *stream, struct sum *sum)
 	sum->acked_bytes += info.tcpi_bytes_acked;
 	sum->busy_us = twi_max(sum->busy_us, info.tcpi_busy_time);
 	sum->rwnd_us = twi_max(sum->rwnd_us, info.tcpi_rwnd_limited);
-	sum->sndbuf_us = twi_max(sum->sndbuf_us, info.tcpi_sndbuf_limited);
+	if (info.tcpi_sndbuf_limited > sum->sndbuf_us) {
+		sum->sndbuf_us = info.tcpi_sndbuf_limited;
+		sum->full = stream;
+	}
 	rtt = info.tcpi_min_rtt != 0 && info.tcpi_min_rtt != UINT32_MAX ? info.tcpi_min_rtt
 									: info.tcpi_rtt;
 	sum->rtt_us = sum->rtt_us == 0 ? rtt : twi_min(sum->rtt_us, rtt);
@@ -93,19 +98,26 @@ static void follow_sum(struct twi_tcp_watch *watch, const struct sum *sum, uint6
 	watch->backoffs = sum->backoffs;
 }
 
-static uint32_t buffer_of(const struct twi_tcp_peer *peer, int option)
+static uint32_t buffer_of(const struct twi_tcp_stream *stream, int option)
+{
+	int bytes = 0;
+	socklen_t room = sizeof(bytes);
+
+	return stream != NULL && getsockopt(stream->fd, SOL_SOCKET, option, &bytes, &room) == 0 &&
+			       bytes > 0
+		       ? (uint32_t)bytes
+		       : 0;
+}
+
+static uint32_t least_buffer(const struct twi_tcp_peer *peer, int option)
 {
 	uint32_t least = 0;
 
 	for (unsigned i = 0; i < peer->line_count; i++) {
-		int bytes = 0;
-		socklen_t room = sizeof(bytes);
+		uint32_t bytes = buffer_of(peer->lines[i].stream, option);
 
-		if (peer->lines[i].stream == NULL ||
-		    getsockopt(peer->lines[i].stream->fd, SOL_SOCKET, option, &bytes, &room) != 0 ||
-		    bytes <= 0)
-			continue;
-		least = least == 0 ? (uint32_t)bytes : twi_min(least, (uint32_t)bytes);
+		if (bytes > 0)
+			least = least == 0 ? bytes : twi_min(least, bytes);
 	}
 	return least;
 }
@@ -143,8 +155,58 @@ void twi_tcp_peer_measure(struct tow_peer *base, struct twi_state_link *out, cha
 	out->busy_us = sum.busy_us;
 	out->rwnd_limited_us = sum.rwnd_us;
 	out->sndbuf_limited_us = sum.sndbuf_us;
-	out->send_buffer = buffer_of(peer, SO_SNDBUF);
-	out->receive_buffer = buffer_of(peer, SO_RCVBUF);
+	/* That of another stream, which nothing has held up, may be small, and is no matter. */
+	out->send_buffer =
+		sum.full != NULL ? buffer_of(sum.full, SO_SNDBUF) : least_buffer(peer, SO_SNDBUF);
+	out->receive_buffer = least_buffer(peer, SO_RCVBUF);
+}
+
+static const char *host_of(const struct twi_tcp_address *at, char text[INET6_ADDRSTRLEN])
+{
+	const void *bytes = at->any.sa_family == AF_INET6 ? (const void *)&at->in6.sin6_addr
+							  : (const void *)&at->in.sin_addr;
+
+	return inet_ntop(at->any.sa_family, bytes, text, INET6_ADDRSTRLEN) != NULL ? text : "?";
+}
+
+/* From where to where it goes, and by which interface of this host. */
+static void tell_way(const struct twi_tcp_lane *lane, int fd, struct twi_state_stream *out)
+{
+	char here[INET6_ADDRSTRLEN], there[INET6_ADDRSTRLEN];
+	struct twi_tcp_address from, to;
+
+	if (!twi_tcp_local(fd, &from) || !twi_tcp_remote(fd, &to))
+		return;
+	snprintf(out->way, sizeof(out->way), "%s -> %s", host_of(&from, here), host_of(&to, there));
+	for (unsigned i = 0; i < lane->have.count; i++) {
+		if (twi_tcp_same_host(&lane->have.rows[i].address, &from))
+			snprintf(out->from_if, sizeof(out->from_if), "%s", lane->have.rows[i].name);
+	}
+}
+
+uint32_t twi_tcp_peer_streams(struct tow_peer *base, struct twi_state_stream *out, uint32_t room)
+{
+	const struct twi_tcp_peer *peer = (const struct twi_tcp_peer *)(const void *)base;
+	uint32_t count = 0;
+
+	if (base->ended != 0 || peer->line_count < 3 || room < peer->line_count - 1)
+		return 0;
+	for (unsigned i = 1; i < peer->line_count; i++) {
+		const struct twi_tcp_stream *stream = peer->lines[i].stream;
+		struct tcp_info info = { 0 };
+		socklen_t bytes = sizeof(info);
+
+		if (stream == NULL ||
+		    getsockopt(stream->fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0 ||
+		    bytes < offsetof(struct tcp_info, tcpi_sndbuf_limited))
+			continue;
+		out[count] = (struct twi_state_stream){ .stream = (uint8_t)(i - 1),
+							.acked_bytes = info.tcpi_bytes_acked,
+							.busy_us = info.tcpi_busy_time,
+							.rwnd_limited_us = info.tcpi_rwnd_limited };
+		tell_way(twi_tcp_lane_of(base->engine), stream->fd, &out[count++]);
+	}
+	return count;
 }
 
 /* A SYN that was sent again has not been answered for a second, and more. */

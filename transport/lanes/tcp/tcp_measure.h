@@ -10,6 +10,7 @@ struct tow_op;
 struct tow_peer;
 struct twi_state_dial;
 struct twi_state_link;
+struct twi_state_stream;
 struct twi_tcp_lane;
 
 /*
@@ -24,12 +25,14 @@ struct twi_tcp_watch {
 };
 
 /*
- * What the kernel says of a connect that is under way; of the connections to a peer; and, while a
+ * What the kernel says of a connect that is under way; of the connections to a peer, and of
+ * each bulk stream where there are several; and, while a
  * caller waits and a peer is silent, a look at them and a ping now and then. Returns when it is to
  * be called again.
  */
 void twi_tcp_dial_measure(const struct tow_op *op, struct twi_state_dial *out);
 void twi_tcp_peer_measure(struct tow_peer *base, struct twi_state_link *out, char *fabric);
+uint32_t twi_tcp_peer_streams(struct tow_peer *base, struct twi_state_stream *out, uint32_t room);
 uint64_t twi_tcp_watch_silent(struct twi_tcp_lane *lane, uint64_t now_ns);
 
 #endif

@@ -1,0 +1,185 @@
+/*
+ * verdict_rails.c - one of the streams between two ranks goes a way of its own, and is slower than
+ * the others. A large message is cut into equal parts, one for each stream, so all of it waits for
+ * the slowest:
+ *
+ *	rank 0 ==eth0, 400 MB/s, busy for 10 % of the time==> rank 1
+ *	       --eth1, 4 MB/s, busy for 98 %---------------->
+ *
+ * What a stream carries is told by the time in which something of it was on its way, so that one
+ * which has little to carry is not slow for that. Streams that go one way share it, by chance one
+ * gets less of it than the other, and that is nobody's fault: a stream is compared with those that
+ * go other ways. Where those are alike, they are busy for as long as each other.
+ */
+#include "diag/judge/verdict_parts.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include <internal/base.h>
+
+#define MUCH     0.2   /* of the time, blocked */
+#define TIMES    4.0   /* as slow as the others of its connection */
+#define BUSY     0.5   /* of the time it has something on its way, at least, */
+#define LESS     2.0   /* and for so many times as long as they do */
+#define FEW      65536 /* bytes that they need for a figure */
+#define GRAIN_US 4000  /* in which the kernel counts */
+
+/* One of the streams, between the two looks. */
+struct rail {
+	const struct twi_state_stream *row;
+	double bytes, busy_us, rate; /* rate: bytes a second, while it is busy */
+};
+
+struct rails {
+	uint32_t count;
+	double window_us;
+	struct rail rows[TWI_STATE_STREAMS];
+};
+
+static const struct twi_state_stream *row_before(const struct twi_verdict_rank *at,
+						 const struct twi_state_stream *row)
+{
+	for (uint32_t i = 0; i < at->first->stream_count; i++) {
+		const struct twi_state_stream *before = &at->first->streams[i];
+
+		if (before->rank == row->rank && before->stream == row->stream &&
+		    strcmp(before->way, row->way) == 0)
+			return before;
+	}
+	return NULL;
+}
+
+/* What the other side has no room for is not on its way. */
+static void find_rails(const struct twi_verdict_rank *at, uint32_t to, struct rails *out)
+{
+	*out = (struct rails){ .window_us = (double)twi_since(at->last->now_ns, at->first->now_ns) /
+					    1e3 };
+	for (uint32_t i = 0; i < at->last->stream_count; i++) {
+		const struct twi_state_stream *row = &at->last->streams[i], *before;
+		struct rail *rail = &out->rows[out->count];
+
+		before = row->rank == to && row->way[0] != '\0' ? row_before(at, row) : NULL;
+		if (before == NULL)
+			continue;
+		*rail = (struct rail){
+			.row = row,
+			.bytes = (double)twi_since(row->acked_bytes, before->acked_bytes),
+			.busy_us = (double)twi_since(
+				twi_since(row->busy_us, before->busy_us),
+				twi_since(row->rwnd_limited_us, before->rwnd_limited_us)),
+		};
+		rail->rate = rail->bytes * 1e6 / twi_max(rail->busy_us, (double)GRAIN_US);
+		out->count++;
+	}
+}
+
+static bool same_way(const struct rail *a, const struct rail *b)
+{
+	return strcmp(a->row->way, b->row->way) == 0;
+}
+
+/*
+ * The middle one of those that go other ways, of two the one that says less against `but`; below 0:
+ * none has carried enough.
+ */
+static double middle_of(const struct rails *rails, const struct rail *but, bool busy)
+{
+	double sorted[TWI_STATE_STREAMS];
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < rails->count; i++) {
+		const struct rail *rail = &rails->rows[i];
+		double value = busy ? rail->busy_us : rail->rate;
+		uint32_t at = count;
+
+		if (same_way(rail, but) || rail->bytes < FEW)
+			continue;
+		for (; at > 0 && sorted[at - 1] > value; at--)
+			sorted[at] = sorted[at - 1];
+		sorted[at] = value;
+		count++;
+	}
+	return count == 0 ? -1 : sorted[(busy ? count : count - 1) / 2];
+}
+
+/* Another stream goes the same way, and gets through as those do that go other ways. */
+static bool way_is_free(const struct rails *rails, const struct rail *slow)
+{
+	for (uint32_t i = 0; i < rails->count; i++) {
+		const struct rail *rail = &rails->rows[i];
+
+		if (rail != slow && same_way(rail, slow) && rail->bytes >= FEW &&
+		    rail->rate > TIMES / 2 * slow->rate)
+			return true;
+	}
+	return false;
+}
+
+static bool is_slow_rail(const struct rails *rails, const struct rail *rail)
+{
+	double rate = middle_of(rails, rail, false), busy = middle_of(rails, rail, true);
+
+	return rate > 0 && rail->bytes > 0 && rail->busy_us >= BUSY * rails->window_us &&
+	       rail->rate * TIMES <= rate && rail->busy_us >= LESS * busy &&
+	       !way_is_free(rails, rail);
+}
+
+static void blame_rail(struct twi_judge *judge, const struct twi_verdict_rank *at, uint32_t to,
+		       const struct rails *rails, const struct rail *rail)
+{
+	const char *name = rail->row->from_if;
+	double busy = middle_of(rails, rail, true);
+	char leave[96] = "";
+
+	if (name[0] != '\0')
+		snprintf(leave, sizeof(leave), " (ethtool -S %s), or leave it out (interfaces=^%s)",
+			 name, name);
+	twi_judge_blame_link(
+		judge, TWI_CAUSE_SLOW_LINK, at->rank, to, 0.8,
+		"of the %u streams from rank %u to rank %u the one over %s%s%s carries %.1f MB/s, "
+		"and was busy for %.0f %% of the time, the others %.1f MB/s, idle for %.0f %%: "
+		"messages wait for it; see that rail's speed and errors%s",
+		rails->count, at->rank, to, name, name[0] != '\0' ? " " : "", rail->row->way,
+		rail->rate / 1e6, 100 * twi_min(rail->busy_us / rails->window_us, 1.0),
+		middle_of(rails, rail, false) / 1e6,
+		100 * twi_max(1 - busy / rails->window_us, 0.0), leave);
+}
+
+/*
+ * The rank waits for that other one for a fifth of its time, by whatever. As something is on its
+ * way to it meanwhile, it is none that has nothing to do, as one that serves may be.
+ */
+static bool waits_for(const struct twi_judge *judge, uint32_t rank, uint32_t other)
+{
+	const struct twi_verdict_rank *at = twi_judge_rank(judge, rank);
+	const struct twi_state_waited *waited = at != NULL ? twi_judge_waited(at) : NULL;
+
+	for (uint32_t i = 0; waited != NULL && i < waited->awaited_count; i++) {
+		if (waited->awaited[i].rank == other &&
+		    (double)waited->awaited[i].ns >= MUCH * (double)waited->window_ns)
+			return true;
+	}
+	return false;
+}
+
+void twi_judge_rails(struct twi_judge *judge)
+{
+	for (uint32_t i = 0; i < judge->what->rank_count; i++) {
+		const struct twi_verdict_rank *at = &judge->what->ranks[i];
+
+		for (uint32_t k = 0; at->first != NULL && k < at->last->link_count; k++) {
+			uint32_t to = at->last->links[k].rank;
+			struct rails rails;
+
+			if (twi_judge_rank(judge, to) == NULL ||
+			    (!judge->out->waits.slow && !waits_for(judge, to, at->rank)))
+				continue;
+			find_rails(at, to, &rails);
+			for (uint32_t r = 0; rails.window_us > 0 && r < rails.count; r++) {
+				if (is_slow_rail(&rails, &rails.rows[r]))
+					blame_rail(judge, at, to, &rails, &rails.rows[r]);
+			}
+		}
+	}
+}

@@ -308,6 +308,8 @@ static void walk_waits(struct walk *w, struct twi_rank_state *state)
 /* In the order of the groups, and of the links. */
 static void walk_longs(struct walk *w, struct twi_rank_state *state)
 {
+	walk_u64(w, &state->pool_overflows);
+	walk_u64(w, &state->pool_overflow_bytes);
 	for (uint32_t i = 0; !w->bad && i < state->group_count; i++) {
 		struct twi_state_group *group = &state->groups[i];
 

@@ -232,11 +232,12 @@ struct twi_rank_state {
 	uint32_t waiters;                                   /* threads in a wait */
 	uint64_t pool_bytes, pool_free_bytes, pool_wait_ns; /* waited in all */
 	uint32_t pool_waiters;
-	uint64_t pool_since_ns, pool_wanted_bytes; /* of the one that waits longest */
-	uint32_t copies;                           /* to and from devices, under way */
-	uint64_t copy_since_ns;                    /* the oldest was started; 0: none */
-	uint64_t lost;                             /* records of telemetry */
-	bool cut;                                  /* there was more than there is room for here */
+	uint64_t pool_since_ns, pool_wanted_bytes;    /* of the one that waits longest */
+	uint64_t pool_overflows, pool_overflow_bytes; /* that got memory outside, so far */
+	uint32_t copies;                              /* to and from devices, under way */
+	uint64_t copy_since_ns;                       /* the oldest was started; 0: none */
+	uint64_t lost;                                /* records of telemetry */
+	bool cut;          /* there was more than there is room for here */
 	uint8_t tells;     /* 1: what stands here is known, with messages and strays */
 	uint64_t ended;    /* operations of the user's, so far */
 	uint64_t polls;    /* by threads of the user's, so far */

@@ -270,6 +270,8 @@ void twi_verdict_judge(const struct twi_verdict_case *what, struct twi_verdict *
 	twi_judge_flows(&judge);
 	twi_judge_credit(&judge);
 	twi_judge_bound(&judge);
+	if (out->finding_count == 0)
+		twi_judge_overflows(&judge);
 	lower_confidence(&judge);
 	sort_findings(out);
 }

@@ -41,7 +41,7 @@ struct twi_emit;
 	X(MTU, "mtu", "lets small packets through, and no large ones",                             \
 	  "find the MTU of the path (ping -M do -s 1472), and set it on the interfaces, or let "   \
 	  "ICMP 'fragmentation needed' pass; net.ipv4.tcp_mtu_probing=1 goes around it")           \
-	X(POOL, "pool", "waits for room in its pool",                                              \
+	X(POOL, "pool", "has too little room in its pool",                                         \
 	  "raise premap_memory_bytes to what /v1/pool recommends there, or free buffers earlier")  \
 	X(DEVICE, "device", "waits for its device",                                                \
 	  "look at the device (/v1/devices there, the driver's log)")                              \

@@ -15,6 +15,7 @@
  *	verdict_rails.c  a stream that is slower than the others of its connection
  *	verdict_rounds.c whether messages go round
  *	verdict_credit.c  receivers to which much is sent at once, and which may hold little
+ *	verdict_pool.c   pools that are too small
  *	verdict_bound.c  how much of the time ranks are blocked; who all others wait for
  */
 #ifndef TWI_VERDICT_PARTS_H
@@ -135,6 +136,8 @@ const struct twi_state_waited *twi_judge_waited(const struct twi_verdict_rank *r
 void twi_judge_bound(struct twi_judge *judge);
 /* verdict_credit.c: whose senders have no credit again and again. */
 void twi_judge_starved_sends(struct twi_judge *judge);
+/* verdict_pool.c: who gets much memory from outside its pool. */
+void twi_judge_overflows(struct twi_judge *judge);
 /* verdict_late.c: who comes late; and what makes one late of which that is known. */
 struct twi_lateness {
 	const struct twi_verdict_rank *rank;

@@ -71,6 +71,8 @@ static void add_pool(const struct twi_engine *engine, struct twi_rank_state *out
 	out->pool_bytes = stats.mapped;
 	out->pool_free_bytes = stats.free;
 	out->pool_wait_ns = twi_counter_sum(engine->diag, TWI_C_pool_wait_ns);
+	out->pool_overflows = twi_counter_sum(engine->diag, TWI_C_pool_overflow_allocs);
+	out->pool_overflow_bytes = twi_counter_sum(engine->diag, TWI_C_pool_overflow_bytes);
 	out->pool_waiters = atomic_load_explicit(&engine->room_waiters, memory_order_relaxed);
 	out->pool_since_ns = atomic_load_explicit(&engine->room_since_ns, memory_order_relaxed);
 	out->pool_wanted_bytes = atomic_load_explicit(&engine->room_bytes, memory_order_relaxed);

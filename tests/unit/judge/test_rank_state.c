@@ -131,6 +131,8 @@ static void fill_state(struct twi_rank_state *last)
 	last->stream_count = TWI_STATE_STREAMS;
 	for (uint32_t i = 0; i < TWI_STATE_STREAMS; i++)
 		fill_stream(&last->streams[i], i);
+	last->pool_overflows = 7;
+	last->pool_overflow_bytes = 1ull << 33;
 	memset(last->host, 'h', TWI_STATE_HOST - 1);
 	memset(last->fabric, 'f', TWI_STATE_FABRIC - 1);
 }

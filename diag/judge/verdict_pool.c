@@ -1,0 +1,39 @@
+/*
+ * verdict_pool.c - ranks whose pool has no room, and that get memory from elsewhere instead of
+ * waiting (the knob exhaust): each such allocation is mapped, faulted in and given back, and what
+ * is in it is copied.
+ */
+#include "diag/judge/verdict_parts.h"
+
+#include <internal/base.h>
+
+#define ALLOCS     8u  /* between the looks */
+#define COST_BYTES 1e9 /* of it take a second at least: mapped, faulted in, copied, unmapped */
+#define COSTLY     0.1 /* of the time */
+#define CONFIDENCE 0.75
+
+void twi_judge_overflows(struct twi_judge *judge)
+{
+	for (uint32_t i = 0; i < judge->what->rank_count; i++) {
+		const struct twi_verdict_rank *rank = &judge->what->ranks[i];
+		const struct twi_rank_state *first = rank->first, *last = rank->last;
+		double seconds, cost;
+		uint64_t allocs, bytes;
+
+		if (first == NULL || last == NULL || last->now_ns <= first->now_ns)
+			continue;
+		seconds = (double)(last->now_ns - first->now_ns) / 1e9;
+		allocs = twi_since(last->pool_overflows, first->pool_overflows);
+		bytes = twi_since(last->pool_overflow_bytes, first->pool_overflow_bytes);
+		cost = (double)bytes / COST_BYTES / seconds;
+		if (allocs < ALLOCS || cost < COSTLY)
+			continue;
+		twi_judge_blame(judge, TWI_CAUSE_POOL, rank->rank, CONFIDENCE,
+				"of rank %u %.0f allocations a second found no room in its pool "
+				"of %.0f MiB, and got memory outside: %.0f MB/s of it, which "
+				"takes some %.0f %% of the time",
+				rank->rank, (double)allocs / seconds,
+				(double)last->pool_bytes / (1 << 20), (double)bytes / 1e6 / seconds,
+				100 * twi_min(cost, 1.0));
+	}
+}

@@ -225,8 +225,6 @@ static void count_ranks(struct twi_judge *judge)
 	struct twi_verdict *out = judge->out;
 
 	out->ranks = judge->what->rank_count;
-	if (judge->what->world > out->ranks)
-		out->missing = judge->what->world - out->ranks;
 	for (uint32_t i = 0; i < judge->what->rank_count; i++) {
 		const struct twi_verdict_rank *rank = &judge->what->ranks[i];
 
@@ -258,6 +256,7 @@ void twi_verdict_judge(const struct twi_verdict_case *what, struct twi_verdict *
 	count_ranks(&judge);
 	out->stuck = twi_judge_stuck(&judge);
 	/* In this order: who is blamed for one cause is not for a later one. */
+	twi_judge_forming(&judge);
 	twi_judge_silent(&judge);
 	twi_judge_agreement(&judge);
 	twi_judge_links(&judge);
@@ -313,10 +312,14 @@ const char *twi_verdict_state_name(bool stuck, bool slow)
 	return slow ? "slow" : "healthy";
 }
 
+/* A job that is not whole is never called healthy. */
 static const char *state_of(const struct twi_verdict *verdict)
 {
-	return twi_verdict_state_name(verdict->stuck,
-				      verdict->finding_count > 0 || verdict->waits.slow);
+	bool slow = verdict->finding_count > 0 || verdict->waits.slow;
+
+	if (verdict->forming || (verdict->missing > 0 && !verdict->stuck && !slow))
+		return "forming";
+	return twi_verdict_state_name(verdict->stuck, slow);
 }
 
 /* Those with trouble first, as the rank has put them. */

@@ -22,7 +22,10 @@
 
 struct twi_emit;
 
-/* X(name in capitals, name, what it says of the culprit, what mends it) */
+/*
+ * X(name in capitals, name, what it says of the culprit, what mends it). New ones stand at the end,
+ * as ranks tell each other their numbers.
+ */
 #define TWI_CAUSE_MAP(X)                                                                           \
 	X(DEAD, "dead", "has ended",                                                               \
 	  "look at how the process ended (exit status, kernel log for out-of-memory kills)")       \
@@ -78,7 +81,10 @@ struct twi_emit;
 	X(ABSENT, "absent", "does nothing for those who wait for it",                              \
 	  "see what that rank does instead (towstat stacks): its side of the message, call or "    \
 	  "stream "                                                                                \
-	  "has not been started")
+	  "has not been started")                                                                  \
+	X(NOT_COME, "not_come", "has not come",                                                    \
+	  "see whether its process was started (the launcher's log), whether it calls "            \
+	  "tow_group_open, and whether it reaches rank 0's store")
 
 enum twi_cause {
 #define TWI_CAUSE_ENUM(id, name, says, cure) TWI_CAUSE_##id,
@@ -104,12 +110,30 @@ struct twi_verdict_rank {
 	const struct twi_rank_state *first, *last; /* NULL: no answer. last may be alone */
 };
 
+#define TWI_FORMING_RANKS 16u
+#define TWI_FORMING_TEXT  200u
+
+/* What the asker knows of the others while it waits for them in tow_group_open. */
+struct twi_verdict_forming {
+	uint32_t rank, size; /* size 0: it does not wait */
+	uint64_t since_ns;   /* when it began to */
+	char store[TWI_FORMING_TEXT];
+	char unreached[TWI_FORMING_TEXT]; /* why rank 0's store cannot be had; "": it can */
+	/* What that store has said last: */
+	uint32_t missing; /* ranks; 0: nothing yet */
+	uint32_t rank_count;
+	uint32_t ranks[TWI_FORMING_RANKS]; /* the first of them */
+	uint64_t refused;                  /* connections that were none of the job's */
+	char text[TWI_FORMING_TEXT];
+};
+
 struct twi_verdict_case {
 	uint64_t now_ns; /* the asker's */
 	uint32_t me;
 	uint32_t rank_count;
 	uint32_t world; /* ranks of the job, as its launcher says; 0: not known */
 	const struct twi_verdict_rank *ranks;
+	struct twi_verdict_forming forming;
 	/* How collectives are called, by kind; NULL: by number. */
 	const char *(*kind_name)(unsigned kind);
 };
@@ -147,12 +171,13 @@ struct twi_verdict_waits {
 };
 
 struct twi_verdict {
-	bool stuck; /* ranks wait, and nothing went on while this was looked at */
+	bool stuck;   /* ranks wait, and nothing went on while this was looked at */
+	bool forming; /* the job is not whole yet */
 	uint32_t finding_count;
 	struct twi_verdict_finding
 		findings[TWI_CAUSES];      /* at most one of each cause; the surest first */
 	uint32_t ranks, answered, unknown; /* unknown: neither answered nor told of by others */
-	uint32_t missing;                  /* of the job, as its launcher says, and not met yet */
+	uint32_t missing;                  /* of the job, and not met yet */
 	bool telemetry_lost;               /* somewhere: confidence is lower for it */
 	struct twi_verdict_waits waits;
 };

@@ -2,6 +2,7 @@
  * verdict_parts.h - what the files of the judge ask of each other. See verdict.h.
  *
  *	verdict.c        findings: made, ordered, put into words
+ *	verdict_forming.c  ranks that have not come to the job
  *	verdict_links.c  silent ranks, links, losses, buffers, credit
  *	verdict_dials.c  connections that do not come about
  *	verdict_colls.c  ranks that call something else, or are missing
@@ -61,6 +62,8 @@ const char *twi_judge_call(const struct twi_judge *judge, uint32_t ctx, uint64_t
 /* A duration for people. */
 const char *twi_judge_time(uint64_t ns, char room[24]);
 
+/* verdict_forming.c: who has not come, and how many. */
+void twi_judge_forming(struct twi_judge *judge);
 /* verdict_links.c: silent ranks, links, losses, buffers, credit. */
 void twi_judge_silent(struct twi_judge *judge);
 void twi_judge_links(struct twi_judge *judge);

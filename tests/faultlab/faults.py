@@ -152,7 +152,8 @@ FAULTS = [
     Fault("rank is killed", ("coll", "ring", "pipe"), LOCAL, {"dead"}, plant=planting.Killed,
           ends=True, mute=True),
     Fault("rank leaves", ("coll", "ring", "pipe"), LOCAL, {"dead"}, "leave", ends=True, mute=True),
-    Fault("rank never comes", ("coll",), LOCAL, set(), start=True, mute=True, victim=-2),
+    Fault("rank never comes", ("coll",), LOCAL, {"not_come"}, start=True, mute=True,
+          sizes=(2, 3, 4, 8), advice="launcher"),
     Fault("order swapped", ("coll",), LOCAL, {"other_operation"}, "order", ends=True,
           options={"buckets": 3, "equal": 0, "bytes": 65536}, sizes=(3, 4)),
     Fault("other size", ("coll",), LOCAL, {"other_operation"}, "size", ends=True, sizes=(3, 4)),
@@ -298,9 +299,9 @@ def judge(fault, chosen, document, status):
             hits.add("the other direction")
         elif ranks or ends:
             hits.add(finding["cause"])
-    if fault.name == "rank never comes":
-        return "right" if document.get("ranks_missing", 0) == 1 else \
-            "nobody" if status in (4, 5) else "silent"
+    # Who counts alone has told it as well; who has named somebody is judged by that.
+    if fault.name == "rank never comes" and not hits and document.get("ranks_missing") == 1:
+        return "right"
     if hits & fault.causes:
         return "right"
     if hits:

@@ -286,6 +286,7 @@ void twi_engine_init(struct twi_engine *engine)
 	twi_list_init(&engine->coll_groups);
 	twi_list_init(&engine->series);
 	twi_list_init(&engine->foreign_groups);
+	twi_list_init(&engine->formings);
 	twi_list_init(&engine->waiting);
 	twi_list_init(&engine->coll_batches);
 	twi_slice_init(&engine->slices);

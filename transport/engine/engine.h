@@ -154,6 +154,7 @@ struct twi_engine {
 	struct twi_list coll_groups;          /* all that can have collectives */
 	struct twi_list series;               /* of calls of groups (job/series.h) */
 	struct twi_list foreign_groups;       /* of other libraries (foreign/foreign.h) */
+	struct twi_list formings;             /* jobs that are not whole (job/forming.h) */
 	struct twi_list coll_batches;         /* those that hold calls back (coll/coll_batch.h) */
 	struct twi_coll_region *coll_regions; /* of a job that has ended (coll/coll_kept.h) */
 	_Atomic bool colls_held;              /* there are some */

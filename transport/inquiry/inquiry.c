@@ -352,6 +352,9 @@ static struct twi_verdict_rank *make_case(struct twi_engine *engine, uint32_t id
 						  .world = engine->knobs.world_size,
 						  .ranks = ranks,
 						  .kind_name = kind_name };
+		twi_forming_tell(engine, &out->forming);
+		if (out->forming.size > 0)
+			out->world = out->forming.size;
 		for (uint32_t i = 0; i < round->count; i++) {
 			if (ranks[i].me)
 				out->me = ranks[i].rank;

@@ -29,6 +29,7 @@
 
 #include "transport/engine/handle.h"
 #include "transport/job/bootstrap.h"
+#include "transport/job/forming.h"
 #include "transport/job/rank_words.h"
 #include "transport/job/series.h"
 #include "transport/job/store_client.h"
@@ -118,6 +119,7 @@ struct twi_ranks {
 	bool key_exchanged; /* it came by the caller's exchange, and the engine has it */
 	bool told;          /* rank 0: its address has been put there */
 	struct twi_bootstrap bootstrap;
+	struct twi_forming forming; /* while the others are waited for */
 };
 
 /* The barriers of a group. The group has one, and its barriers under way use it with the group. */

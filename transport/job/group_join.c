@@ -258,6 +258,13 @@ static int serve_store(struct twi_ranks *ranks, const struct twi_until *until)
 	return status < 0 ? status : tell_address(ranks, until);
 }
 
+static void note_unreached(void *arg, const char *why)
+{
+	struct twi_ranks *ranks = arg;
+
+	twi_forming_unreached(&ranks->forming, ranks->bootstrap.store, why);
+}
+
 static int join_store(struct twi_ranks *ranks, const struct twi_until *until)
 {
 	struct twi_store_join *join = &ranks->join;
@@ -278,9 +285,14 @@ static int join_store(struct twi_ranks *ranks, const struct twi_until *until)
 		twi_host_port_put("127.0.0.1", twi_store_server_port(ranks->server),
 				  bootstrap->store, sizeof(bootstrap->store));
 	join->addresses = bootstrap->store;
+	join->unreached = note_unreached;
+	join->arg = ranks;
 	status = twi_store_client_open(join, until, &ranks->client);
-	if (status == TOW_OK)
+	join->unreached = NULL; /* of this client alone */
+	if (status == TOW_OK) {
 		ranks->session = twi_store_client_session(ranks->client);
+		twi_forming_reached(&ranks->forming, bootstrap->store);
+	}
 	return status;
 }
 
@@ -352,6 +364,13 @@ static int check_address(const char *address)
 			 address);
 }
 
+static void note_absent(void *arg, const struct twi_absent *absent)
+{
+	struct twi_ranks *ranks = arg;
+
+	twi_forming_absent(&ranks->forming, absent);
+}
+
 static int gather_addresses(struct twi_ranks *ranks, const struct twi_until *until)
 {
 	char address[TOW_ADDRESS_MAX];
@@ -360,6 +379,7 @@ static int gather_addresses(struct twi_ranks *ranks, const struct twi_until *unt
 				     .members = ranks->size,
 				     .value = address,
 				     .each = keep_address,
+				     .absent = note_absent,
 				     .arg = ranks };
 	int status = tow_endpoint_address(ranks->endpoint, address, sizeof(address));
 
@@ -381,6 +401,8 @@ static int meet_ranks(struct twi_ranks *ranks, struct tow_runtime *runtime, cons
 		if (status == TOW_OK)
 			status = serve_store(ranks, until);
 	} else if (bootstrap->exchange == TWI_EXCHANGE_CALLER) {
+		twi_forming_unreached(&ranks->forming, "",
+				      "the caller's exchange does not say yet where that is");
 		status = get_address(ranks, until);
 	} else if (bootstrap->exchange != TWI_EXCHANGE_ADDRESS) {
 		status = twi_exchange(bootstrap, NULL, until);
@@ -479,8 +501,10 @@ int twi_ranks_join(struct tow_runtime *runtime, const struct tow_group_options *
 		fail_early(runtime, options, &bootstrap, status);
 		return status;
 	}
+	twi_forming_begin(&ranks->forming, ranks->engine, ranks->rank, ranks->size);
 	status = ranks->size > 1 ? meet_ranks(ranks, runtime, options->address, until)
 				 : meet_oneself(ranks, runtime);
+	twi_forming_end(&ranks->forming);
 	if (status == TOW_OK)
 		status = ranks->engine->hooks.trace->rank(ranks->engine, ranks->rank, ranks->size);
 	if (status < 0) {

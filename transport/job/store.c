@@ -204,9 +204,10 @@ static int on_hello(struct twi_store *store, uint32_t index, const struct twi_st
 	if (store->failed < 0 && !(store->lost && client->member))
 		answer_failed(store, index);
 	else
-		twi_store_answer(store, index,
-				 (struct twi_store_frame){ .a = store->config.session,
-							   .b = TWI_STORE_CAN_MEET });
+		twi_store_answer(
+			store, index,
+			(struct twi_store_frame){ .a = store->config.session,
+						  .b = TWI_STORE_CAN_MEET | TWI_STORE_CAN_SLICE });
 	return TOW_OK;
 }
 
@@ -403,7 +404,7 @@ static int judge_gather(const struct twi_store_entry *entry, const struct twi_st
 }
 
 static int give_value(struct twi_store *store, struct twi_store_entry *entry,
-		      const struct twi_store_frame *frame, uint32_t rank)
+		      const struct twi_store_frame *frame, uint32_t rank, uint64_t now_ns)
 {
 	struct twi_store_part *part;
 	int status = TOW_OK;
@@ -419,7 +420,10 @@ static int give_value(struct twi_store *store, struct twi_store_entry *entry,
 	status = twi_store_put(store, &part->value, &part->bytes, frame->value, frame->value_bytes);
 	if (status < 0)
 		return status;
-	entry->given += part->rank == TWI_STORE_NOBODY;
+	if (part->rank == TWI_STORE_NOBODY) {
+		entry->given++;
+		part->since_ns = now_ns;
+	}
 	part->rank = rank;
 	return TOW_OK;
 }
@@ -445,7 +449,7 @@ static int on_gather(struct twi_store *store, uint32_t index, const struct twi_s
 		return TOW_OK;
 	}
 	if (status == TOW_OK)
-		status = give_value(store, entry, frame, client->rank);
+		status = give_value(store, entry, frame, client->rank, now_ns);
 	if (status < 0)
 		return twi_store_refuse(store, index, status);
 	if (entry->given == 1 && entry->since_ns == 0) {

@@ -26,6 +26,14 @@
 #define GONE_NS (3000ull * 1000000)
 /* So long before our deadline the store is to give up: it can say who is missing. */
 #define MARGIN_NS (500ull * 1000000)
+/*
+ * A slice of a long wait, and more of it for each member, so that a store hears of 250 in a second
+ * at most, however many ranks wait.
+ */
+#define SLICE_MS  1000u
+#define MEMBER_MS 4u
+#define LAST_MS   1000u /* the last slice takes such a rest as well */
+#define WHOLE_MS  UINT32_MAX
 
 struct twi_store_client {
 	struct twi_store_join join;
@@ -233,6 +241,8 @@ static int connect_up(struct twi_store_client *client, const struct twi_until *u
 		int paused;
 
 		snprintf(client->last, sizeof(client->last), "%.191s", tow_error_message());
+		if (client->join.unreached != NULL)
+			client->join.unreached(client->join.arg, client->last);
 		if (client->greeted && twi_net_now() >= gone_ns)
 			return twi_error(TOW_EPEER, "rank 0's store at %.128s has gone: %s",
 					 client->addresses, client->last);
@@ -308,11 +318,20 @@ static uint32_t wait_ms(const struct twi_until *until)
 	return (uint32_t)twi_min(left / 1000000u, (uint64_t)UINT32_MAX / 2);
 }
 
-/* A request with its reply, over as many connections as it takes. The reply is valid until the
- * next.
+/* For the whole wait, or one slice of it. */
+static uint32_t slice_of(uint32_t whole_ms, uint32_t slice_ms)
+{
+	return whole_ms > LAST_MS && slice_ms < whole_ms - LAST_MS ? slice_ms : whole_ms;
+}
+
+/*
+ * A request with its reply, over as many connections as it takes, whatever the store answers. The
+ * reply is valid until the next. The store lets it wait for slice_ms; we wait until our deadline
+ * for its answer, as it may be slow.
  */
-static int call_store(struct twi_store_client *client, struct twi_store_frame *request,
-		      const struct twi_until *until, struct twi_store_frame *reply_out)
+static int reach_store(struct twi_store_client *client, struct twi_store_frame *request,
+		       uint32_t slice_ms, const struct twi_until *until,
+		       struct twi_store_frame *reply_out)
 {
 	size_t key_bytes = request->key == NULL ? 0 : strlen(request->key);
 	int status;
@@ -328,16 +347,21 @@ static int call_store(struct twi_store_client *client, struct twi_store_frame *r
 		status = client->fd < 0 ? connect_up(client, until) : TOW_OK;
 		if (status < 0)
 			return status;
-		request->wait_ms = wait_ms(until);
+		request->wait_ms = slice_of(wait_ms(until), slice_ms);
 		status = ask_store(client, request, until, reply_out);
 		if (status < 0)
 			hang_up(client);
 	} while (status == TOW_EREFUSED);
-	if (status == TOW_EDEADLINE)
-		return deadline_expired(client, request->key);
-	if (status == TOW_OK && reply_out->status < 0)
-		return refused_status(reply_out);
-	return status;
+	return status == TOW_EDEADLINE ? deadline_expired(client, request->key) : status;
+}
+
+/* The same, where what the store refuses is the call's failure. */
+static int call_store(struct twi_store_client *client, struct twi_store_frame *request,
+		      const struct twi_until *until, struct twi_store_frame *reply_out)
+{
+	int status = reach_store(client, request, WHOLE_MS, until, reply_out);
+
+	return status == TOW_OK && reply_out->status < 0 ? refused_status(reply_out) : status;
 }
 
 int twi_store_set(struct twi_store_client *client, const char *key, const void *value,
@@ -409,6 +433,45 @@ static int take_values(const struct twi_gather *gather, const struct twi_store_f
 	return TOW_OK;
 }
 
+/* Who is missing, as the store says. What comes over the wire is checked. */
+static void tell_absent(const struct twi_gather *gather, const struct twi_store_frame *reply)
+{
+	struct twi_absent absent = { .refused = reply->b };
+
+	if (reply->a == 0 || reply->a >= gather->members)
+		return; /* an older store's says nothing, and whoever asks has come */
+	absent.missing = (uint32_t)reply->a;
+	absent.count = twi_store_absent_take(reply, gather->members, absent.members);
+	if (absent.count > absent.missing)
+		return;
+	snprintf(absent.text, sizeof(absent.text), "%.*s",
+		 (int)twi_min(reply->value_bytes, sizeof(absent.text) - 1),
+		 (const char *)reply->value);
+	gather->absent(gather->arg, &absent);
+}
+
+/* Waits in slices, where somebody wants to know who is missing, and the store can do it. */
+static int call_gather(struct twi_store_client *client, const struct twi_gather *gather,
+		       struct twi_store_frame *request, const struct twi_until *until,
+		       struct twi_store_frame *reply_out)
+{
+	bool sliced = gather->absent != NULL && (client->can & TWI_STORE_CAN_SLICE) != 0;
+	uint32_t slice_ms = sliced ? SLICE_MS + MEMBER_MS * gather->members : WHOLE_MS;
+
+	for (;;) {
+		uint64_t asked_ns = twi_net_now();
+		int status = reach_store(client, request, slice_ms, until, reply_out);
+
+		if (status < 0 || reply_out->status == TOW_OK)
+			return status;
+		/* A store that gives up before its time would be asked without a pause. */
+		if (reply_out->status != TOW_EDEADLINE || request->wait_ms != slice_ms ||
+		    twi_net_now() - asked_ns < slice_ms * 500000ull)
+			return refused_status(reply_out);
+		tell_absent(gather, reply_out);
+	}
+}
+
 int twi_store_gather(struct twi_store_client *client, const struct twi_gather *gather,
 		     const struct twi_until *until)
 {
@@ -423,7 +486,7 @@ int twi_store_gather(struct twi_store_client *client, const struct twi_gather *g
 			.a = twi_store_pair(gather->index, gather->members),
 			.b = twi_store_pair(gather->generation, at),
 		};
-		int status = call_store(client, &request, until, &reply);
+		int status = call_gather(client, gather, &request, until, &reply);
 
 		if (status == TOW_OK)
 			status = take_values(gather, &reply, &at);

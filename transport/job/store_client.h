@@ -26,6 +26,9 @@ struct twi_store_join {
 	struct twi_diag
 		*diag; /* its log says when rank 0 has been waited for that long; NULL: none */
 	uint64_t late_ns;
+	/* Rank 0's store was not to be had, and why: each time. NULL: nobody is told. */
+	void (*unreached)(void *arg, const char *why);
+	void *arg;
 };
 
 /*
@@ -70,6 +73,15 @@ struct twi_meeting {
 int twi_store_meet(struct twi_store_client *client, const struct twi_meeting *meeting,
 		   const struct twi_until *until, uint64_t *group_out);
 
+/* Who has not come to a gather that others wait in, as rank 0's store has said. */
+struct twi_absent {
+	uint32_t missing;
+	uint64_t refused; /* connections, by the store, so far */
+	uint32_t count;   /* of `members`: the first of those that are missing */
+	uint16_t members[TWI_STORE_ABSENT_MAX];
+	char text[200]; /* the store's own words */
+};
+
 /* One member's part, and where all parts go. */
 struct twi_gather {
 	const char *key;
@@ -78,6 +90,11 @@ struct twi_gather {
 	uint32_t bytes; /* at most TWI_STORE_GATHERED_MAX */
 	/* Called for each member, in order. TOW_OK, or what the call returns. NULL: a fence. */
 	int (*each)(void *arg, uint32_t index, const uint8_t *value, uint32_t bytes);
+	/*
+	 * Called about once a second while it waits, less often in large jobs. NULL: it waits in
+	 * one piece, as is right for a gather that has generations (store_codec.h).
+	 */
+	void (*absent)(void *arg, const struct twi_absent *absent);
 	void *arg;
 };
 

@@ -166,3 +166,36 @@ bool twi_store_list_take(const uint8_t *in, size_t bytes, uint16_t *ranks_out, u
 	}
 	return used == count && bytes % 4 == 0;
 }
+
+size_t twi_store_absent_put(uint8_t *out, size_t room, const char *text, const uint16_t *members,
+			    uint32_t count)
+{
+	size_t list = 1 + 2 * (size_t)twi_min(count, TWI_STORE_ABSENT_MAX), used = strlen(text);
+
+	if (room < list)
+		return 0;
+	used = twi_min(used, room - list);
+	twi_store_copy(out, text, used);
+	out[used++] = '\0';
+	for (uint32_t i = 0; i < twi_min(count, TWI_STORE_ABSENT_MAX); i++, used += 2)
+		twi_put_le(out + used, members[i], 2);
+	return used;
+}
+
+uint32_t twi_store_absent_take(const struct twi_store_frame *reply, uint32_t members,
+			       uint16_t out[TWI_STORE_ABSENT_MAX])
+{
+	const uint8_t *end =
+		reply->value_bytes > 0 ? memchr(reply->value, 0, reply->value_bytes) : NULL;
+	size_t bytes = end == NULL ? 0 : reply->value_bytes - (size_t)(end + 1 - reply->value);
+	uint32_t count = (uint32_t)(bytes / 2);
+
+	if (bytes % 2 != 0 || count > TWI_STORE_ABSENT_MAX)
+		return 0;
+	for (uint32_t i = 0; i < count; i++) {
+		out[i] = (uint16_t)twi_get_le(end + 1 + 2 * (size_t)i, 2);
+		if (out[i] >= members || (i > 0 && out[i] <= out[i - 1]))
+			return 0;
+	}
+	return count;
+}

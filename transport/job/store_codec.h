@@ -29,6 +29,13 @@
  * `from` on as many as fit. A gather is named by key and generation, and giving twice is giving
  * once: before all have given, what was given last. The text of a failure is the reply's value.
  *
+ * So a member may wait in slices: when the time of one is over, TOW_EDEADLINE says who is missing.
+ * Then a is how many are, b how many connections were refused so far, and behind the text come a
+ * NUL and the first of the missing, each a u16 of its index. The text speaks of all slices, from
+ * the first on. A store that can do it says so (TWI_STORE_CAN_SLICE), as its text would be of the
+ * last slice alone if it could not. Only a gather that has no next generation is waited for so:
+ * others may be in that one before the last slice is asked for.
+ *
  * MEET waits until each rank of its list has come with the same key and the same list, and answers
  * all with a number that no other group has. Nothing of it stays: see store_meet.h. A store that
  * can do it says so in its reply to HELLO (TWI_STORE_CAN_MEET); others are not asked.
@@ -100,8 +107,18 @@ size_t twi_store_gathered_put(uint8_t *out, const void *value, uint32_t bytes);
 int twi_store_gathered_take(const struct twi_store_frame *frame, size_t *at,
 			    const uint8_t **value_out, uint32_t *bytes_out);
 
+/* The failure of a gather that some have not come to: its text, and the first of those. */
+#define TWI_STORE_ABSENT_MAX 16u
+/* The bytes written, at most `room`: the text is cut if need be. */
+size_t twi_store_absent_put(uint8_t *out, size_t room, const char *text, const uint16_t *members,
+			    uint32_t count);
+/* How many are listed; 0 also where it is no such list, or not one of `members` in their order. */
+uint32_t twi_store_absent_take(const struct twi_store_frame *reply, uint32_t members,
+			       uint16_t out[TWI_STORE_ABSENT_MAX]);
+
 /* What a store can do, in its reply to HELLO; a store that says 0 knows the kinds up to BYE. */
-#define TWI_STORE_CAN_MEET 1u
+#define TWI_STORE_CAN_MEET  1u
+#define TWI_STORE_CAN_SLICE 2u
 
 /*
  * The value of MEET: runs of ranks of the job, each a u16 of its first rank and a u16 of how many

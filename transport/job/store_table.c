@@ -162,3 +162,14 @@ void twi_store_missing(const struct twi_store_entry *entry, char *out, size_t by
 	if (named < missing)
 		snprintf(out + used, bytes - used, " and %u more", missing - named);
 }
+
+uint32_t twi_store_absent(const struct twi_store_entry *entry, uint16_t out[TWI_STORE_ABSENT_MAX])
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < entry->members && count < TWI_STORE_ABSENT_MAX; i++) {
+		if (entry->parts[i].rank == TWI_STORE_NOBODY)
+			out[count++] = (uint16_t)i;
+	}
+	return count;
+}

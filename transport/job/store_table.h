@@ -15,7 +15,8 @@
 struct twi_store_part {
 	uint8_t *value;
 	uint32_t bytes;
-	uint32_t rank; /* who gave it; TWI_STORE_NOBODY: not yet */
+	uint32_t rank;     /* who gave it; TWI_STORE_NOBODY: not yet */
+	uint64_t since_ns; /* when it did so first */
 };
 
 struct twi_store_entry {
@@ -109,5 +110,7 @@ int twi_store_gather_begin(struct twi_store *store, struct twi_store_entry *entr
 
 /* "2, 5, 7 and 3 more": of the members that have not given. */
 void twi_store_missing(const struct twi_store_entry *entry, char *out, size_t bytes);
+/* The first of them; how many there are in the list. */
+uint32_t twi_store_absent(const struct twi_store_entry *entry, uint16_t out[TWI_STORE_ABSENT_MAX]);
 
 #endif

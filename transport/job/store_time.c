@@ -12,33 +12,53 @@
 #include "transport/job/store_meet.h"
 #include "transport/job/store_table.h"
 
-static void expire_client(struct twi_store *store, uint32_t index)
+/* A member has waited in vain: who is missing since it came, in words and as a list. */
+static void expire_gather(struct twi_store *store, uint32_t index,
+			  const struct twi_store_entry *entry)
 {
 	const struct twi_store_connection *client = &store->clients[index];
-	struct twi_store_entry *entry =
-		twi_store_find(store, client->key, client->request.key_bytes);
+	const struct twi_store_part *part = &entry->parts[(uint32_t)client->request.a];
 	char missing[160], strangers[TWI_STORE_REFUSED_TEXT + 80] = "";
+	struct twi_store_frame reply = { .status = TOW_EDEADLINE,
+					 .a = entry->members - entry->given,
+					 .b = store->strangers,
+					 .value = store->reply };
+	uint16_t absent[TWI_STORE_ABSENT_MAX];
+	uint32_t count = twi_store_absent(entry, absent);
 
 	if (store->strangers > 0)
 		snprintf(strangers, sizeof(strangers),
 			 "; %" PRIu64 " connections were refused, the last because %s",
 			 store->strangers, store->refused);
+	twi_store_missing(entry, missing, sizeof(missing));
+	twi_error(TOW_EDEADLINE, "%u of %u ranks have not come to '%.*s' in %" PRIu64 " ms: %s%s",
+		  entry->members - entry->given, entry->members,
+		  (int)twi_min(client->request.key_bytes, 64u), client->key,
+		  (client->until_ns - twi_min(part->since_ns, client->until_ns)) / 1000000u,
+		  missing, strangers);
+	reply.value_bytes = (uint32_t)twi_store_absent_put(store->reply, TWI_STORE_TEXT,
+							   tow_error_message(), absent, count);
+	twi_store_answer(store, index, reply);
+}
+
+static void expire_client(struct twi_store *store, uint32_t index)
+{
+	const struct twi_store_connection *client = &store->clients[index];
+	struct twi_store_entry *entry =
+		twi_store_find(store, client->key, client->request.key_bytes);
+
 	if (client->meet != NULL) {
 		twi_store_refuse(store, index, twi_store_meet_expired(store, index));
 		return;
 	}
-	if (client->request.kind != TWI_STORE_KIND_GATHER || entry == NULL ||
-	    entry->parts == NULL) {
-		twi_error(TOW_EDEADLINE, "nobody has set '%.*s' in %u ms",
-			  (int)twi_min(client->request.key_bytes, 96u), client->key,
-			  client->request.wait_ms);
-	} else {
-		twi_store_missing(entry, missing, sizeof(missing));
-		twi_error(TOW_EDEADLINE, "%u of %u ranks have not come to '%.*s' in %u ms: %s%s",
-			  entry->members - entry->given, entry->members,
-			  (int)twi_min(client->request.key_bytes, 64u), client->key,
-			  client->request.wait_ms, missing, strangers);
+	if (client->request.kind == TWI_STORE_KIND_GATHER && entry != NULL &&
+	    entry->parts != NULL) {
+		expire_gather(store, index, entry);
+		return;
 	}
+	twi_error(TOW_EDEADLINE, "nobody has set '%.*s' in %u ms",
+		  (int)twi_min(client->request.key_bytes, 96u), client->key,
+		  client->request.wait_ms);
 	twi_store_refuse(store, index, TOW_EDEADLINE);
 }
 

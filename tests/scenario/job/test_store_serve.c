@@ -513,6 +513,42 @@ static void waits(void **state)
 	twi_store_client_close(waiter.client, 1000000000);
 }
 
+static void note_absent(void *arg, const struct twi_absent *absent)
+{
+	unsigned *told = arg;
+
+	++*told;
+	assert_int_equal(absent->missing, 2);
+	assert_int_equal(absent->count, 2);
+	assert_int_equal(absent->members[1], 2);
+}
+
+/* Who waits for long hears who is missing; in the end it has waited for all of the time. */
+static void slices(void **state)
+{
+	struct twi_store_server *server = serve(3);
+	struct twi_store_client *client;
+	struct twi_until until;
+	unsigned told = 0;
+	const struct twi_gather gather = {
+		.key = "open", .members = 3, .absent = note_absent, .arg = &told
+	};
+	const char *text;
+
+	(void)state;
+	assert_int_equal(join(0, 3, &key, 10, &client), TOW_OK);
+	until = seconds(4);
+	assert_int_equal(twi_store_gather(client, &gather, &until), TOW_EDEADLINE);
+	assert_in_range(told, 1, 4);
+	text = strstr(tow_error_message(), "2 of 3 ranks have not come to 'open' in ");
+	if (text != NULL)
+		assert_in_range(atoi(strstr(text, " in ") + 4), 3000, 4000);
+	else /* the machine stood still for more than the store's head start */
+		assert_non_null(strstr(tow_error_message(), "'open'"));
+	twi_store_client_close(client, 1000000000);
+	twi_store_server_stop(server, 0);
+}
+
 /* An address in use is said to be; one that is not ours means all interfaces. */
 static void listening(void **state)
 {
@@ -547,6 +583,7 @@ int main(void)
 		cmocka_unit_test(late_names), cmocka_unit_test(strangers),
 		cmocka_unit_test(waits),      cmocka_unit_test(listening),
 		cmocka_unit_test(idle_crowd), cmocka_unit_test(wrong_greetings),
+		cmocka_unit_test(slices),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -106,7 +106,9 @@ void twi_session_fail(struct twi_session *session, int status)
 
 int twi_session_gone(const struct twi_session *session)
 {
-	return twi_rule_bye_error(session->peer->address,
+	char rank[TWI_PEER_RANK];
+
+	return twi_rule_bye_error(session->peer->address, twi_peer_rank(session->peer, rank),
 				  session->peer->said_bye ? session->bye : -1);
 }
 

@@ -51,17 +51,17 @@ bool twi_rule_is_goodbye(const char *why)
 	return strstr(why, CLOSED) != NULL;
 }
 
-int twi_rule_bye_error(const char *address, int value)
+int twi_rule_bye_error(const char *address, const char *rank, int value)
 {
 	unsigned rule = value < 0 ? 0 : twi_rule_of_bye((uint64_t)value);
 
 	if (value < 0)
-		return twi_error(TOW_EPEER, "peer %s has gone without a word", address);
+		return twi_error(TOW_EPEER, "peer %s%s has gone without a word", address, rank);
 	if (rule == 0)
-		return twi_error(TOW_EPEER, "peer %s" CLOSED, address);
+		return twi_error(TOW_EPEER, "peer %s%s" CLOSED, address, rank);
 	return twi_error(
 		TOW_EPEER,
-		"peer %s ended the connection: it says that this side broke rule %u of the "
+		"peer %s%s ended the connection: it says that this side broke rule %u of the "
 		"protocol: %s",
-		address, rule, twi_rule_text(rule));
+		address, rank, rule, twi_rule_text(rule));
 }

@@ -80,9 +80,9 @@ int twi_rule_add(unsigned rule);
 
 /*
  * The message of a peer that has said good-bye with this value, or has gone without (value < 0).
- * Returns TOW_EPEER.
+ * rank: " (rank 3)", or "". Returns TOW_EPEER.
  */
-int twi_rule_bye_error(const char *address, int value);
+int twi_rule_bye_error(const char *address, const char *rank, int value);
 
 /* Whether a message of twi_rule_bye_error says no more than that the peer has closed in order. */
 bool twi_rule_is_goodbye(const char *why);

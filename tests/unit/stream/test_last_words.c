@@ -184,12 +184,16 @@ static void test_any_number(void **state)
 	for (int value = -1; value <= 255; value++) {
 		const char *words = tow_error_message();
 
-		assert_int_equal(twi_rule_bye_error("loop://them", value), TOW_EPEER);
+		assert_int_equal(twi_rule_bye_error("loop://them", "", value), TOW_EPEER);
 		assert_true(strlen(words) < 400);
 		for (const char *at = words; *at != 0; at++)
 			assert_true(*at >= ' ' && *at <= '~');
 		assert_true((strstr(words, "rule") != NULL) == (value > (int)TWI_BYE_RULE));
 	}
+	/* Whose rank is known is told by it: an address alone says little of who has left. */
+	twi_rule_bye_error("tcp://10.0.0.7:5", " (rank 7)", 0);
+	assert_non_null(strstr(tow_error_message(), "5 (rank 7) closed the connection"));
+	assert_true(twi_rule_is_goodbye(tow_error_message()));
 	assert_int_equal(twi_rule_of_bye(twi_rule_bye(TWI_RULE_DONE_EARLY)), TWI_RULE_DONE_EARLY);
 	assert_int_equal(twi_rule_of_bye(twi_rule_bye(0)), 0);
 	assert_int_equal(twi_rule_of_bye((uint64_t)-TOW_EPROTOCOL), 0);

@@ -206,11 +206,14 @@ bool twi_ofi_say(struct twi_ofi_peer *peer, uint8_t type, uint64_t seq, uint64_t
 
 static int on_bye(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p)
 {
+	char rank[TWI_PEER_RANK];
+
 	peer->heard_bye = true;
 	if (twi_ofi_withdraw_unsent(peer) && !peer->said_bye)
 		twi_ofi_say(peer, TWI_OFI_BYE, 0, 0, 0);
 	peer->said_bye = true;
-	return twi_rule_bye_error(peer->base.address, (int)p->value);
+	return twi_rule_bye_error(peer->base.address, twi_peer_rank(&peer->base, rank),
+				  (int)p->value);
 }
 
 /* This side closes the peer, and hears the other one out about what is under way. */

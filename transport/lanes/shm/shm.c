@@ -272,7 +272,7 @@ static void other_side_ended(struct twi_shm_peer *peer, int status, bool process
 		twi_error(TOW_EPEER, "peer %s%s is gone: its process has ended", peer->base.address,
 			  twi_peer_rank(&peer->base, rank));
 	else
-		twi_rule_bye_error(peer->base.address,
+		twi_rule_bye_error(peer->base.address, twi_peer_rank(&peer->base, rank),
 				   closed == 0 ? -1 : (int)twi_min(closed, 255u));
 	twi_shm_peer_lost(peer, TOW_EPEER);
 }

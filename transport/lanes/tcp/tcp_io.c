@@ -366,9 +366,11 @@ static bool said_all(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 static void stream_ended(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, int res)
 {
 	struct twi_tcp_peer *peer = stream->peer;
+	char rank[TWI_PEER_RANK];
 
 	if (peer->base.said_bye || (res == 0 && said_all(lane, stream))) {
-		twi_rule_bye_error(peer->base.address, peer->session.bye);
+		twi_rule_bye_error(peer->base.address, twi_peer_rank(&peer->base, rank),
+				   peer->session.bye);
 		twi_tcp_peer_lost(peer, peer->base.closed ? TOW_ECLOSED : TOW_EPEER);
 		return;
 	}

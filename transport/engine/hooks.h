@@ -44,6 +44,9 @@ struct twi_inquiry_hooks {
 	void (*failed)(struct twi_engine *engine);
 	/* Waits until it has been kept, 100 ms at most; with the engine held it does not wait. */
 	void (*settle)(struct twi_engine *engine);
+	/* An operation with another rank has failed as that has gone: more may be known of it, and
+	 * goes behind the text. The engine is held. */
+	void (*suffered)(const struct tow_op *op, char *text, size_t room);
 };
 
 /* rpc/: what the library says to itself on the other side of a peer. */

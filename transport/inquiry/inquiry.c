@@ -447,7 +447,8 @@ void twi_inquiry_short(struct twi_engine *engine, const char *prefix, char *out,
 const struct twi_inquiry_hooks twi_inquiry_hooks = { .begin = twi_inquiry_begin,
 						     .brief = twi_inquiry_short,
 						     .failed = twi_inquiry_failed,
-						     .settle = twi_flight_settle };
+						     .settle = twi_flight_settle,
+						     .suffered = twi_inquiry_suffered };
 
 /* --- its life --- */
 
@@ -486,6 +487,7 @@ void twi_inquiry_close(struct twi_engine *engine)
 	}
 	twi_engine_leave(engine);
 	twi_inquiry_news_close(inquiry);
+	twi_inquiry_gone_close(inquiry);
 	drop_round(inquiry->round);
 	twi_inquiry_looks_close(inquiry);
 	free(inquiry->own);

@@ -21,7 +21,8 @@
  * that has fallen silent, and is of this host, /proc can be asked.
  *
  *	offset  0      4       8        12         16
- *	        | type | round | sample | reserved | sent_ns | a state, who it is, or news |
+ *	        | type | round | sample | reserved | sent_ns | a state, who it is, news, |
+ *	                                                         or whom it lost
  */
 #ifndef TWI_INQUIRY_H
 #define TWI_INQUIRY_H
@@ -52,7 +53,16 @@ struct twi_inquiry_news {
 	uint32_t rank, peer; /* of a link its two ends; else peer is UINT32_MAX */
 };
 
+/* For whom a rank has failed, as it says itself: of inquiry_gone.c. */
+#define TWI_INQUIRY_WHY 160u
+struct twi_inquiry_gone {
+	uint32_t rank; /* of the job: the first of all */
+	uint64_t at_ns;
+	char why[TWI_INQUIRY_WHY]; /* "": it has said nothing */
+};
+
 #define TWI_INQUIRY_HEAD   24u
+#define TWI_INQUIRY_GONE   (8u + TWI_INQUIRY_WHY) /* bytes of that word, at most, likewise: */
 #define TWI_INQUIRY_NEWS   24u          /* bytes of the word that tells of them, behind its head */
 #define TWI_INQUIRY_SAMPLE 400000000ull /* between the two looks, ns */
 #define TWI_INQUIRY_KEEP   1000000000ull
@@ -96,6 +106,9 @@ struct twi_inquiry {
 	struct tow_op herald;              /* whoever drives tells the others of the news, */
 	bool heralded;                     /* while this is set */
 	struct twi_inquiry_news news;
+	struct tow_op crier; /* whoever drives tells the others whom this rank has lost, */
+	bool crying;         /* while this is set */
+	struct twi_inquiry_gone cry;
 	_Atomic bool flight_due;           /* the flight recorder's file: flight_file.c */
 	_Atomic uint64_t flight_failed_ns; /* since when */
 	char flight_home[256];             /* where files go if nobody says; "": nowhere */
@@ -129,8 +142,15 @@ struct twi_inquiry_line {
 	uint32_t rank;
 	bool known;                   /* who it is */
 	struct twi_identity identity; /* from its own words */
+	struct twi_inquiry_gone gone; /* likewise */
+	bool missed;                  /* operations with it have failed, and others know */
 	uint8_t in[TWI_INQUIRY_HEAD + TWI_STATE_BYTES];
 };
+
+/* False: it cannot be told. */
+bool twi_inquiry_cry(struct twi_inquiry_line *line, const struct twi_inquiry_gone *gone);
+/* What has come, though its callback has not: the bytes behind the head; 0: not such a word. */
+size_t twi_inquiry_unheard_cry(const struct twi_inquiry_line *line);
 
 /* A connection to a rank is there: it is told who this is, and listened to. */
 extern const struct twi_rank_hooks twi_inquiry_rank_hooks;
@@ -188,6 +208,17 @@ void twi_inquiry_news_heard(struct twi_inquiry *inquiry, uint32_t from, const ui
 void twi_inquiry_news_write(const struct twi_inquiry_news *news, uint8_t out[TWI_INQUIRY_NEWS]);
 bool twi_inquiry_news_read(const uint8_t *in, size_t bytes, uint64_t now_unix_s,
 			   struct twi_inquiry_news *out);
+/*
+ * inquiry_gone.c: an operation of the user's has failed, as the rank at its other end has gone: why
+ * that one did, as far as it has said so, goes behind the text. Other ranks are told the same.
+ */
+void twi_inquiry_suffered(const struct tow_op *op, char *text, size_t room);
+void twi_inquiry_gone_heard(struct twi_inquiry_line *line, const uint8_t *in, size_t bytes);
+void twi_inquiry_gone_close(struct twi_inquiry *inquiry);
+/* As it travels. write: the bytes. read: what a stranger may have written; false: it is none. */
+uint32_t twi_inquiry_gone_write(const struct twi_inquiry_gone *gone, uint8_t out[TWI_INQUIRY_GONE]);
+bool twi_inquiry_gone_read(const uint8_t *in, size_t bytes, uint32_t ranks,
+			   struct twi_inquiry_gone *out);
 /* Sources of /v1/verdicts and /metrics. */
 void twi_inquiry_looks_describe(void *arg, struct twi_emit *emit);
 void twi_inquiry_looks_metrics(void *arg, struct twi_emit *emit);

@@ -15,7 +15,7 @@
 #include "transport/op/endpoint.h"
 #include "transport/wire/feature.h"
 
-enum word { WORD_ASK = 1, WORD_STATE, WORD_WHO, WORD_NEWS };
+enum word { WORD_ASK = 1, WORD_STATE, WORD_WHO, WORD_NEWS, WORD_GONE };
 
 /* Once the ranks hang up, the peer may go before this file hears of it. */
 struct tow_peer *twi_inquiry_line_peer(const struct twi_inquiry_line *line)
@@ -65,6 +65,27 @@ bool twi_inquiry_tell(struct twi_inquiry_line *line, const struct twi_inquiry_ne
 		return false;
 	twi_inquiry_news_write(news, post->out + TWI_INQUIRY_HEAD);
 	return send_post(line, post, WORD_NEWS, 0, 0, TWI_INQUIRY_NEWS);
+}
+
+bool twi_inquiry_cry(struct twi_inquiry_line *line, const struct twi_inquiry_gone *gone)
+{
+	struct twi_rank_post *post = make_post(line, TWI_INQUIRY_GONE);
+
+	twi_assert_held(line->ear.ranks->engine);
+	return post != NULL &&
+	       send_post(line, post, WORD_GONE, 0, 0,
+			 twi_inquiry_gone_write(gone, post->out + TWI_INQUIRY_HEAD));
+}
+
+size_t twi_inquiry_unheard_cry(const struct twi_inquiry_line *line)
+{
+	const struct tow_op *op = &line->ear.op;
+
+	if (line->ear.peer == NULL || op->stage != TWI_STAGE_COMPLETING || op->status < 0 ||
+	    op->result_bytes <= TWI_INQUIRY_HEAD || op->result_bytes > sizeof(line->in) ||
+	    twi_get_le(line->in, 4) != WORD_GONE)
+		return 0;
+	return op->result_bytes - TWI_INQUIRY_HEAD;
 }
 
 /* In what form the other side reads it, and within what its receive has room for. */
@@ -165,6 +186,9 @@ static void hear_words(struct twi_inquiry_line *line, uint64_t bytes)
 	case WORD_NEWS:
 		twi_inquiry_news_heard(line->ear.ranks->engine->inquiry, line->rank, body,
 				       bytes - TWI_INQUIRY_HEAD);
+		break;
+	case WORD_GONE:
+		twi_inquiry_gone_heard(line, body, bytes - TWI_INQUIRY_HEAD);
 		break;
 	default: /* of a newer version: not for us */
 		break;

@@ -161,6 +161,11 @@ static bool say_why(const struct tow_op *op, char *out, size_t room)
 		snprintf(
 			out, room, "%s was closed",
 			twi_label_words(op->engine->diag, op->channel - TWI_CHANNEL_GROUPS, group));
+	else if (op->status == TOW_EPEER && op->peer != NULL && op->peer->ended == 0)
+		snprintf(
+			out, room, "rank %lld of the job, %s, has closed %s",
+			(long long)op->peer->job_rank, op->peer->address,
+			twi_label_words(op->engine->diag, op->channel - TWI_CHANNEL_GROUPS, group));
 	else
 		return false;
 	return true;

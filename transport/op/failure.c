@@ -13,10 +13,19 @@
 #include "transport/op/channel.h"
 #include "transport/op/endpoint.h"
 
+/* The other side has closed the group; its lane may have said something of its own meanwhile. */
+static bool was_left(const struct tow_op *op)
+{
+	return op->status == TOW_EPEER && op->channel >= TWI_CHANNEL_GROUPS && op->peer != NULL &&
+	       op->peer->ended == 0;
+}
+
 static void say_failure(const struct tow_op *op, char text[TWI_ERROR_BYTES])
 {
 	const char *peer = op->peer != NULL ? op->peer->address : NULL;
 
+	if (was_left(op) && op->engine->hooks.group->why(op, text, TWI_ERROR_BYTES))
+		return;
 	if (twi_error_thread.since_poll && twi_error_thread.status == op->status)
 		snprintf(text, TWI_ERROR_BYTES, "%s", tow_error_message());
 	else if (op->peer != NULL && op->peer->ended == op->status)
@@ -34,6 +43,9 @@ void twi_failure_keep(struct tow_op *op)
 
 	twi_assert_held(op->engine);
 	say_failure(op, text);
+	if (op->status == TOW_EPEER && op->space == TWI_SPACE_USER && op->peer != NULL &&
+	    op->peer->job_rank >= 0)
+		op->engine->hooks.inquiry->suffered(op, text, sizeof(text));
 	op->failure = strdup(text);
 }
 

@@ -1,0 +1,140 @@
+/*
+ * inquiry_gone.c - a rank fails because another one has gone, and its program ends: who waits for
+ * that rank is to be told of the first one, which it may have no connection to.
+ *
+ *	rank 1 leaves    rank 2: its receive from 1 fails    rank 3: its receive from 2 fails
+ *	                   |  GONE 1  --------------------->   "rank 2 is gone: its process has
+ *	                   |  its program ends                 ended; before that it had failed for
+ *	                                                       rank 1: ... closed the connection"
+ *
+ *	offset  0      4          8
+ *	        | rank | reserved | why, in words |     behind the head of inquiry.h
+ *
+ * It is said once of each rank that is lost, and only where an operation fails for it: that ranks
+ * go is how every job ends. Nothing is done for it but that it stands in a message.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include <internal/base.h>
+
+#include "diag/record/span.h"
+#include "transport/engine/engine.h"
+#include "transport/inquiry/inquiry.h"
+#include "transport/job/group.h"
+#include "transport/op/endpoint.h"
+
+#define FRESH_NS 60000000000ull /* a program takes its time to end; later it is another story */
+
+uint32_t twi_inquiry_gone_write(const struct twi_inquiry_gone *gone, uint8_t out[TWI_INQUIRY_GONE])
+{
+	size_t bytes = strnlen(gone->why, TWI_INQUIRY_WHY);
+
+	memset(out, 0, TWI_INQUIRY_GONE);
+	twi_put_le(out, gone->rank, 4);
+	for (size_t i = 0; i < bytes; i++)
+		out[8 + i] = (uint8_t)gone->why[i];
+	return 8 + (uint32_t)bytes;
+}
+
+bool twi_inquiry_gone_read(const uint8_t *in, size_t bytes, uint32_t ranks,
+			   struct twi_inquiry_gone *out)
+{
+	size_t text = bytes < 8 ? 0 : twi_min(bytes - 8, TWI_INQUIRY_WHY - 1);
+
+	*out = (struct twi_inquiry_gone){ 0 };
+	if (text == 0 || twi_get_le(in, 4) >= ranks)
+		return false;
+	out->rank = (uint32_t)twi_get_le(in, 4);
+	for (size_t i = 0; i < text; i++)
+		out->why[i] = in[8 + i] >= ' ' && in[8 + i] < 0x7f ? (char)in[8 + i] : '?';
+	return true;
+}
+
+void twi_inquiry_gone_heard(struct twi_inquiry_line *line, const uint8_t *in, size_t bytes)
+{
+	const struct twi_ranks *ranks = line->ear.ranks;
+	struct twi_inquiry_gone gone;
+
+	twi_assert_held(ranks->engine);
+	if (!twi_inquiry_gone_read(in, bytes, ranks->size, &gone) || gone.rank == ranks->rank)
+		return;
+	gone.at_ns = twi_engine_clock(ranks->engine);
+	line->gone = gone;
+}
+
+static void on_cry_done(struct tow_op *op, const struct tow_result *result)
+{
+	struct twi_inquiry *inquiry = twi_container_of(op, struct twi_inquiry, crier);
+	struct twi_list *pos, *next;
+
+	(void)result;
+	inquiry->crying = false;
+	twi_list_for_each_safe (pos, next, &inquiry->lines) {
+		struct twi_inquiry_line *line =
+			twi_container_of(pos, struct twi_inquiry_line, link);
+
+		if (!line->missed && line->rank != inquiry->cry.rank)
+			twi_inquiry_cry(line, &inquiry->cry);
+	}
+}
+
+static const struct twi_op_ops crier_ops = { .kind = TWI_OP_CALL,
+					     .noun = "timer",
+					     .span = TWI_SPAN_CALL };
+
+/*
+ * Its callback runs before the engine is given back; here a lane is in the middle of something. So
+ * it is said before whoever drives, and waits for the operation, hears of it and may exit. A thread
+ * that another one drives for may be faster than that: then nothing is known of it elsewhere.
+ */
+static void send_cry(struct twi_inquiry *inquiry)
+{
+	const struct tow_op_options options = { .size = sizeof(options),
+						.timeout_ns = TOW_FOREVER,
+						.done = on_cry_done };
+
+	if (inquiry->crying)
+		return; /* it goes with the other one's news */
+	twi_op_embed(&inquiry->crier, inquiry->engine, &crier_ops, &options);
+	inquiry->crying = true;
+	twi_op_complete(&inquiry->crier, TOW_OK, 0);
+}
+
+void twi_inquiry_suffered(const struct tow_op *op, char *text, size_t room)
+{
+	struct twi_inquiry *inquiry = op->engine->inquiry;
+	uint64_t now = twi_engine_clock(op->engine);
+	struct twi_inquiry_gone first;
+	struct twi_inquiry_line *line;
+	size_t used = strlen(text);
+
+	twi_assert_held(op->engine);
+	line = inquiry == NULL ? NULL : twi_inquiry_line_of(inquiry, (uint32_t)op->peer->job_rank);
+	if (line == NULL || (line->ear.peer != NULL && line->ear.peer != op->peer))
+		return;
+	if (twi_inquiry_unheard_cry(line) > 0)
+		twi_inquiry_gone_heard(line, line->in + TWI_INQUIRY_HEAD,
+				       twi_inquiry_unheard_cry(line));
+	first = (struct twi_inquiry_gone){ .rank = line->rank };
+	snprintf(first.why, sizeof(first.why), "%.*s", (int)sizeof(first.why) - 1, text);
+	if (line->gone.why[0] != '\0' && now - line->gone.at_ns < FRESH_NS) {
+		first = line->gone;
+		snprintf(text + used, room - used, "; before that it had failed for rank %u: %s",
+			 first.rank, first.why);
+	}
+	if (line->missed)
+		return;
+	line->missed = true;
+	inquiry->cry = first;
+	send_cry(inquiry);
+}
+
+void twi_inquiry_gone_close(struct twi_inquiry *inquiry)
+{
+	twi_engine_enter(inquiry->engine);
+	if (inquiry->crying)
+		twi_list_remove(&inquiry->crier.link);
+	inquiry->crying = false;
+	twi_engine_leave(inquiry->engine);
+}

@@ -313,6 +313,8 @@ static void walk_longs(struct walk *w, struct twi_rank_state *state)
 	for (uint32_t i = 0; !w->bad && i < state->group_count; i++) {
 		struct twi_state_group *group = &state->groups[i];
 
+		for (uint32_t k = 0; !w->bad && k < group->past_count; k++)
+			walk_u32(w, &group->past[k].name);
 		walk_count(w, &group->long_count, TWI_STATE_LONGS);
 		for (uint32_t k = 0; !w->bad && k < group->long_count; k++)
 			walk_head(w, &group->longs[k]);

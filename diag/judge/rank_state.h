@@ -52,6 +52,7 @@
 struct twi_state_past {
 	uint64_t seq, signature, bytes;
 	uint64_t start_ns, done_ns; /* 0: it is under way */
+	uint32_t name;              /* a hash of what the user calls it; 0: nothing is known */
 	uint8_t kind, type;
 	int8_t status;
 };
@@ -267,7 +268,7 @@ enum twi_state_form {
 	TWI_STATE_FORM_HEADS,    /* heads of bursts, the time namespace */
 	TWI_STATE_FORM_MESSAGES, /* messages under way, strays, what goes on, the quota of CPU */
 	TWI_STATE_FORM_WAITED,   /* for how long it waited, what links carried */
-	TWI_STATE_FORM_LONGS,    /* bursts that took long, waits for credit, dials, streams */
+	TWI_STATE_FORM_LONGS,    /* bursts that took long, credit, names, dials, streams */
 };
 
 /* The bytes written, 0: there is no room. Members are written back as they are. */

@@ -1,7 +1,8 @@
 /*
  * verdict_shifted.c - a rank has left out a call, or made one more, and all that it calls looks
- * alike: nothing fails, but each of its calls meets another one of the others. Its bursts of calls
- * then begin at other numbers than theirs, each time.
+ * alike: nothing fails, but each of its calls meets another one of the others. Where
+ * calls have names the n-th call has another one here than there; else its bursts of calls begin
+ * at other numbers than theirs, each time.
  *
  *	others   [31 32 33]    [34 35 36]    [37 38 39]       the calls of one step each
  *	rank 0      [32 33 34]    [35 36 37]    [38 39 40]    its are one call behind
@@ -13,6 +14,9 @@
 #define BURSTS     6u   /* at least, of both, where what they know overlaps */
 #define CONFIDENCE 0.75 /* ranks that work in turns, with calls that are alike, look like that */
 #define OF_TWO     0.6
+#define NAMES      6u /* known of both, at least */
+#define MOVED_MOST 8  /* calls */
+#define BY_NAMES   0.95
 
 /* What two ranks know of the same time. */
 struct overlap {
@@ -62,6 +66,70 @@ static bool are_alike(const struct overlap *two)
 	return fewer >= BURSTS && two->common * 4 >= fewer * 3;
 }
 
+/* Of the calls of `a` so many have a name at `b` that has made `moved` calls more; and the same. */
+struct names {
+	uint32_t known, same;
+	uint64_t seq; /* the newest of them, at `a` */
+};
+
+static struct names names_of(const struct twi_state_group *a, const struct twi_state_group *b,
+			     int moved)
+{
+	struct names out = { 0 };
+
+	for (uint32_t i = 0; i < a->past_count; i++) {
+		const struct twi_state_past *past =
+			twi_state_group_past(b, a->past[i].seq + (uint64_t)moved);
+
+		if (a->past[i].name == 0 || past == NULL || past->name == 0)
+			continue;
+		if (out.known++ == 0)
+			out.seq = a->past[i].seq;
+		out.same += past->name == a->past[i].name;
+	}
+	return out;
+}
+
+/* Calls that all have one name say as little as calls without. */
+static bool has_names(const struct twi_state_group *group)
+{
+	for (uint32_t i = 1; i < group->past_count; i++)
+		if (group->past[i].name != group->past[0].name)
+			return true;
+	return false;
+}
+
+/* By how many calls: the fewest with which all names are the same. 0: by none. */
+static int moved_by(const struct twi_state_group *a, const struct twi_state_group *b)
+{
+	for (int moved = 1; moved <= MOVED_MOST; moved++) {
+		for (int sign = -1; sign <= 1; sign += 2) {
+			struct names names = names_of(a, b, sign * moved);
+
+			if (names.known >= NAMES && names.same == names.known)
+				return sign * moved;
+		}
+	}
+	return 0;
+}
+
+enum relation { UNKNOWN, ALIKE, APART, APART_BY_NAMES };
+
+static enum relation relation_of(const struct twi_state_group *a, const struct twi_state_group *b)
+{
+	struct names names = names_of(a, b, 0);
+	struct overlap two;
+
+	if (names.known >= NAMES && has_names(a) && has_names(b)) {
+		if (names.same == names.known)
+			return ALIKE;
+		return names.same * 4 <= names.known && moved_by(a, b) != 0 ? APART_BY_NAMES
+									    : UNKNOWN;
+	}
+	two = overlap_of(a, b);
+	return are_apart(&two) ? APART : are_alike(&two) ? ALIKE : UNKNOWN;
+}
+
 /* All ranks are known, and all that they have called lately is the same call. */
 static bool calls_one_thing(const struct twi_judge *judge, uint32_t ctx)
 {
@@ -93,20 +161,36 @@ static void tell_seqs(const struct twi_state_group *group, char out[SEQS_TEXT])
 		 (unsigned long long)group->heads[1].seq, (unsigned long long)group->heads[0].seq);
 }
 
+/* `rank` by comparison with `other`, of whom there are more. */
 static void blame_shifted(struct twi_judge *judge, uint32_t ctx,
 			  const struct twi_verdict_rank *rank, const struct twi_verdict_rank *other,
-			  double confidence)
+			  bool of_two)
 {
-	char ours[SEQS_TEXT], theirs[SEQS_TEXT], group[TWI_JUDGE_GROUP];
+	const struct twi_state_group *ours = twi_group_at(rank, ctx);
+	const struct twi_state_group *theirs = twi_group_at(other, ctx);
+	bool named = relation_of(theirs, ours) == APART_BY_NAMES;
+	char own[SEQS_TEXT], their[SEQS_TEXT], group[TWI_JUDGE_GROUP];
 
-	tell_seqs(twi_group_at(rank, ctx), ours);
-	tell_seqs(twi_group_at(other, ctx), theirs);
+	twi_judge_group(judge, ctx, group);
+	if (named) {
+		int moved = moved_by(theirs, ours);
+		uint64_t seq = names_of(theirs, ours, moved).seq;
+
+		twi_judge_blame(judge, TWI_CAUSE_OTHER_OPERATION, rank->rank,
+				of_two ? OF_TWO : BY_NAMES,
+				"%s %llu of %s has the name at rank %u that %llu has at rank %u, "
+				"and so do all others: one has left out a call, or made one more",
+				twi_ctx_word(ctx), (unsigned long long)(seq + (uint64_t)moved),
+				group, rank->rank, (unsigned long long)seq, other->rank);
+		return;
+	}
+	tell_seqs(ours, own);
+	tell_seqs(theirs, their);
 	twi_judge_blame(
-		judge, TWI_CAUSE_OTHER_OPERATION, rank->rank, confidence,
+		judge, TWI_CAUSE_OTHER_OPERATION, rank->rank, of_two ? OF_TWO : CONFIDENCE,
 		"rank %u begins its bursts of calls with %ss %s of %s, rank %u with %s, and "
 		"so each time: one has left out a call, or made one more",
-		rank->rank, twi_ctx_word(ctx), ours, twi_judge_group(judge, ctx, group),
-		other->rank, theirs);
+		rank->rank, twi_ctx_word(ctx), own, group, other->rank, their);
 }
 
 /* Each rank is laid beside the first: one of them is alone, that or another. */
@@ -119,7 +203,7 @@ static void judge_shifted(struct twi_judge *judge, uint32_t ctx)
 		return;
 	for (uint32_t i = 0; i < judge->what->rank_count; i++) {
 		const struct twi_verdict_rank *rank = &judge->what->ranks[i];
-		struct overlap two;
+		enum relation relation;
 
 		if (twi_group_at(rank, ctx) == NULL)
 			continue;
@@ -128,24 +212,23 @@ static void judge_shifted(struct twi_judge *judge, uint32_t ctx)
 			continue;
 		}
 		others++;
-		two = overlap_of(twi_group_at(first, ctx), twi_group_at(rank, ctx));
-		if (are_apart(&two)) {
-			aparts++;
-			apart = rank;
-		} else if (are_alike(&two)) {
-			alikes++;
+		relation = relation_of(twi_group_at(first, ctx), twi_group_at(rank, ctx));
+		aparts += relation == APART || relation == APART_BY_NAMES;
+		alikes += relation == ALIKE;
+		if (relation == ALIKE)
 			alike = rank;
-		}
+		else if (relation != UNKNOWN)
+			apart = rank;
 	}
 	if (aparts == 0 || aparts + alikes != others)
 		return;
 	if (others == 1) {
-		blame_shifted(judge, ctx, first, apart, OF_TWO);
-		blame_shifted(judge, ctx, apart, first, OF_TWO);
+		blame_shifted(judge, ctx, first, apart, true);
+		blame_shifted(judge, ctx, apart, first, true);
 	} else if (aparts == 1) {
-		blame_shifted(judge, ctx, apart, alike, CONFIDENCE);
+		blame_shifted(judge, ctx, apart, alike, false);
 	} else if (alikes == 0) {
-		blame_shifted(judge, ctx, first, apart, CONFIDENCE);
+		blame_shifted(judge, ctx, first, apart, false);
 	}
 }
 

@@ -63,6 +63,7 @@ class Run:
         self.why = None       # whether `towstat why` told it; None: not asked
         self.recommended = ""
         self.load = os.getloadavg()[0]
+        self.waits = None     # of a healthy job: the share of a step in which it does nothing
         self.complains = None  # whether `towstat why` does so still, after its advice was followed
 
     def replay(self):
@@ -301,11 +302,27 @@ def run_healthy(shape, number, seed, how):
         for _ in range(2 if how.until_told else how.asks):
             ask_once(job, run, None, chosen, rng, began)
         measure(job, run, BEFORE, "before")
+        run.waits = waits_of(chosen, run.before)
     except Skip as why:
         run.skipped = str(why)
     finally:
         job.close()
     return run
+
+
+# Of these shapes it is known for how long a rank is busy in a step.
+TIMED_SHAPES = ("coll", "fused", "ring", "pipe", "pool")
+# A job that waits for so much of a step is slow, though nothing is wrong with it.
+WAITS_MUCH = 0.2
+
+
+def waits_of(chosen, step_ms):
+    """The share of a step in which a rank neither computes nor sleeps between its calls."""
+    options = chosen["options"]
+    if chosen["shape"] not in TIMED_SHAPES or not step_ms:
+        return None
+    busy_us = options["step_us"] + options.get("gap_us", 0) * (options.get("buckets", 1) - 1)
+    return max(0.0, 1 - busy_us / 1000 / step_ms)
 
 
 # --- what is printed ---
@@ -394,13 +411,19 @@ def tell_score(table):
 
 
 def tell_healthy(table):
-    print("\n| healthy jobs | jobs | asks | healthy | cannot tell | late for want of a CPU | "
-          "accused | no answer |")
-    print("|---|---|---|---|---|---|---|---|")
+    print("\n| healthy jobs | waits for | jobs | asks | healthy | cannot tell | late for want of "
+          "a CPU | accused | no answer |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    brisk = []  # answers about jobs that do not wait for much of their time
     for name, runs in table.items():
         answers = [a for run in told(runs) for a in run.answers]
         counts = [str(answers.count(a)) for a in ("right", "nobody", "disturbed", "wrong", "none")]
-        print(f"| {name} | {len(told(runs))} | {len(answers)} | {' | '.join(counts)} |")
+        waits = range_of([run.waits for run in told(runs)], ".0%")
+        print(f"| {name} | {waits} | {len(told(runs))} | {len(answers)} | {' | '.join(counts)} |")
+        brisk += [a for run in told(runs) if (run.waits or 0) < WAITS_MUCH for a in run.answers]
+    if brisk:
+        print(f"of those that wait for less than {WAITS_MUCH:.0%} of a step: {len(brisk)} asks, "
+              f"{brisk.count('nobody')} cannot tell, {brisk.count('wrong')} accuse somebody")
 
 
 def tell_total(table, healthy):

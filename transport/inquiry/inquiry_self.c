@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "diag/base/cgroup.h"
+#include "diag/base/hash.h"
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
 #include "memreg/pool/pool.h"
@@ -123,6 +124,27 @@ static const char *name_of(const struct twi_engine *engine, uint32_t ctx, uint64
 	return ended_name(engine, ctx, seq);
 }
 
+static uint32_t hash_of(const char *name)
+{
+	return (uint32_t)twi_hash_spread(twi_hash_text(name)) | 1;
+}
+
+/* Of its last calls: ranks that call different things have made a different number of calls. */
+static void add_call_names(const struct twi_engine *engine, struct twi_state_group *out)
+{
+	const struct twi_coll_log *log = engine->coll_log;
+
+	for (uint32_t i = 0; log != NULL && i < TWI_COLL_RECORDS; i++) {
+		const struct twi_coll_record *record = &log->rows[i];
+
+		if (!record->named || record->ctx != out->ctx)
+			continue;
+		for (uint32_t k = 0; k < out->past_count; k++)
+			if (out->past[k].seq == record->seq)
+				out->past[k].name = hash_of(record->name);
+	}
+}
+
 /* What people call the group, and the call that somebody may wait in. */
 static void add_names(const struct twi_engine *engine, const struct twi_series *series,
 		      struct twi_state_group *out)
@@ -131,6 +153,7 @@ static void add_names(const struct twi_engine *engine, const struct twi_series *
 	const char *name = NULL;
 
 	twi_label_read(engine->diag, series->ctx & ~TWI_STATE_BARRIERS, out->label);
+	add_call_names(engine, out);
 	if (seq == 0 && series->in_flight > 0)
 		seq = series->finished + 1;
 	if (seq > 0 && !twi_series_is_barriers(series))

@@ -18,6 +18,8 @@ struct shape {
 	uint32_t size, buckets;
 	uint64_t compute_ns, gap_ns, wire_ns, jitter_ns;
 	uint32_t shifted; /* the rank; = size: none */
+	bool named;       /* calls have names */
+	bool each_waits;  /* it computes before each call and waits for it: all are bursts */
 };
 
 static uint64_t random_state;
@@ -50,11 +52,11 @@ static void settle_calls(const struct shape *shape)
 /* A rank computes and begins its next burst, once its last one is over. False: it waits. */
 static bool begin_burst(const struct shape *shape, uint32_t rank)
 {
-	uint32_t count = shape->buckets;
+	uint32_t count = shape->each_waits ? 1 : shape->buckets;
 	uint64_t now = VS_NOW;
 
 	/* The first burst of the one that leaves out a call has one less. */
-	if (begun[rank] == 0 && rank == shape->shifted)
+	if (begun[rank] == 0 && rank == shape->shifted && count > 1)
 		count--;
 	if (begun[rank] > 0) {
 		if (begun[rank] > settled)
@@ -89,8 +91,16 @@ static void write_down(uint32_t rank, uint32_t last)
 		twi_series_leave(one, done_ns[left], true);
 }
 
-static void tell(const struct twi_series *one, struct twi_state_group *group)
+/* The name of a rank's call: of its place in the step, which it has left out once. */
+static uint32_t name_of(const struct shape *shape, uint32_t rank, uint64_t seq)
 {
+	return 7 + (uint32_t)((seq + (rank == shape->shifted)) % shape->buckets);
+}
+
+static void tell(const struct shape *shape, uint32_t rank, struct twi_state_group *group)
+{
+	const struct twi_series *one = &series[rank];
+
 	group->last_seq = one->next_seq - 1;
 	group->past_count = group->head_count = 0;
 	for (uint64_t seq = group->last_seq; seq > 0 && group->past_count < TWI_STATE_PAST; seq--)
@@ -99,6 +109,8 @@ static void tell(const struct twi_series *one, struct twi_state_group *group)
 		group->heads[group->head_count++] =
 			one->heads[(one->head_count - i) % TWI_STATE_HEADS];
 	group->long_count = twi_series_longs(one, group->longs);
+	for (uint32_t i = 0; shape->named && i < group->past_count; i++)
+		group->past[i].name = name_of(shape, rank, group->past[i].seq);
 }
 
 static void play(const struct shape *shape)
@@ -123,7 +135,7 @@ static void play(const struct shape *shape)
 		write_down(r, settled);
 		for (unsigned i = 0; i < 2; i++) {
 			states[i]->now_ns = job.what.now_ns - (i == 0 ? VS_GAP : 0);
-			tell(&series[r], &states[i]->groups[0]);
+			tell(shape, r, &states[i]->groups[0]);
 		}
 	}
 	twt_vs_judge(&job);
@@ -139,6 +151,8 @@ static struct shape random_shape(void)
 
 	shape.jitter_ns = shape.compute_ns * below(4) / 100;
 	shape.shifted = shape.size;
+	shape.named = below(2) == 0;
+	shape.each_waits = below(4) == 0;
 	return shape;
 }
 
@@ -169,6 +183,7 @@ static void test_shifted(void **state)
 		const struct twi_verdict_finding *finding = &job.verdict.findings[0];
 
 		shape.shifted = (uint32_t)below(shape.size);
+		shape.named |= shape.each_waits; /* else there is nothing to see */
 		play(&shape);
 		if (job.verdict.finding_count != 1 || finding->cause != TWI_CAUSE_OTHER_OPERATION)
 			printf("%u ranks, %u buckets, rank %u\n", shape.size, shape.buckets,

@@ -111,6 +111,7 @@ static void fill_state(struct twi_rank_state *last)
 		group->local_count = TWI_STATE_LOCALS;
 		group->locals[TWI_STATE_LOCALS - 1] = i;
 		group->past_count = TWI_STATE_PAST;
+		group->past[TWI_STATE_PAST - 1].name = 0xfffffff1;
 		memset(group->why, 'w', TWI_STATE_WHY - 1);
 		memset(group->label, 'l', TWI_STATE_LABEL - 1);
 		memset(group->call, 'c', TWI_STATE_CALL - 1);

@@ -91,6 +91,15 @@ static void fill_stream(struct twi_state_stream *stream, uint32_t i)
 	memset(stream->way, 'w', TWI_STATE_WAY - 1);
 }
 
+/* Likewise. */
+static void fill_head(struct twi_state_head *head)
+{
+	head->seq = 1;
+	head->start_ns = 2;
+	head->idle_ns = 3;
+	head->waited = 1;
+}
+
 /* As much as there is room for. */
 static void fill_state(struct twi_rank_state *last)
 {
@@ -106,7 +115,7 @@ static void fill_state(struct twi_rank_state *last)
 
 		group->head_count = TWI_STATE_HEADS;
 		group->long_count = TWI_STATE_LONGS;
-		group->longs[TWI_STATE_LONGS - 1] = (struct twi_state_head){ 1, 2, 3, 1 };
+		fill_head(&group->longs[TWI_STATE_LONGS - 1]);
 		memset(group->name, 'n', TWI_STATE_NAME - 1);
 		group->local_count = TWI_STATE_LOCALS;
 		group->locals[TWI_STATE_LOCALS - 1] = i;

@@ -65,6 +65,51 @@ static const struct twi_state_stray *stray_from(const struct twi_rank_state *sta
 }
 
 /*
+ * What it waits for may be at the sender, which has no credit, as messages that lie here unreceived
+ * use all of it. How sure that is: 0, it is not so; a state tells of eight messages at most, and
+ * where it is full what is waited for need not be among them. A sender that who asks had to connect
+ * to has answered once.
+ */
+static double lacks_credit(const struct twi_verdict_rank *sender, uint32_t here,
+			   const struct twi_state_wait *awaited)
+{
+	const struct twi_state_link *last = twi_rank_state_link(sender->last, here);
+	const struct twi_state_link *first = twi_rank_state_link(sender->first, here);
+
+	if (last == NULL || (last->flags & TWI_LINK_NO_CREDIT) == 0 ||
+	    (first != NULL && (first->flags & TWI_LINK_NO_CREDIT) == 0))
+		return 0;
+	for (uint32_t i = 0; i < sender->last->message_count; i++) {
+		const struct twi_state_wait *sent = &sender->last->messages[i];
+
+		if (sent->kind == TWI_STATE_SEND && sent->stage == TWI_STATE_QUEUED &&
+		    sent->rank == here && sent->tag == awaited->tag && sent->ctx == awaited->ctx)
+			return 0.9;
+	}
+	return sender->last->message_count == TWI_STATE_MESSAGES ? 0.6 : 0;
+}
+
+static bool blame_credit(const struct twi_waits_graph *graph, const struct twi_waits_node *node,
+			 const struct twi_state_wait *row, const struct twi_waits_node *from,
+			 const struct twi_state_stray *stray)
+{
+	double confidence = lacks_credit(from->rank, node->rank->rank, row);
+	uint32_t here = node->rank->rank, there = from->rank->rank;
+	char time[24];
+
+	if (confidence <= 0)
+		return false;
+	twi_judge_blame(graph->judge, TWI_CAUSE_CREDIT, here, confidence,
+			"rank %u has waited for %s to receive tag %llu from rank %u, which has no "
+			"credit to send to it: messages lie there that no receive takes, one with "
+			"tag %llu, %llu bytes",
+			here, twi_judge_time(node->age_ns, time), (unsigned long long)row->tag,
+			there, (unsigned long long)stray->tag, (unsigned long long)stray->bytes);
+	graph->judge->out->stuck = true;
+	return true;
+}
+
+/*
  * It waits to receive from a rank of which a message lies here that no receive takes. Both are
  * named: which of them has the tag wrong is not known.
  */
@@ -82,6 +127,8 @@ static bool blame_tag(const struct twi_waits_graph *graph, const struct twi_wait
 	stray = stray_from(node->rank->last, there, 0);
 	if (stray == NULL || stray_from(node->rank->first, there, stray->seq) == NULL)
 		return false;
+	if (blame_credit(graph, node, row, from, stray))
+		return true;
 	finding = twi_judge_finding(judge, TWI_CAUSE_OTHER_TAG, from->knotted ? 0.85 : 0.75);
 	if (finding->rank_count + 2 <= TWI_FINDING_RANKS) {
 		if (!twi_judge_blames(judge, here))

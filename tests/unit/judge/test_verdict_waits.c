@@ -175,6 +175,30 @@ static void test_tag(void **state)
 	twt_vs_expect_ranks(&job, TWI_CAUSE_DEADLOCK, 3);
 }
 
+/* What it waits for waits itself, for credit that messages of other tags use. */
+static void test_tag_behind_credit(void **state)
+{
+	(void)state;
+	twt_vs_still(&job, 3);
+	twt_vs_message(&job, 0, RECV, 1, 7, 4000, true);
+	twt_vs_message(&job, 1, SEND, 0, 8, 4000, false);
+	twt_vs_stray(&job, 0, 1, 8);
+	twt_vs_link(&job.first[1], 0)->flags |= TWI_LINK_NO_CREDIT;
+	twt_vs_link(&job.last[1], 0)->flags |= TWI_LINK_NO_CREDIT;
+	/* All that it sends is told, and what is waited for is not among it. */
+	twt_vs_expect_ranks(&job, TWI_CAUSE_OTHER_TAG, 3);
+	twt_vs_message(&job, 1, SEND, 0, 7, 4000, false);
+	for (uint32_t i = 0; i < job.last[1].message_count; i++)
+		job.last[1].messages[i].stage = TWI_STATE_QUEUED;
+	twt_vs_expect_ranks(&job, TWI_CAUSE_CREDIT, 1 << 0);
+	expect_words(
+		"rank 0 has waited for 4.0 s to receive tag 7 from rank 1, which has no credit "
+		"to send to it: messages lie there that no receive takes, one with tag 8");
+	/* It has credit: then it goes, and something else is wrong. */
+	twt_vs_link(&job.first[1], 0)->flags &= ~TWI_LINK_NO_CREDIT;
+	twt_vs_expect_ranks(&job, TWI_CAUSE_OTHER_TAG, 3);
+}
+
 /* The last of a chain that waits for another is the one that hangs. */
 static void test_chain(void **state)
 {
@@ -376,6 +400,7 @@ int main(void)
 		cmocka_unit_test(test_without_threads),
 		cmocka_unit_test(test_half_without_thread),
 		cmocka_unit_test(test_tag),
+		cmocka_unit_test(test_tag_behind_credit),
 		cmocka_unit_test(test_chain),
 		cmocka_unit_test(test_end_has_a_cause),
 		cmocka_unit_test(test_with_collective),

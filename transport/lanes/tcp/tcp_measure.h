@@ -25,9 +25,9 @@ struct twi_tcp_watch {
 };
 
 /*
- * What the kernel says of a connect that is under way; of the connections to a peer, and of
- * each bulk stream where there are several; and, while a
- * caller waits and a peer is silent, a look at them and a ping now and then. Returns when it is to
+ * What the kernel says of a connect that is under way; of the connections to a peer, and of each
+ * bulk stream where there are several; and, while a caller waits and a peer is silent, a look at
+ * them and a ping now and then. Returns when it is to
  * be called again.
  */
 void twi_tcp_dial_measure(const struct tow_op *op, struct twi_state_dial *out);

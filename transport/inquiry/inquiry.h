@@ -106,9 +106,9 @@ struct twi_inquiry {
 	struct tow_op herald;              /* whoever drives tells the others of the news, */
 	bool heralded;                     /* while this is set */
 	struct twi_inquiry_news news;
-	struct tow_op crier; /* whoever drives tells the others whom this rank has lost, */
-	bool crying;         /* while this is set */
-	struct twi_inquiry_gone cry;
+	struct tow_op gone_op; /* whoever drives tells the others whom this rank has lost, */
+	bool gone_due;         /* while this is set */
+	struct twi_inquiry_gone gone;
 	_Atomic bool flight_due;           /* the flight recorder's file: flight_file.c */
 	_Atomic uint64_t flight_failed_ns; /* since when */
 	char flight_home[256];             /* where files go if nobody says; "": nowhere */
@@ -148,9 +148,9 @@ struct twi_inquiry_line {
 };
 
 /* False: it cannot be told. */
-bool twi_inquiry_cry(struct twi_inquiry_line *line, const struct twi_inquiry_gone *gone);
+bool twi_inquiry_tell_gone(struct twi_inquiry_line *line, const struct twi_inquiry_gone *gone);
 /* What has come, though its callback has not: the bytes behind the head; 0: not such a word. */
-size_t twi_inquiry_unheard_cry(const struct twi_inquiry_line *line);
+size_t twi_inquiry_unread_gone(const struct twi_inquiry_line *line);
 
 /* A connection to a rank is there: it is told who this is, and listened to. */
 extern const struct twi_rank_hooks twi_inquiry_rank_hooks;

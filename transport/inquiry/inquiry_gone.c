@@ -63,42 +63,42 @@ void twi_inquiry_gone_heard(struct twi_inquiry_line *line, const uint8_t *in, si
 	line->gone = gone;
 }
 
-static void on_cry_done(struct tow_op *op, const struct tow_result *result)
+static void on_gone_due(struct tow_op *op, const struct tow_result *result)
 {
-	struct twi_inquiry *inquiry = twi_container_of(op, struct twi_inquiry, crier);
+	struct twi_inquiry *inquiry = twi_container_of(op, struct twi_inquiry, gone_op);
 	struct twi_list *pos, *next;
 
 	(void)result;
-	inquiry->crying = false;
+	inquiry->gone_due = false;
 	twi_list_for_each_safe (pos, next, &inquiry->lines) {
 		struct twi_inquiry_line *line =
 			twi_container_of(pos, struct twi_inquiry_line, link);
 
-		if (!line->missed && line->rank != inquiry->cry.rank)
-			twi_inquiry_cry(line, &inquiry->cry);
+		if (!line->missed && line->rank != inquiry->gone.rank)
+			twi_inquiry_tell_gone(line, &inquiry->gone);
 	}
 }
 
-static const struct twi_op_ops crier_ops = { .kind = TWI_OP_CALL,
-					     .noun = "timer",
-					     .span = TWI_SPAN_CALL };
+static const struct twi_op_ops gone_ops = { .kind = TWI_OP_CALL,
+					    .noun = "timer",
+					    .span = TWI_SPAN_CALL };
 
 /*
  * Its callback runs before the engine is given back; here a lane is in the middle of something. So
  * it is said before whoever drives, and waits for the operation, hears of it and may exit. A thread
  * that another one drives for may be faster than that: then nothing is known of it elsewhere.
  */
-static void send_cry(struct twi_inquiry *inquiry)
+static void schedule_gone(struct twi_inquiry *inquiry)
 {
 	const struct tow_op_options options = { .size = sizeof(options),
 						.timeout_ns = TOW_FOREVER,
-						.done = on_cry_done };
+						.done = on_gone_due };
 
-	if (inquiry->crying)
+	if (inquiry->gone_due)
 		return; /* it goes with the other one's news */
-	twi_op_embed(&inquiry->crier, inquiry->engine, &crier_ops, &options);
-	inquiry->crying = true;
-	twi_op_complete(&inquiry->crier, TOW_OK, 0);
+	twi_op_embed(&inquiry->gone_op, inquiry->engine, &gone_ops, &options);
+	inquiry->gone_due = true;
+	twi_op_complete(&inquiry->gone_op, TOW_OK, 0);
 }
 
 void twi_inquiry_suffered(const struct tow_op *op, char *text, size_t room)
@@ -113,9 +113,9 @@ void twi_inquiry_suffered(const struct tow_op *op, char *text, size_t room)
 	line = inquiry == NULL ? NULL : twi_inquiry_line_of(inquiry, (uint32_t)op->peer->job_rank);
 	if (line == NULL || (line->ear.peer != NULL && line->ear.peer != op->peer))
 		return;
-	if (twi_inquiry_unheard_cry(line) > 0)
+	if (twi_inquiry_unread_gone(line) > 0)
 		twi_inquiry_gone_heard(line, line->in + TWI_INQUIRY_HEAD,
-				       twi_inquiry_unheard_cry(line));
+				       twi_inquiry_unread_gone(line));
 	first = (struct twi_inquiry_gone){ .rank = line->rank };
 	snprintf(first.why, sizeof(first.why), "%.*s", (int)sizeof(first.why) - 1, text);
 	if (line->gone.why[0] != '\0' && now - line->gone.at_ns < FRESH_NS) {
@@ -126,15 +126,15 @@ void twi_inquiry_suffered(const struct tow_op *op, char *text, size_t room)
 	if (line->missed)
 		return;
 	line->missed = true;
-	inquiry->cry = first;
-	send_cry(inquiry);
+	inquiry->gone = first;
+	schedule_gone(inquiry);
 }
 
 void twi_inquiry_gone_close(struct twi_inquiry *inquiry)
 {
 	twi_engine_enter(inquiry->engine);
-	if (inquiry->crying)
-		twi_list_remove(&inquiry->crier.link);
-	inquiry->crying = false;
+	if (inquiry->gone_due)
+		twi_list_remove(&inquiry->gone_op.link);
+	inquiry->gone_due = false;
 	twi_engine_leave(inquiry->engine);
 }

@@ -67,7 +67,7 @@ bool twi_inquiry_tell(struct twi_inquiry_line *line, const struct twi_inquiry_ne
 	return send_post(line, post, WORD_NEWS, 0, 0, TWI_INQUIRY_NEWS);
 }
 
-bool twi_inquiry_cry(struct twi_inquiry_line *line, const struct twi_inquiry_gone *gone)
+bool twi_inquiry_tell_gone(struct twi_inquiry_line *line, const struct twi_inquiry_gone *gone)
 {
 	struct twi_rank_post *post = make_post(line, TWI_INQUIRY_GONE);
 
@@ -77,7 +77,7 @@ bool twi_inquiry_cry(struct twi_inquiry_line *line, const struct twi_inquiry_gon
 			 twi_inquiry_gone_write(gone, post->out + TWI_INQUIRY_HEAD));
 }
 
-size_t twi_inquiry_unheard_cry(const struct twi_inquiry_line *line)
+size_t twi_inquiry_unread_gone(const struct twi_inquiry_line *line)
 {
 	const struct tow_op *op = &line->ear.op;
 

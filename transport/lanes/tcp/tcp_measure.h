@@ -27,8 +27,7 @@ struct twi_tcp_watch {
 /*
  * What the kernel says of a connect that is under way; of the connections to a peer, and of each
  * bulk stream where there are several; and, while a caller waits and a peer is silent, a look at
- * them and a ping now and then. Returns when it is to
- * be called again.
+ * them and a ping now and then. Returns when it is to be called again.
  */
 void twi_tcp_dial_measure(const struct tow_op *op, struct twi_state_dial *out);
 void twi_tcp_peer_measure(struct tow_peer *base, struct twi_state_link *out, char *fabric);

@@ -300,8 +300,6 @@ def judge(fault, chosen, document, status):
         elif ranks or ends:
             hits.add(finding["cause"])
     # Who counts alone has told it as well; who has named somebody is judged by that.
-    if fault.name == "rank never comes" and not hits and document.get("ranks_missing") == 1:
-        return "right"
     if hits & fault.causes:
         return "right"
     if hits:

@@ -43,7 +43,7 @@ SAMPLES = [
      document("forming", ("not_come", [1, 2], ""), ranks_missing=2), "wrong"),
     ("rank never comes", {"victim": 1}, 3,
      document("stuck", ("silent", [1], ""), ranks_missing=1), "other"),
-    ("rank never comes", {"victim": 1}, 5, document("forming", ranks_missing=1), "right"),
+    ("rank never comes", {"victim": 1}, 5, document("forming", ranks_missing=1), "nobody"),
     ("rank never comes", {"victim": 1}, 5, document("forming", ranks_missing=3), "nobody"),
     ("rank never comes", {"victim": 1}, 0, document("healthy", ranks_missing=0), "silent"),
 ]

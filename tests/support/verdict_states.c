@@ -299,3 +299,22 @@ void twt_vs_expect_link(struct twt_vs_job *job, enum twi_cause cause, uint32_t f
 	assert_int_equal(job->verdict.findings[0].links[0].from, from);
 	assert_int_equal(job->verdict.findings[0].links[0].to, to);
 }
+
+uint64_t twt_vs_cases(uint64_t usual)
+{
+	const char *text = getenv("TOW_VERDICT_CASES");
+
+	return text != NULL ? strtoull(text, NULL, 10) : usual;
+}
+
+void twt_vs_tell(const struct twi_series *series, struct twi_state_group *group)
+{
+	group->last_seq = series->next_seq - 1;
+	group->past_count = group->head_count = 0;
+	for (uint64_t seq = group->last_seq; seq > 0 && group->past_count < TWI_STATE_PAST; seq--)
+		group->past[group->past_count++] = series->past[seq % TWI_STATE_PAST];
+	for (uint32_t i = 1; i <= TWI_STATE_HEADS && i <= series->head_count; i++)
+		group->heads[group->head_count++] =
+			series->heads[(series->head_count - i) % TWI_STATE_HEADS];
+	group->long_count = twi_series_longs(series, group->longs);
+}

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "diag/judge/verdict.h"
+#include "transport/job/series.h"
 
 #define VS_RANKS 8
 #define VS_MS    1000000ull
@@ -23,6 +24,12 @@ struct twt_vs_job {
 	struct twi_verdict_case what;
 	struct twi_verdict verdict;
 };
+
+/* How many random cases are played: TOW_VERDICT_CASES, or as many as is usual. */
+uint64_t twt_vs_cases(uint64_t usual);
+
+/* What a rank says of the calls that it has written down. */
+void twt_vs_tell(const struct twi_series *series, struct twi_state_group *group);
 
 /* The newest collective is `newest`, begun at `at`; each took a millisecond. */
 void twt_vs_past(struct twi_state_group *group, uint64_t newest, uint64_t at);

@@ -14,13 +14,6 @@ static uint64_t below(uint64_t n)
 	return twt_random_below(&random_state, n);
 }
 
-static uint64_t cases(void)
-{
-	const char *text = getenv("TOW_VERDICT_CASES");
-
-	return text != NULL ? strtoull(text, NULL, 10) : 3000;
-}
-
 /* Messages that take about as long each, on all links. */
 static void make_carried(struct twi_state_carried *carried)
 {
@@ -153,7 +146,7 @@ static void test_healthy_accuses_nobody(void **state)
 	char text[512];
 
 	(void)state;
-	for (uint64_t n = 0; n < cases(); n++) {
+	for (uint64_t n = 0; n < twt_vs_cases(3000); n++) {
 		make_healthy();
 		twt_vs_judge(&job);
 		twi_verdict_short(&job.verdict, text, sizeof(text));
@@ -170,7 +163,7 @@ static void test_healthy_accuses_nobody(void **state)
 static void test_late_or_cpu(void **state)
 {
 	(void)state;
-	for (uint64_t n = 0; n < cases(); n++) {
+	for (uint64_t n = 0; n < twt_vs_cases(3000); n++) {
 		uint32_t size = 3 + (uint32_t)below(VS_RANKS - 2), rank = (uint32_t)below(size);
 		uint64_t delay = 10 + below(400), waited = below(200), ran = 1 + below(40);
 		double lost = (double)delay / (double)(delay + VS_STEP / VS_MS);
@@ -263,7 +256,7 @@ static void check(const struct twi_verdict *verdict)
 static void test_anything_is_borne(void **state)
 {
 	(void)state;
-	for (uint64_t n = 0; n < cases(); n++) {
+	for (uint64_t n = 0; n < twt_vs_cases(3000); n++) {
 		make_healthy();
 		if (below(2) == 0)
 			twt_vs_miss(&job, (uint32_t)below(job.size), below(5000));
@@ -321,7 +314,7 @@ static void test_bytes(void **state)
 	static struct twi_rank_state back;
 
 	(void)state;
-	for (uint64_t n = 0; n < cases(); n++) {
+	for (uint64_t n = 0; n < twt_vs_cases(3000); n++) {
 		size_t count;
 
 		make_healthy();

@@ -9,8 +9,6 @@
  */
 #include "verdict_states.h"
 
-#include "transport/job/series.h"
-
 #define BUCKETS 12u
 #define STEPS   60u
 #define PAUSED  150u /* steps of a job in which somebody pauses */
@@ -101,19 +99,6 @@ static uint64_t play_step(const struct shape *shape, uint32_t step, uint64_t now
 	return over;
 }
 
-/* What a rank says of itself. */
-static void tell(const struct twi_series *one, struct twi_state_group *group)
-{
-	group->last_seq = one->next_seq - 1;
-	group->past_count = group->head_count = 0;
-	for (uint64_t seq = group->last_seq; seq > 0 && group->past_count < TWI_STATE_PAST; seq--)
-		group->past[group->past_count++] = one->past[seq % TWI_STATE_PAST];
-	for (uint32_t i = 1; i <= TWI_STATE_HEADS && i <= one->head_count; i++)
-		group->heads[group->head_count++] =
-			one->heads[(one->head_count - i) % TWI_STATE_HEADS];
-	group->long_count = twi_series_longs(one, group->longs);
-}
-
 static void play(const struct shape *shape)
 {
 	uint64_t now = VS_NOW, before = now;
@@ -131,7 +116,7 @@ static void play(const struct shape *shape)
 
 		for (unsigned i = 0; i < 2; i++) {
 			states[i]->now_ns = now - (i == 0 ? VS_GAP : 0);
-			tell(&series[r], &states[i]->groups[0]);
+			twt_vs_tell(&series[r], &states[i]->groups[0]);
 		}
 	}
 	job.what.now_ns = now;
@@ -151,17 +136,10 @@ static struct shape random_shape(void)
 	return shape;
 }
 
-static uint64_t cases(void)
-{
-	const char *text = getenv("TOW_VERDICT_CASES");
-
-	return text != NULL ? strtoull(text, NULL, 10) : 400;
-}
-
 static void test_healthy(void **state)
 {
 	(void)state;
-	for (uint64_t n = 0; n < cases(); n++) {
+	for (uint64_t n = 0; n < twt_vs_cases(400); n++) {
 		struct shape shape = random_shape();
 
 		play(&shape);
@@ -176,7 +154,7 @@ static void test_healthy(void **state)
 static void test_slow_rank(void **state)
 {
 	(void)state;
-	for (uint64_t n = 0; n < cases(); n++) {
+	for (uint64_t n = 0; n < twt_vs_cases(400); n++) {
 		struct shape shape = random_shape();
 
 		shape.slow = (uint32_t)below(shape.size);
@@ -217,7 +195,7 @@ static struct shape pausing_shape(uint32_t pauses)
 static void test_pauses(void **state)
 {
 	(void)state;
-	for (uint64_t n = 0; n < cases(); n++) {
+	for (uint64_t n = 0; n < twt_vs_cases(400); n++) {
 		struct shape shape = pausing_shape(0);
 
 		shape.pauses = (uint32_t)below(shape.size);
@@ -239,7 +217,7 @@ static void test_pauses(void **state)
 static void test_pauses_of_all(void **state)
 {
 	(void)state;
-	for (uint64_t n = 0; n < cases(); n++) {
+	for (uint64_t n = 0; n < twt_vs_cases(400); n++) {
 		struct shape shape = pausing_shape(below(2) == 0 ? ALL_PAUSE : IN_TURN);
 
 		if (shape.pauses == IN_TURN)

@@ -8,8 +8,6 @@
  */
 #include "verdict_states.h"
 
-#include "transport/job/series.h"
-
 #define BUCKETS_MOST 8u
 #define STEPS        40u
 #define CALLS        (STEPS * BUCKETS_MOST + 1)
@@ -99,16 +97,7 @@ static uint32_t name_of(const struct shape *shape, uint32_t rank, uint64_t seq)
 
 static void tell(const struct shape *shape, uint32_t rank, struct twi_state_group *group)
 {
-	const struct twi_series *one = &series[rank];
-
-	group->last_seq = one->next_seq - 1;
-	group->past_count = group->head_count = 0;
-	for (uint64_t seq = group->last_seq; seq > 0 && group->past_count < TWI_STATE_PAST; seq--)
-		group->past[group->past_count++] = one->past[seq % TWI_STATE_PAST];
-	for (uint32_t i = 1; i <= TWI_STATE_HEADS && i <= one->head_count; i++)
-		group->heads[group->head_count++] =
-			one->heads[(one->head_count - i) % TWI_STATE_HEADS];
-	group->long_count = twi_series_longs(one, group->longs);
+	twt_vs_tell(&series[rank], group);
 	for (uint32_t i = 0; shape->named && i < group->past_count; i++)
 		group->past[i].name = name_of(shape, rank, group->past[i].seq);
 }
@@ -156,17 +145,10 @@ static struct shape random_shape(void)
 	return shape;
 }
 
-static uint64_t cases(void)
-{
-	const char *text = getenv("TOW_VERDICT_CASES");
-
-	return text != NULL ? strtoull(text, NULL, 10) : 400;
-}
-
 static void test_nobody(void **state)
 {
 	(void)state;
-	for (uint64_t n = 0; n < cases(); n++) {
+	for (uint64_t n = 0; n < twt_vs_cases(400); n++) {
 		struct shape shape = random_shape();
 
 		play(&shape);
@@ -178,7 +160,7 @@ static void test_nobody(void **state)
 static void test_shifted(void **state)
 {
 	(void)state;
-	for (uint64_t n = 0; n < cases(); n++) {
+	for (uint64_t n = 0; n < twt_vs_cases(400); n++) {
 		struct shape shape = random_shape();
 		const struct twi_verdict_finding *finding = &job.verdict.findings[0];
 

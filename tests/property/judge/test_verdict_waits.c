@@ -15,13 +15,6 @@ static uint64_t below(uint64_t n)
 	return twt_random_below(&random_state, n);
 }
 
-static uint64_t cases(void)
-{
-	const char *text = getenv("TOW_VERDICT_CASES");
-
-	return text != NULL ? strtoull(text, NULL, 10) : 3000;
-}
-
 static uint8_t any_kind(void)
 {
 	static const uint8_t kinds[] = { TWI_STATE_SEND,    TWI_STATE_RECV, TWI_STATE_RECV,
@@ -123,7 +116,7 @@ static void check_case(uint64_t n, bool any, enum twi_cause cause, uint32_t rank
 static void test_healthy(void **state)
 {
 	(void)state;
-	for (uint64_t n = 0; n < cases(); n++) {
+	for (uint64_t n = 0; n < twt_vs_cases(3000); n++) {
 		twt_vs_still(&job, 2 + (uint32_t)below(VS_RANKS - 1));
 		add_others(0, false);
 		check_case(n, false, TWI_CAUSES, 0);
@@ -134,7 +127,7 @@ static void test_healthy(void **state)
 static void test_usual(void **state)
 {
 	(void)state;
-	for (uint64_t n = 0; n < cases(); n++) {
+	for (uint64_t n = 0; n < twt_vs_cases(3000); n++) {
 		uint32_t size = 2 + (uint32_t)below(VS_RANKS - 1);
 
 		twt_vs_still(&job, size);
@@ -149,7 +142,7 @@ static void test_usual(void **state)
 static void test_circle(void **state)
 {
 	(void)state;
-	for (uint64_t n = 0; n < cases(); n++) {
+	for (uint64_t n = 0; n < twt_vs_cases(3000); n++) {
 		uint32_t size = 2 + (uint32_t)below(VS_RANKS - 1), order[VS_RANKS], planted = 0;
 		uint32_t length = 2 + (uint32_t)below(size - 1);
 
@@ -173,7 +166,7 @@ static void test_circle(void **state)
 static void test_absent(void **state)
 {
 	(void)state;
-	for (uint64_t n = 0; n < cases(); n++) {
+	for (uint64_t n = 0; n < twt_vs_cases(3000); n++) {
 		uint32_t size = 3 + (uint32_t)below(VS_RANKS - 2);
 		uint32_t lost = (uint32_t)below(size), waits = (lost + 1) % size;
 
@@ -191,7 +184,7 @@ static void test_absent(void **state)
 static void test_tag(void **state)
 {
 	(void)state;
-	for (uint64_t n = 0; n < cases(); n++) {
+	for (uint64_t n = 0; n < twt_vs_cases(3000); n++) {
 		uint32_t size = 2 + (uint32_t)below(VS_RANKS - 1);
 		uint32_t to = (uint32_t)below(size), from = (to + 1) % size;
 

@@ -18,6 +18,9 @@
 #define ROUNDS 15
 #endif
 
+/* What its ranks have: to fault in 256 MiB for each was most of the test's time. */
+#define POOL "TOW_PREMAP_MEMORY_BYTES=16MiB"
+
 static struct twt_command ran;
 
 static void run_ranks(const char *before, unsigned ranks, const char *words)
@@ -25,7 +28,7 @@ static void run_ranks(const char *before, unsigned ranks, const char *words)
 	char line[512];
 
 	snprintf(line, sizeof(line),
-		 "%s TOW_PREMAP_MEMORY_BYTES=16MiB @/tools/towrun/towrun -n %u --timeout 120 -- "
+		 "%s " POOL " @/tools/towrun/towrun -n %u --timeout 120 -- "
 		 "@/tests/mpi_program %s",
 		 before, ranks, words);
 	twt_command(line, &ran);
@@ -132,7 +135,8 @@ static void messages(void **state)
 static void alone(void **state)
 {
 	(void)state;
-	twt_command("env -u TOW_RANK -u TOW_WORLD_SIZE -u TOW_STORE @/tests/mpi_program comms",
+	twt_command("env -u TOW_RANK -u TOW_WORLD_SIZE -u TOW_STORE " POOL
+		    " @/tests/mpi_program comms",
 		    &ran);
 	assert_int_equal(ran.status, 0);
 }
@@ -161,9 +165,9 @@ static void names_the_dead(const char *line)
 static void killed(void **state)
 {
 	static const char *const lines[] = {
-		"TOW_LANES=shm @/tools/towrun/towrun -n 3 --timeout 60 -- "
+		"TOW_LANES=shm " POOL " @/tools/towrun/towrun -n 3 --timeout 60 -- "
 		"sh -c '@/tests/mpi_program killed; echo status $?'",
-		"TOW_LANES=tcp @/tools/towrun/towrun -n 3 --timeout 60 -- "
+		"TOW_LANES=tcp " POOL " @/tools/towrun/towrun -n 3 --timeout 60 -- "
 		"sh -c '@/tests/mpi_program killed; echo status $?'",
 	};
 
@@ -197,7 +201,7 @@ static void late(void **state)
 	(void)state;
 	assert_non_null(mkdtemp(folder));
 	snprintf(line, sizeof(line),
-		 "TWT_TOWSTAT=@/tools/towstat/towstat TWT_ASKED=%s/asked TOW_STATS_DIR=%s "
+		 "TWT_TOWSTAT=@/tools/towstat/towstat TWT_ASKED=%s/asked TOW_STATS_DIR=%s " POOL " "
 		 "@/tools/towrun/towrun -n 3 --timeout 120 -- @/tests/mpi_program late",
 		 folder, folder);
 	twt_command(line, &ran);
@@ -214,8 +218,8 @@ static void late(void **state)
 static void aborted(void **state)
 {
 	(void)state;
-	twt_command("@/tools/towrun/towrun -n 3 --timeout 60 -- "
-		    "sh -c '@/tests/mpi_program abort; echo status $?'",
+	twt_command(POOL " @/tools/towrun/towrun -n 3 --timeout 60 -- "
+			 "sh -c '@/tests/mpi_program abort; echo status $?'",
 		    &ran);
 	twt_command_expect(&ran, 0, "rank 1 of 3 of MPI_COMM_WORLD ends the job with code 42", 3);
 	twt_command_expect(&ran, 0, "status 42\n", 1);

@@ -3,6 +3,7 @@
  * in one way where they are sent and in another where they are received, in one piece, in a view;
  * too long, of tags by a mask and of any peer, at once, taken back, too late; one part that is bad.
  */
+#include "bytes.h"
 #include "cell_bad.h"
 #include "conform.h"
 
@@ -106,11 +107,7 @@ static const char *cut_judge(const struct cut *cut, uint64_t bytes, unsigned see
 /* What was received has been judged: nothing else may have been written. */
 static const char *rest_judge(const struct twt_end *end)
 {
-	for (uint64_t i = 0; i < TWT_CELL_BYTES; i++) {
-		if (end->in[i] != BLANK)
-			return "WRITTEN";
-	}
-	return "blank";
+	return twt_all(end->in, TWT_CELL_BYTES, BLANK) ? "blank" : "WRITTEN";
 }
 
 static void send_cut(struct twt_end *end, struct twt_doing *doing, const struct cut *cut,

@@ -1,6 +1,8 @@
 /* cell_run.c - one cell, in a process with two threads. */
 #include "cell_run.h"
 
+#include "bytes.h"
+
 static uint8_t *twt_memory_take(struct twt_end *end, uint64_t *handle)
 {
 	void *at = NULL;
@@ -31,16 +33,12 @@ static void twt_memory_give(struct twt_end *end, uint8_t *at, uint64_t handle)
 
 void twt_data_fill(uint8_t *at, size_t bytes, unsigned seed)
 {
-	for (size_t i = 0; i < bytes; i++)
-		at[i] = (uint8_t)(((uint64_t)seed * 131 + i) * 0x9e3779b97f4a7c15ull >> 56);
+	twt_fill(at, bytes, seed + 1ull); /* of seed 0 it would begin with zeros */
 }
 
 const char *twt_data_judge(const uint8_t *at, size_t bytes, unsigned seed)
 {
-	for (size_t i = 0; i < bytes; i++)
-		if (at[i] != (uint8_t)(((uint64_t)seed * 131 + i) * 0x9e3779b97f4a7c15ull >> 56))
-			return "WRONG";
-	return "right";
+	return twt_same(at, bytes, seed + 1ull) ? "right" : "WRONG";
 }
 
 /* Any thread of either runtime. What has no room any more is left out. */

@@ -1,6 +1,7 @@
 /* device_rig.c - a runtime over a device, and copies that are looked at. */
 #include "device_rig.h"
 
+#include "bytes.h"
 #include "pair.h"
 
 struct tow_options twt_rig_options(void)
@@ -84,19 +85,11 @@ uint64_t twt_rig_count(struct twt_rig *rig, enum twi_counter counter)
 
 void twt_rig_fill(void *data, size_t bytes, uint64_t seed)
 {
-	uint8_t *at = data;
-
-	for (size_t i = 0; i < bytes; i++)
-		at[i] = (uint8_t)((seed + i) * 0x9e3779b97f4a7c15ull >> 56);
+	twt_fill(data, bytes, seed + 1); /* of seed 0 it would begin with zeros */
 }
 
 void twt_rig_check(const void *data, size_t bytes, uint64_t seed)
 {
-	const uint8_t *at = data;
-
-	for (size_t i = 0; i < bytes; i++) {
-		if (at[i] != (uint8_t)((seed + i) * 0x9e3779b97f4a7c15ull >> 56))
-			fail_msg("byte %zu of %zu is wrong (seed %llu)", i, bytes,
-				 (unsigned long long)seed);
-	}
+	if (twt_check(data, bytes, seed + 1) != 0)
+		fail_msg("wrong bytes (seed %llu)", (unsigned long long)seed);
 }

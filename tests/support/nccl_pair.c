@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "bytes.h"
 #include "twt_random.h"
 
 #define PLUGIN "plugins/nccl/libnccl-net-towline.so"
@@ -147,23 +148,14 @@ bool twt_nccl_wait(struct twt_nccl_side *side, void *request, int *sizes)
 	return true;
 }
 
-static uint8_t byte_of(uint64_t which, size_t at)
-{
-	return (uint8_t)(which * 0x9e3779b97f4a7c15u >> 56 ^ at ^ at >> 8);
-}
-
 void twt_nccl_fill(void *data, size_t bytes, uint64_t which)
 {
-	for (size_t i = 0; i < bytes; i++)
-		((uint8_t *)data)[i] = byte_of(which, i);
+	twt_fill(data, bytes, which + 1); /* of seed 0 it would begin with zeros */
 }
 
 bool twt_nccl_is(const void *data, size_t bytes, uint64_t which)
 {
-	for (size_t i = 0; i < bytes; i++)
-		if (((const uint8_t *)data)[i] != byte_of(which, i))
-			return false;
-	return true;
+	return twt_same(data, bytes, which + 1);
 }
 
 __attribute__((format(printf, 5, 6))) static void

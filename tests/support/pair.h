@@ -7,6 +7,7 @@
 #ifndef TWT_PAIR_H
 #define TWT_PAIR_H
 
+#include "bytes.h"
 #include "twt.h"
 
 #include <signal.h>
@@ -86,14 +87,5 @@ void twt_pair(struct twt_side *side, const char *address, int64_t pool_bytes,
 
 /* Ends the parent's side and the child; returns how the child ended, as waitpid says. */
 int twt_pair_end(struct twt_side *side);
-
-/* A message that is recognised wherever it lies: words that depend on `seed` and their place. */
-void twt_fill(void *data, size_t bytes, uint64_t seed);
-
-/* Is it what twt_fill wrote? */
-bool twt_same(const void *data, size_t bytes, uint64_t seed);
-
-/* The same; 0, or -1 having said which byte is wrong. */
-int twt_check(const void *data, size_t bytes, uint64_t seed);
 
 #endif

@@ -317,23 +317,16 @@ static void read_sums(struct sums *sums)
 		twi_reason_sum(world.engine->diag, i, &sums->reason[i]);
 }
 
-static uint64_t pattern(uint64_t i, uint64_t seed)
-{
-	return (i + seed) * 0x9e3779b97f4a7c15ull >> 56;
-}
-
 static void fill(struct buffer *out, struct buffer *in, uint64_t bytes, uint64_t seed)
 {
-	for (uint64_t i = 0; i < bytes; i++)
-		out->at[i] = (uint8_t)pattern(i, seed);
+	twt_fill(out->at, bytes, seed + 1); /* of seed 0 it would begin with zeros */
 	memset(in->at, 0, bytes);
 }
 
 static void check_payload(const struct buffer *in, uint64_t bytes, uint64_t seed)
 {
-	for (uint64_t i = 0; i < bytes; i++)
-		if (in->at[i] != (uint8_t)pattern(i, seed))
-			where("a payload is wrong");
+	if (!twt_same(in->at, bytes, seed + 1))
+		where("a payload is wrong");
 }
 
 /* The difference of each reason is what the rules of both sides, and `unexpected`, say. */

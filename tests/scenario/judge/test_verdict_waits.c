@@ -25,7 +25,9 @@
 #define MORE      6 /* messages of a pipeline */
 #define LIMIT_S   20
 #define ASK_TIMES 2 /* of a healthy job */
-#define AT_ONCE   3 /* jobs */
+/* Between two questions of a job that hangs: it is seen to hang after seconds. */
+#define ASK_AGAIN_US 20000
+#define AT_ONCE      3 /* jobs */
 
 enum way { BY_WAIT, BY_TEST, BY_CALLBACK, BY_FD };
 static const char *const ways[] = { "wait", "test", "callback", "fd" };
@@ -398,6 +400,8 @@ static void *watch(void *arg)
 				break;
 			right = false;
 		}
+		if (!right && scene->cause != NULL)
+			usleep(ASK_AGAIN_US);
 	}
 	if (!right)
 		atomic_store(&marks->wrong, 1);

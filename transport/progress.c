@@ -23,8 +23,11 @@ TOW_PUBLIC int tow_progress(struct tow_runtime *runtime)
 	engine = twi_runtime_engine(runtime);
 	if (twi_engine_in_callback(engine) || !twi_engine_try_enter(engine))
 		return TOW_AGAIN;
-	twi_polled_begin(engine);
 	status = twi_engine_bind_ring(engine);
+	if (status == TOW_OK && engine->ring != NULL && engine->ring->watched)
+		twi_polled_rest(engine);
+	else
+		twi_polled_begin(engine);
 	if (status == TOW_OK) {
 		if (engine->ring != NULL)
 			twi_fd_clear(engine, engine->ring);

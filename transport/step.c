@@ -19,6 +19,7 @@
 #include "transport/engine/runtime.h"
 #include "transport/engine/step_window.h"
 #include "transport/op/op.h"
+#include "transport/op/polled.h"
 #include "transport/tracing.h"
 
 struct twi_step_times {
@@ -43,7 +44,7 @@ TOW_PUBLIC int tow_step_begin(struct tow_runtime *runtime, uint64_t number)
 				 (unsigned long long)number,
 				 (unsigned long long)twi_step_number(&engine->step));
 	engine->step.start_ns = twi_engine_clock(engine);
-	engine->step.blocked_ns = twi_op_blocked_ns;
+	engine->step.blocked_ns = twi_polled_blocked(engine);
 	engine->step.thread = twi_thread_mark();
 	atomic_store_explicit(&engine->step.number, number, memory_order_relaxed);
 	/* Before another can begin: steps are in the log in their order. */
@@ -53,8 +54,9 @@ TOW_PUBLIC int tow_step_begin(struct tow_runtime *runtime, uint64_t number)
 }
 
 /* By who has made the step CHANGING, so that one thread at a time writes. */
-static void count_step(struct twi_step *step, uint64_t took_ns)
+static void count_step(struct twi_engine *engine, uint64_t took_ns)
 {
+	struct twi_step *step = &engine->step;
 	struct twi_step_times *times = atomic_load_explicit(&step->times, memory_order_relaxed);
 
 	if (times == NULL) {
@@ -67,7 +69,7 @@ static void count_step(struct twi_step *step, uint64_t took_ns)
 	twi_latency_add(&times->steps, took_ns);
 	if (step->thread == twi_thread_mark())
 		twi_latency_add(&times->waits,
-				twi_min(twi_op_blocked_ns - step->blocked_ns, took_ns));
+				twi_min(twi_polled_blocked(engine) - step->blocked_ns, took_ns));
 }
 
 /* The same. The median that it was slow by; 0: it was not. */
@@ -165,7 +167,7 @@ TOW_PUBLIC int tow_step_end(struct tow_runtime *runtime, uint64_t number)
 	span.start_ns = engine->step.start_ns;
 	span.end_ns = twi_engine_clock(engine);
 	twi_step_took(&engine->step, span.end_ns - span.start_ns);
-	count_step(&engine->step, span.end_ns - twi_min(span.start_ns, span.end_ns));
+	count_step(engine, span.end_ns - twi_min(span.start_ns, span.end_ns));
 	median_ns = judge_step(engine, span.end_ns - twi_min(span.start_ns, span.end_ns));
 	atomic_store_explicit(&engine->step.number, 0, memory_order_relaxed);
 	atomic_store_explicit(&engine->step.state, TWI_STEP_NONE, memory_order_release);

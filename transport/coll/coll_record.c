@@ -15,6 +15,7 @@
 #include "transport/engine/engine.h"
 #include "transport/op/op_span.h"
 #include "transport/op/path.h"
+#include "transport/op/polled.h"
 
 #define NS_BITS 48
 #define NS_MAX  ((1ull << NS_BITS) - 1)
@@ -72,6 +73,23 @@ void twi_coll_record_begin(struct twi_coll_group *coll, const struct twi_coll_ca
 	op->stamp.id = log->last;
 	op->stamp.thread = twi_thread_mark();
 	op->stamp.blocked_ns = twi_op_blocked_ns;
+}
+
+struct twi_series_caller twi_coll_caller(const struct twi_engine *engine)
+{
+	const struct twi_polled *polled = twi_polled_mine();
+	const struct twi_told *told = &engine->told;
+	struct twi_series_caller caller = { .blocked_ns = twi_polled_blocked(engine) };
+
+	if (polled == NULL)
+		return caller;
+	caller.thread = twi_thread_mark();
+	caller.heard = polled->colls;
+	if (atomic_load_explicit(&told->thread, memory_order_relaxed) == twi_self.tid) {
+		caller.heard += atomic_load_explicit(&told->colls, memory_order_relaxed);
+		caller.doubts = atomic_load_explicit(&told->doubts, memory_order_relaxed);
+	}
+	return caller;
 }
 
 /* The row of the operation, if it is still its own. */

@@ -220,8 +220,13 @@ static void sleep_armed(struct twi_background *bg)
 	 * A thread with a tow_fd was woken too and goes first; one that was told of a message that
 	 * waits for company lets it have that company.
 	 */
-	if (atomic_load_explicit(&engine->watchers, memory_order_relaxed) > 0 || !has_cause(bg))
+	if (atomic_load_explicit(&engine->watchers, memory_order_relaxed) > 0) {
+		if (has_cause(bg))
+			twi_told_missed(engine, bg->drives);
 		background_nap(bg, TICK_NS);
+	} else if (!has_cause(bg)) {
+		background_nap(bg, TICK_NS);
+	}
 }
 
 /* The owner of the slice has just exchanged, or was woken to. */
@@ -360,6 +365,7 @@ void twi_background_stop(struct twi_engine *engine)
 	pthread_join(bg->thread, NULL);
 	atomic_store_explicit(&engine->backed, false, memory_order_relaxed);
 	engine->background = NULL;
+	twi_told_close(&engine->told);
 	sem_destroy(&bg->settled);
 	free(bg);
 }

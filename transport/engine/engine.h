@@ -49,6 +49,7 @@
 #include "transport/engine/part.h"
 #include "transport/engine/process.h"
 #include "transport/engine/step.h"
+#include "transport/engine/told.h"
 #include "transport/engine/wait_log.h"
 #include "transport/security/job_key.h"
 #include "transport/wire/feature.h"
@@ -178,9 +179,10 @@ struct twi_engine {
 	uint64_t room_at_ns;          /* when views that wait for room in the pool look for it */
 	struct twi_wait_log wait_log; /* of the thread that waits; likewise: */
 	struct twi_cpu_log cpu_log;
-	struct twi_long_ops long_ops;               /* that have taken long */
-	uint64_t own_polls;                         /* of drives: the library's own */
-	_Atomic uint32_t room_waiters;              /* threads that wait for room in the pool, */
+	struct twi_told told;          /* the thread that the library's own tells of ends */
+	struct twi_long_ops long_ops;  /* that have taken long */
+	uint64_t own_polls;            /* of drives: the library's own */
+	_Atomic uint32_t room_waiters; /* threads that wait for room in the pool, */
 	_Atomic uint64_t room_since_ns, room_bytes; /* and of the last that began */
 	struct twi_list queues;                     /* of completions (op/queue.h) */
 	struct twi_list endpoints;

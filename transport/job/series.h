@@ -18,6 +18,18 @@ struct twi_series_long {
 	uint64_t took_ns, ended_ns;
 };
 
+/* Who begins a collective. */
+struct twi_series_caller {
+	uint32_t thread;     /* its mark; 0: nothing is known */
+	uint32_t heard;      /* collectives of whose ends it has heard so far */
+	uint32_t doubts;     /* times when it is not known whether it was blocked */
+	uint64_t blocked_ns; /* for so long it has been blocked so far, by whatever */
+};
+
+/* To have been blocked for less, or a smaller part of the time, is not to have waited. */
+#define TWI_SERIES_BLOCKED_NS   500000u
+#define TWI_SERIES_BLOCKED_PART 25u
+
 struct twi_series {
 	struct twi_list link; /* of engine->series */
 	uint32_t ctx;         /* the group's number; of its barriers with TWI_STATE_BARRIERS */
@@ -30,7 +42,9 @@ struct twi_series {
 	uint64_t broken_seq; /* at which it broke */
 	const char *why;     /* in words; "": none */
 	struct twi_state_past past[TWI_STATE_PAST]; /* the last ones, by seq */
-	bool waited;         /* a thread was in a wait until none was under way */
+	bool waited;                     /* a thread was in a wait until none was under way */
+	struct twi_series_caller caller; /* of the burst under way, or the last */
+	uint32_t guessed;    /* heads so far, when nothing better was known of one than `waited` */
 	uint64_t idle_ns;    /* since when none is under way */
 	uint64_t gap_ns;     /* the longest time without any, as it fades */
 	uint32_t head_count; /* in all; the last ones are kept */
@@ -57,18 +71,45 @@ static inline struct twi_state_past *twi_series_past(struct twi_series *series, 
 }
 
 /*
+ * Whether its caller has waited in the burst before. Where that hears of its ends itself it is
+ * known for how long it was blocked since that began; else only whether any thread was in a wait.
+ */
+static inline bool twi_series_waited(const struct twi_series *series,
+				     const struct twi_series_caller *caller, uint64_t start_ns,
+				     bool *known_out)
+{
+	uint64_t blocked = caller->blocked_ns - series->caller.blocked_ns;
+	uint64_t since = start_ns - twi_min(series->burst.start_ns, start_ns);
+
+	*known_out =
+		series->idle_ns == 0 ||
+		(caller->thread != 0 && caller->thread == series->caller.thread &&
+		 caller->heard != series->caller.heard && caller->doubts == series->caller.doubts);
+	if (series->idle_ns == 0 || !*known_out)
+		return series->waited;
+	return blocked >= twi_max((uint64_t)TWI_SERIES_BLOCKED_NS, since / TWI_SERIES_BLOCKED_PART);
+}
+
+/*
  * The next call begins; start_ns: when its caller came. It is kept as the first of a burst when
  * none was under way for long, as compared with what is usual between bursts.
  */
-static inline void twi_series_enter(struct twi_series *series, uint64_t seq, uint64_t start_ns)
+static inline void twi_series_enter(struct twi_series *series, uint64_t seq, uint64_t start_ns,
+				    struct twi_series_caller caller)
 {
 	uint64_t gap = start_ns - twi_min(series->idle_ns, start_ns);
+	bool waited, known;
 
 	if (series->in_flight++ > 0)
 		return;
-	series->burst = (struct twi_state_head){ seq, start_ns, series->idle_ns, series->waited };
-	if (gap >= series->gap_ns / 4)
+	waited = twi_series_waited(series, &caller, start_ns, &known);
+	series->caller = caller;
+	series->burst = (struct twi_state_head){ seq, start_ns, series->idle_ns, waited };
+	if (gap >= series->gap_ns / 4) {
 		series->heads[series->head_count++ % TWI_STATE_HEADS] = series->burst;
+		if (!known)
+			series->guessed = series->head_count;
+	}
 	series->gap_ns -= series->gap_ns / 16;
 	if (series->idle_ns != 0)
 		series->gap_ns = twi_max(series->gap_ns, gap);
@@ -100,6 +141,13 @@ static inline void twi_series_leave(struct twi_series *series, uint64_t now_ns, 
 	twi_series_time(series, now_ns);
 	series->idle_ns = now_ns;
 	series->waited = waited;
+}
+
+/* Of each burst that is kept it is known for how long its caller was blocked in the one before. */
+static inline bool twi_series_measured(const struct twi_series *series)
+{
+	return series->head_count > 0 &&
+	       (series->guessed == 0 || series->head_count - series->guessed >= TWI_STATE_HEADS);
 }
 
 static inline bool twi_series_is_barriers(const struct twi_series *series)

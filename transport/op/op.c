@@ -7,6 +7,7 @@
 #include "diag/base/sized.h"
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
+#include "transport/engine/background.h"
 #include "transport/engine/engine.h"
 #include "transport/engine/engine_drive.h"
 #include "transport/engine/held_count.h"
@@ -18,9 +19,6 @@
 #include "transport/op/op_wait.h"
 #include "transport/op/polled.h"
 #include "transport/op/queue.h"
-
-#define LONG_WAIT_NS  2000000000ull /* whose end is worth a verdict */
-#define ASK_BEFORE_NS 1100000000ull
 
 _Static_assert(TWI_C_call_messages == TWI_C_sends + TWI_SPACE_RPC &&
 		       TWI_C_coll_messages == TWI_C_sends + TWI_SPACE_GROUP &&
@@ -106,6 +104,8 @@ static void prepare_op(struct tow_op *op, struct twi_engine *engine, const struc
 	if (options != NULL) {
 		op->done = options->done;
 		op->user = options->user;
+		if (op->done != NULL)
+			twi_told_start(engine);
 		op->truncate = (options->flags & TOW_OP_TRUNCATE) != 0 ? TWI_TRUNCATE_MAY
 								       : TWI_TRUNCATE_NEVER;
 		op->lent = (options->flags & TOW_OP_LEND) != 0;
@@ -283,8 +283,37 @@ static void fill_result(const struct tow_op *op, struct tow_result *out)
 	*out = result;
 }
 
+/* What the library's own thread tells in one go. */
+struct telling {
+	bool own, looked;
+	struct twi_told_look look;
+	struct twi_told_long longest; /* looked */
+};
+
+/* The end of a user's operation is told now. */
+static void note_told(const struct tow_op *op, struct telling *telling)
+{
+	if (twi_unlikely(op->engine->told.near > 0))
+		twi_told_end(&op->engine->told);
+	if (twi_likely(!telling->own))
+		return;
+	if (op->ops->waited != NULL)
+		twi_told_coll(&op->engine->told);
+	if (op->latency_ns < TWI_TOLD_LEAST)
+		return;
+	if (!telling->looked) {
+		twi_told_before(op->engine, &telling->look);
+		telling->longest.took_ns = 0;
+		telling->looked = true;
+	}
+	if (op->latency_ns > telling->longest.took_ns)
+		telling->longest =
+			(struct twi_told_long){ op->latency_ns, op->ops->wait_kind, op->peer };
+}
+
 static bool run_callbacks(struct twi_engine *engine)
 {
+	struct telling telling = { .own = twi_background_self(engine) };
 	struct twi_list *entry;
 	uint64_t since_ns = 0;
 	bool any = false;
@@ -311,13 +340,16 @@ static bool run_callbacks(struct twi_engine *engine)
 		if (op->ops->ended != NULL && op->status == TOW_OK)
 			op->ops->ended(op);
 		if (twi_unlikely(twi_op_is_queued(op))) {
+			note_told(op, &telling);
 			publish_op(op);
 			twi_queue_put(op); /* last: another thread may give the row back at once */
 			continue;
 		}
 		if (op->done != NULL) {
-			if (op->space == TWI_SPACE_USER) /* else it is the library's own */
+			if (op->space == TWI_SPACE_USER) { /* else it is the library's own */
 				twi_polled_ended(op);
+				note_told(op, &telling);
+			}
 			if (twi_unlikely(result.status < 0))
 				twi_failure_recall(op);
 			op->done(op, &result);
@@ -326,176 +358,20 @@ static bool run_callbacks(struct twi_engine *engine)
 		publish_op(op);
 	}
 	engine->in_callback = false;
+	if (twi_unlikely(telling.looked))
+		twi_told_after(engine, &telling.look, &telling.longest);
 	return any;
 }
 
 const struct twi_op_hooks twi_op_hooks = { .run_callbacks = run_callbacks,
 					   .expire = twi_op_expire };
 
-static int refuse_handle(const char *call)
-{
-	return twi_error(TOW_EINVAL, "%s: the operation is NULL, or was released before", call);
-}
-
-/* Of one that is done. */
-static int tell_status(const struct tow_op *op)
-{
-	return twi_unlikely(op->status < 0) ? twi_failure_recall(op) : op->status;
-}
-
-static int end_test(const struct tow_op *op)
-{
-	twi_polled_ended(op);
-	return tell_status(op);
-}
-
-TOW_PUBLIC int tow_op_test(struct tow_op *op)
-{
-	struct twi_engine *engine;
-
-	if (!twi_op_valid(op))
-		return refuse_handle("tow_op_test");
-	twi_op_waited(op, 0);
-	if (twi_op_is_done(op))
-		return end_test(op);
-	engine = op->engine;
-	if (twi_engine_forked(engine))
-		return twi_error(TOW_EFORKED, "tow_op_test in a forked child");
-	twi_polled_begin(engine);
-	if (twi_engine_try_enter(engine)) { /* not in a callback: it is held then */
-		int status = twi_engine_bind_ring(engine);
-
-		if (status == TOW_OK)
-			twi_engine_poll(engine);
-		twi_engine_leave(engine);
-		if (status < 0 && status != TOW_EBUSY) /* then others drive */
-			return status;
-	}
-	if (twi_op_is_done(op))
-		return end_test(op);
-	twi_polled_vain(engine);
-	return TOW_AGAIN;
-}
-
-int twi_op_end_wait(const struct tow_op *op, uint64_t since_ns)
-{
-	uint64_t end_ns = op->start_ns + op->latency_ns;
-
-	twi_polled_reset(twi_polled_mine());
-	if (end_ns > since_ns) {
-		twi_op_blocked_ns += end_ns - since_ns;
-		twi_op_note_wait(op, end_ns - since_ns);
-		if (twi_op_span_waited(op, end_ns - since_ns))
-			twi_op_span_wait(op, since_ns, end_ns, op->status);
-	}
-	return tell_status(op);
-}
-
-uint64_t twi_op_end_in_vain(const struct tow_op *op, uint64_t since_ns, int status)
-{
-	struct twi_engine *engine = op->engine;
-	uint64_t end_ns = twi_engine_clock(engine);
-
-	twi_op_note_wait(op, end_ns - since_ns);
-	if (twi_op_span_waited(op, end_ns - since_ns)) {
-		twi_engine_enter(engine); /* it goes on: only the holder may read it */
-		twi_op_span_wait(op, since_ns, end_ns,
-				 status == TOW_AGAIN ? TOW_ETIMEDOUT : status);
-		twi_engine_leave(engine);
-	}
-	return end_ns;
-}
-
-/* This wait has failed, or its time is over. */
-static int end_in_vain(const struct tow_op *op, uint64_t since_ns, int status)
-{
-	uint64_t end_ns = twi_op_end_in_vain(op, since_ns, status);
-
-	return status == TOW_AGAIN ? twi_op_timed_out(op, end_ns - since_ns, "") : status;
-}
-
-/*
- * A wait that will have been long when its time is over: the other ranks are asked in time for the
- * message to say why. That takes none of the wait's own time.
- */
-static int wait_asking(struct tow_op *op, uint64_t ask_ns, uint64_t until_ns)
-{
-	struct twi_engine *engine = op->engine;
-	int status = twi_op_wait_until(op, twi_engine_clock(engine), ask_ns);
-
-	if (status != TOW_AGAIN || twi_op_is_done(op))
-		return status;
-	twi_engine_enter(engine);
-	engine->hooks.inquiry->begin(engine);
-	twi_engine_leave(engine);
-	return twi_op_wait_until(op, twi_engine_clock(engine), until_ns);
-}
-
-static int wait_long(struct tow_op *op, uint64_t now_ns, uint64_t until_ns)
-{
-	int status = wait_asking(op, until_ns - ASK_BEFORE_NS, until_ns);
-	struct twi_engine *engine = op->engine;
-	char why[TWI_ERROR_BYTES];
-
-	if (status != TOW_AGAIN || twi_op_is_done(op))
-		return status;
-	engine->hooks.inquiry->brief(engine, "; ", why, sizeof(why));
-	return twi_op_timed_out(op, until_ns - now_ns, why);
-}
-
-TOW_PUBLIC int tow_op_wait(struct tow_op *op, uint64_t timeout_ns)
-{
-	struct twi_engine *engine;
-	uint64_t now, until;
-	int status;
-
-	if (!twi_op_valid(op))
-		return refuse_handle("tow_op_wait");
-	if (twi_op_is_done(op)) {
-		twi_op_waited(op, 0);
-		return tell_status(op);
-	}
-	engine = op->engine;
-	if (twi_engine_forked(engine))
-		return twi_error(TOW_EFORKED, "tow_op_wait in a forked child");
-	if (twi_engine_in_callback(engine))
-		return twi_error(TOW_EINVAL, "tow_op_wait in a completion callback");
-	now = twi_engine_clock(engine);
-	twi_op_waited(op, now);
-	until = timeout_ns < UINT64_MAX - now ? now + timeout_ns : UINT64_MAX;
-	if (twi_unlikely(until != UINT64_MAX && timeout_ns >= LONG_WAIT_NS &&
-			 engine->inquiry != NULL))
-		status = wait_long(op, now, until);
-	else
-		status = twi_op_wait_until(op, now, until);
-	return twi_op_is_done(op) ? twi_op_end_wait(op, now) : end_in_vain(op, now, status);
-}
-
-int twi_op_wait_told(struct tow_op *op, char *why, size_t room)
-{
-	struct twi_engine *engine = op->engine;
-	uint64_t now = twi_engine_clock(engine), until = op->deadline_ns;
-	int status;
-
-	why[0] = '\0';
-	if (until == UINT64_MAX || until < now + LONG_WAIT_NS / 2 || engine->inquiry == NULL ||
-	    until - op->start_ns < LONG_WAIT_NS || twi_op_is_done(op) ||
-	    twi_engine_in_callback(engine))
-		return tow_op_wait(op, TOW_FOREVER);
-	status = wait_asking(op, until - ASK_BEFORE_NS, UINT64_MAX);
-	if (!twi_op_is_done(op))
-		return end_in_vain(op, now, status);
-	if (op->status == TOW_EDEADLINE)
-		engine->hooks.inquiry->brief(engine, "; ", why, room);
-	return twi_op_end_wait(op, now);
-}
-
 TOW_PUBLIC int tow_op_cancel(struct tow_op *op)
 {
 	struct twi_engine *engine;
 
 	if (!twi_op_valid(op))
-		return refuse_handle("tow_op_cancel");
+		return twi_op_refuse("tow_op_cancel");
 	engine = op->engine;
 	if (twi_engine_forked(engine))
 		return twi_error(TOW_EFORKED, "tow_op_cancel in a forked child");
@@ -513,7 +389,7 @@ TOW_PUBLIC int tow_op_result(struct tow_op *op, struct tow_result *result_out)
 	struct tow_result result;
 
 	if (!twi_op_valid(op))
-		return refuse_handle("tow_op_result");
+		return twi_op_refuse("tow_op_result");
 	if (twi_unlikely(result_out == NULL || result_out->size != sizeof(result)) &&
 	    twi_sized_check_out(TWI_SIZED_tow_result, "tow_op_result", result_out) < 0)
 		return TOW_EINVAL;
@@ -546,7 +422,7 @@ static void release_held(struct tow_op *op)
 static int refuse_release(const struct tow_op *op, const char *call)
 {
 	if (!twi_op_valid(op))
-		return refuse_handle(call);
+		return twi_op_refuse(call);
 	return twi_error(TOW_EINVAL,
 			 "%s: the operation is its queue's to give back: tow_queue_take does",
 			 call);

@@ -32,6 +32,12 @@ static inline void twi_op_waited(struct tow_op *op, uint64_t now_ns)
 		op->ops->waited(op, now_ns);
 }
 
+/* The error of `call` with a handle that is none. */
+int twi_op_refuse(const char *call);
+
+/* The status of one that is done, whose message becomes the calling thread's. */
+int twi_op_tell(const struct tow_op *op);
+
 /*
  * The calling thread has been blocked from `since_ns` until the operation ended: the clock need not
  * be read again. Returns the operation's status, whose message becomes the thread's.

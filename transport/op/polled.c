@@ -3,6 +3,7 @@
  */
 #include "transport/op/polled.h"
 
+#include <sys/resource.h>
 #include <time.h>
 
 #include <internal/base.h>
@@ -12,13 +13,15 @@
 #include "transport/engine/engine.h"
 #include "transport/op/op_wait.h"
 
-#define SPIN_NS 20000u    /* to the next call, with no more than a look at something between them */
-#define WORK_NS 200000u   /* the thread did something of its own */
-#define WORK    4u        /* and that is long where it is one of so many parts */
-#define NAP_NS  2000000u  /* it slept for a moment */
-#define REST_NS 50000000u /* others had its CPU, or it did what cannot be told from that */
-#define AWAKE   2u        /* who sleeps is on a CPU for less than one of so many parts of it */
-#define MARK_NS 100000000u /* the logs of the engine have their own, longer times */
+#define SPIN_NS   20000u  /* to the next call, with no more than a look at something between them */
+#define WORK_NS   200000u /* the thread did something of its own */
+#define WORK      4u      /* and that is long where it is one of so many parts */
+#define NAP_NS    2000000u  /* it slept for a moment */
+#define REST_NS   50000000u /* others had its CPU, or it did what cannot be told from that */
+#define AWAKE     2u        /* who sleeps is on a CPU for less than one of so many parts of it */
+#define ITSELF_NS 100000u   /* an operation that ended so long before the call was ended by it */
+#define FAR       16u
+#define MARK_NS   100000000u /* the logs of the engine have their own, longer times */
 
 static uint64_t thread_cpu_ns(void)
 {
@@ -33,6 +36,44 @@ static void add_spun(struct twi_polled *polled, uint64_t ns)
 {
 	polled->spun_ns += ns;
 	polled->blocked_ns += ns;
+}
+
+/*
+ * Whether the thread has slept once since it was read last, not counting times that were too short
+ * to be looked at, in which it may have slept as well.
+ */
+static bool has_slept_once(struct twi_polled *polled)
+{
+	struct rusage usage;
+	uint64_t sleeps;
+
+	if (getrusage(RUSAGE_THREAD, &usage) != 0)
+		return false;
+	sleeps = (uint64_t)usage.ru_nvcsw - polled->sleeps;
+	polled->sleeps = (uint64_t)usage.ru_nvcsw;
+	sleeps -= twi_min(sleeps, (uint64_t)polled->brief);
+	polled->brief = 0;
+	return sleeps == 1;
+}
+
+/* Of a thread that sleeps on a descriptor: what comes of this call tells whether it did. */
+static bool note_rest(struct twi_polled *polled, uint64_t gap_ns, uint64_t awake_ns)
+{
+	if (!polled->rests)
+		return false;
+	if (gap_ns <= WORK_NS) {
+		polled->brief++;
+		return false;
+	}
+	polled->far = FAR;
+	if (!has_slept_once(polled)) {
+		polled->slept_ns = 0;
+		return false;
+	}
+	if (polled->slept_ns == 0)
+		polled->away_ns = polled->last_ns;
+	polled->slept_ns += gap_ns - twi_min(awake_ns, gap_ns);
+	return true;
 }
 
 /*
@@ -52,6 +93,8 @@ static void add_gap(struct twi_polled *polled, uint64_t now)
 	awake_ns -= twi_min(awake_ns, polled->spun_ns);
 	polled->cpu_ns = cpu_ns;
 	polled->spun_ns = 0;
+	if (note_rest(polled, gap_ns, awake_ns))
+		return;
 	if (gap_ns <= NAP_NS && awake_ns * AWAKE < gap_ns)
 		polled->blocked_ns += gap_ns;
 	else if (gap_ns > WORK_NS && gap_ns * WORK >= polled->blocked_ns &&
@@ -63,7 +106,7 @@ void twi_polled_again(struct twi_engine *engine, struct twi_polled *polled)
 {
 	uint64_t now = twi_engine_clock(engine);
 
-	polled->slow = now - polled->last_ns > SPIN_NS;
+	polled->slow = polled->rests || now - polled->last_ns > SPIN_NS;
 	add_gap(polled, now);
 	polled->last_ns = now;
 	polled->apart = true;
@@ -96,6 +139,17 @@ static void add_call(struct twi_polled *polled, uint64_t ns)
 	polled->apart = false;
 }
 
+/* A thread that may sleep on a descriptor now: what it has done before counts for nothing. */
+static void begin_rest(struct twi_polled *polled)
+{
+	if (polled->far == 0)
+		return;
+	polled->far--;
+	has_slept_once(polled);
+	polled->cpu_ns = thread_cpu_ns();
+	polled->spun_ns = 0;
+}
+
 void twi_polled_vain(struct twi_engine *engine)
 {
 	struct twi_polled *polled = twi_polled_mine();
@@ -106,6 +160,8 @@ void twi_polled_vain(struct twi_engine *engine)
 	now = twi_engine_clock(engine);
 	if (polled->last_ns != 0)
 		add_call(polled, now - polled->last_ns);
+	else if (polled->rests)
+		begin_rest(polled);
 	polled->last_ns = now;
 	if (twi_unlikely(now >= polled->mark_ns) && polled->heard)
 		mark_logs(engine, polled, now);
@@ -121,11 +177,24 @@ void twi_op_note_wait(const struct tow_op *op, uint64_t ns)
 			  op->peer, ns);
 }
 
+/* A thread that nobody stands in for ends its operations itself, whatever it has slept for. */
+static bool slept_for(const struct twi_polled *polled, const struct twi_engine *engine,
+		      uint64_t end_ns)
+{
+	return polled->slept_ns > 0 && polled->apart &&
+	       atomic_load_explicit(&engine->backed, memory_order_relaxed) &&
+	       end_ns + ITSELF_NS >= polled->last_ns &&
+	       atomic_load_explicit(&engine->told.missed_ns, memory_order_relaxed) <=
+		       polled->away_ns;
+}
+
 /* Until the operation's end, which may have been before the last call. */
 void twi_polled_count(const struct tow_op *op, struct twi_polled *polled)
 {
 	uint64_t end_ns = op->start_ns + op->latency_ns, blocked_ns;
 
+	if (slept_for(polled, op->engine, end_ns))
+		polled->blocked_ns += polled->slept_ns;
 	if (end_ns > polled->last_ns)
 		add_call(polled, end_ns - polled->last_ns);
 	blocked_ns = twi_min(polled->blocked_ns, op->latency_ns);

@@ -3,10 +3,16 @@
  * tow_op_test, tow_queue_take or tow_progress. While nothing has come, the time from one such call
  * to the next is blocked, where it is short, or the thread has slept in it; who computes in
  * between is not. What ends it is the operation whose end that thread hears of next.
+ *
+ * So it is with a thread that sleeps until its tow_fd can be read, but for how long it sleeps, and
+ * that it may sleep for something else. It has slept for the descriptor where it has slept once
+ * since the last call, and then ends an operation itself: had it slept for something else, the
+ * library's own thread would have done so before, or seen it sleep on (told.h).
  */
 #ifndef TWI_POLLED_H
 #define TWI_POLLED_H
 
+#include "transport/engine/engine.h"
 #include "transport/engine/engine_thread.h"
 #include "transport/op/op.h"
 
@@ -14,6 +20,29 @@
 static inline struct twi_polled *twi_polled_mine(void)
 {
 	return twi_self.life != NULL ? &twi_self.life->polled : NULL;
+}
+
+/*
+ * The calling thread starts what somebody is to tell it the end of. It is the one that is looked
+ * at, until what it did is to be read anew: then another may take its place.
+ */
+static inline void twi_told_start(struct twi_engine *engine)
+{
+	struct twi_told *told = &engine->told;
+
+	if (twi_unlikely(atomic_load_explicit(&told->thread, memory_order_relaxed) == 0 ||
+			 atomic_load_explicit(&told->stale, memory_order_relaxed)))
+		twi_told_base(engine);
+}
+
+/* For how long the calling thread has been blocked so far, also until it was told of an end. */
+static inline uint64_t twi_polled_blocked(const struct twi_engine *engine)
+{
+	uint64_t ns = twi_op_blocked_ns;
+
+	if (atomic_load_explicit(&engine->told.thread, memory_order_relaxed) == twi_self.tid)
+		ns += atomic_load_explicit(&engine->told.blocked_ns, memory_order_relaxed);
+	return ns;
 }
 
 /* See twi_polled_begin. */
@@ -34,11 +63,33 @@ void twi_polled_vain(struct twi_engine *engine);
 /* See twi_polled_ended. */
 void twi_polled_count(const struct tow_op *op, struct twi_polled *polled);
 
-/* The calling thread is told that `op` has ended. */
+/* The calling thread has a tow_fd: it may have slept on that. */
+static inline void twi_polled_rest(struct twi_engine *engine)
+{
+	struct twi_polled *polled = twi_polled_mine();
+
+	if (polled == NULL)
+		return;
+	polled->rests = polled->slow = true;
+	twi_told_start(engine);
+	twi_polled_begin(engine);
+}
+
+/* The calling thread knows now that `op` has ended: of collectives they are counted. */
+static inline void twi_polled_hear(const struct tow_op *op)
+{
+	struct twi_polled *polled = twi_polled_mine();
+
+	if (__builtin_expect(op->ops->waited != NULL, 0) && polled != NULL)
+		polled->colls++;
+}
+
+/* It is told so by a call that does not wait. */
 static inline void twi_polled_ended(const struct tow_op *op)
 {
 	struct twi_polled *polled = twi_polled_mine();
 
+	twi_polled_hear(op);
 	if (polled != NULL && __builtin_expect(polled->last_ns != 0, 0))
 		twi_polled_count(op, polled);
 }
@@ -48,7 +99,7 @@ static inline void twi_polled_reset(struct twi_polled *polled)
 {
 	if (polled == NULL || polled->last_ns == 0)
 		return;
-	polled->last_ns = polled->blocked_ns = 0;
+	polled->last_ns = polled->blocked_ns = polled->slept_ns = 0;
 	polled->apart = false;
 }
 

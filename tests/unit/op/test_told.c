@@ -1,0 +1,206 @@
+/*
+ * test_told.c - how long a thread is blocked that sleeps until it is told: by a callback on the
+ * library's own thread, a queue's descriptor, or its tow_fd; over each lane. What it sleeps for
+ * something else is none of it, also where its operation ends meanwhile. Never is more counted than
+ * the test has seen; of what it has seen most is counted, in one of several turns at least, as a
+ * busy machine has threads sleep in between.
+ */
+#include "twt.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <unistd.h>
+
+#include "diag/record/counter.h"
+#include "diag/record/diag.h"
+#include "lane_pair.h"
+
+#define COMES_US    8000  /* after which the message is sent */
+#define ELSE_US     25000 /* for which the thread sleeps for something else */
+#define TURNS       60u
+#define SLEEP_TURNS 4u
+#define SLACK_NS    1000000u
+
+enum way { CALLED, TAKES, DRIVES, WAYS };
+enum meanwhile { NOTHING, COMPUTES, SLEEPS, MEANWHILES };
+
+static const char *const way_names[WAYS] = { "is called", "takes", "drives" };
+static const char *const meanwhile_names[MEANWHILES] = { "nothing", "work", "another sleep" };
+
+static struct twt_lane_pair pair;
+static struct tow_queue *queue;
+static sem_t semaphore;
+static atomic_bool called;
+static bool driven_counted; /* on some lane */
+static char word[8];
+
+/* The library's thread counts when it has told, before it gives the engine back. */
+static uint64_t blocked_ns(void)
+{
+	struct twi_engine *engine = twi_runtime_engine(pair.runtime[1]);
+
+	twi_engine_enter(engine);
+	twi_engine_leave(engine);
+	return twi_counter_sum(engine->diag, TWI_C_wait_ns);
+}
+
+static void note_call(struct tow_op *op, const struct tow_result *result)
+{
+	(void)op;
+	assert_int_equal(result->status, TOW_OK);
+	called = true;
+	sem_post(&semaphore);
+}
+
+static void *send_later(void *arg)
+{
+	struct tow_op *op;
+	int status;
+
+	(void)arg;
+	usleep(COMES_US);
+	TWT_OK(tow_send_start(pair.peer[0], "1234567", 8, 1, NULL, &op));
+	while ((status = tow_op_test(op)) == TOW_AGAIN)
+		usleep(50);
+	TWT_OK(status);
+	TWT_OK(tow_op_release(op));
+	return NULL;
+}
+
+static void await_fd(int fd)
+{
+	struct pollfd wait = { fd, POLLIN, 0 };
+
+	assert_int_equal(poll(&wait, 1, 10000), 1);
+}
+
+/* Until it has come; how long that took. */
+static uint64_t sleep_for_it(enum way way, int fd)
+{
+	struct tow_result result = { .size = sizeof(result) };
+	uint64_t from = twi_now_ns();
+	size_t count = 0;
+
+	if (way == CALLED)
+		assert_int_equal(sem_wait(&semaphore), 0);
+	while (way == TAKES && count == 0) {
+		await_fd(fd);
+		assert_true(tow_queue_take(queue, &result, 1, &count) != TOW_EINVAL);
+	}
+	while (way == DRIVES) {
+		tow_progress(pair.runtime[1]);
+		if (called)
+			break;
+		await_fd(fd);
+	}
+	return twi_now_ns() - from;
+}
+
+static void do_meanwhile(enum meanwhile meanwhile)
+{
+	uint64_t from = twi_now_ns();
+
+	if (meanwhile == SLEEPS)
+		usleep(ELSE_US);
+	while (meanwhile == COMPUTES && twi_now_ns() - from < COMES_US * 500ull)
+		;
+}
+
+/* One message. True: what was counted is most of what there was. */
+static bool play_turn(enum way way, enum meanwhile meanwhile, int fd)
+{
+	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
+	uint64_t before = blocked_ns(), took, counted;
+	struct tow_op *op = NULL;
+	pthread_t sender;
+
+	called = false;
+	options.done = way == TAKES ? NULL : note_call;
+	options.queue = way == TAKES ? queue : NULL;
+	assert_int_equal(pthread_create(&sender, NULL, send_later, NULL), 0);
+	TWT_OK(tow_recv_start(pair.peer[1], word, sizeof(word), 1, &options,
+			      way == TAKES ? NULL : &op));
+	do_meanwhile(meanwhile);
+	took = sleep_for_it(way, fd);
+	pthread_join(sender, NULL);
+	if (way == DRIVES)
+		sem_wait(&semaphore);
+	if (op != NULL)
+		TWT_OK(tow_op_release(op));
+	counted = blocked_ns() - before;
+	if (counted > took + SLACK_NS)
+		fail_msg("%s: who %s, with %s meanwhile, was blocked for %.1f ms, not for %.1f",
+			 pair.lane->name, way_names[way], meanwhile_names[meanwhile],
+			 (double)counted / 1e6, (double)took / 1e6);
+	return counted * 2 >= took;
+}
+
+/*
+ * What it slept for something else is not told from what it slept for this. And of the operations
+ * of a thread with a tow_fd the library's own may be the first to hear, as both are woken: so of
+ * these it is asked of all lanes together.
+ */
+static void expect_counted(enum way way, enum meanwhile meanwhile, int fd)
+{
+	for (unsigned i = 0; i < (meanwhile == SLEEPS ? SLEEP_TURNS : TURNS); i++) {
+		if (!play_turn(way, meanwhile, fd) || i == 0)
+			continue;
+		driven_counted |= way == DRIVES;
+		return;
+	}
+	if (meanwhile != SLEEPS && way != DRIVES)
+		fail_msg("%s: who %s, with %s meanwhile, is never blocked", pair.lane->name,
+			 way_names[way], meanwhile_names[meanwhile]);
+}
+
+static void play_lane(enum way way)
+{
+	int fd = -1;
+
+	if (way == TAKES)
+		TWT_OK(tow_queue_fd(queue, &fd));
+	if (way == DRIVES)
+		TWT_OK(tow_fd(pair.runtime[1], &fd));
+	for (enum meanwhile meanwhile = 0; meanwhile < MEANWHILES; meanwhile++)
+		expect_counted(way, meanwhile, fd);
+}
+
+static void test_lane(void **state)
+{
+	twt_lane_init(&pair, *state);
+	pair.options[0].background = pair.options[1].background = 1;
+	if (!twt_lane_open(&pair))
+		skip();
+	twt_lane_join(&pair);
+	assert_int_equal(sem_init(&semaphore, 0, 0), 0);
+	TWT_OK(tow_queue_open(pair.runtime[1], 4, &queue));
+	for (enum way way = 0; way < WAYS; way++)
+		play_lane(way);
+	TWT_OK(tow_queue_close(queue));
+	sem_destroy(&semaphore);
+	twt_lane_close(&pair);
+}
+
+static void test_driven(void **state)
+{
+	(void)state;
+	assert_true(driven_counted);
+}
+
+int main(void)
+{
+	struct CMUnitTest tests[TWT_LANE_ROWS + 1];
+	size_t count = 0;
+
+	for (size_t i = 0; i < TWT_LANE_ROWS; i++) {
+		/* The simulator's clock stands still; sides of one runtime have one thread. */
+		if (strcmp(twt_lane_rows[i].name, "loop") == 0 || twt_lane_rows[i].one_runtime)
+			continue;
+		tests[count++] = (struct CMUnitTest){ twt_lane_rows[i].name, test_lane, NULL, NULL,
+						      (void *)(uintptr_t)&twt_lane_rows[i] };
+	}
+	tests[count++] = (struct CMUnitTest)cmocka_unit_test(test_driven);
+	return _cmocka_run_group_tests("told", tests, count, NULL, NULL);
+}

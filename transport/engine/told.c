@@ -1,0 +1,242 @@
+/*
+ * told.c - see told.h.
+ */
+#include "transport/engine/told.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <internal/base.h>
+
+#include "diag/record/counter.h"
+#include "diag/record/diag.h"
+#include "transport/engine/background.h"
+#include "transport/engine/engine.h"
+#include "transport/engine/engine_drive.h"
+#include "transport/engine/held_count.h"
+
+#define LOOKS   64u      /* at once; and as often its starts are looked at after one */
+#define LOOK_NS 1000000u /* and one in so long for good: it takes some 15 us */
+#define AGAIN   1000u    /* turns after which a thread that was woken runs */
+
+static void keep_value(_Atomic uint64_t *cell, uint64_t value)
+{
+	atomic_store_explicit(cell, value, memory_order_relaxed);
+}
+
+static uint64_t kept_value(const _Atomic uint64_t *cell)
+{
+	return atomic_load_explicit(cell, memory_order_relaxed);
+}
+
+static uint64_t ns_of(clockid_t clock)
+{
+	struct timespec now = { 0 };
+
+	clock_gettime(clock, &now);
+	return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
+}
+
+/* The clock of a thread's CPU time, as the kernel makes its number (clock_getres(2)). */
+static uint64_t cpu_of(int thread)
+{
+	return ns_of((clockid_t)(~(unsigned)thread << 3 | 6u));
+}
+
+void twi_told_base(struct twi_engine *engine)
+{
+	struct twi_told *told = &engine->told;
+	struct rusage usage;
+
+	if (twi_background_self(engine) ||
+	    !atomic_load_explicit(&engine->backed, memory_order_relaxed) ||
+	    getrusage(RUSAGE_THREAD, &usage) != 0)
+		return;
+	keep_value(&told->from_ns, twi_engine_clock(engine));
+	keep_value(&told->cpu_ns, ns_of(CLOCK_THREAD_CPUTIME_ID));
+	keep_value(&told->sleeps, (uint64_t)usage.ru_nvcsw);
+	atomic_store_explicit(&told->thread, twi_self.tid, memory_order_relaxed);
+	atomic_store_explicit(&told->stale, false, memory_order_relaxed);
+}
+
+/* --- the library's own thread --- */
+
+void twi_told_close(struct twi_told *told)
+{
+	if (told->file > 0)
+		close(told->file);
+	told->file = 0;
+}
+
+static bool open_status(struct twi_told *told, int thread)
+{
+	char path[64];
+
+	if (told->file > 0 && told->file_thread == thread)
+		return true;
+	twi_told_close(told);
+	snprintf(path, sizeof(path), "/proc/self/task/%d/status", thread);
+	told->file = open(path, O_RDONLY | O_CLOEXEC);
+	told->file_thread = thread;
+	return told->file > 0;
+}
+
+/* What the kernel says of the thread. False: nothing, or it has ended. */
+static bool look_at(struct twi_told *told, int thread, bool *asleep_out, uint64_t *sleeps_out)
+{
+	static const char state[] = "\nState:\t", sleeps[] = "\nvoluntary_ctxt_switches:\t";
+	char text[4096];
+	const char *at;
+	ssize_t n;
+
+	if (!open_status(told, thread))
+		return false;
+	n = pread(told->file, text, sizeof(text) - 1, 0);
+	if (n <= 0) {
+		twi_told_close(told);
+		return false;
+	}
+	text[n] = '\0';
+	at = strstr(text, state);
+	if (at == NULL)
+		return false;
+	*asleep_out = at[sizeof(state) - 1] == 'S';
+	at = strstr(at, sleeps);
+	if (at == NULL)
+		return false;
+	*sleeps_out = strtoull(at + sizeof(sleeps) - 1, NULL, 10);
+	return true;
+}
+
+/* One more look that nobody could notice. */
+static bool may_look(struct twi_told *told, uint64_t now_ns)
+{
+	uint64_t more = (now_ns - twi_min(told->looked_ns, now_ns)) / LOOK_NS;
+
+	if (more > 0) {
+		told->looks = (uint32_t)twi_min(told->looks + more, (uint64_t)LOOKS);
+		told->looked_ns = now_ns;
+	}
+	if (told->looks == 0)
+		return false;
+	told->looks--;
+	return true;
+}
+
+static void count_one(_Atomic uint32_t *cell, uint32_t n)
+{
+	atomic_store_explicit(cell, atomic_load_explicit(cell, memory_order_relaxed) + n,
+			      memory_order_relaxed);
+}
+
+void twi_told_coll(struct twi_told *told)
+{
+	count_one(&told->colls, 1);
+}
+
+void twi_told_end(struct twi_told *told)
+{
+	told->near--;
+	atomic_store_explicit(&told->stale, true, memory_order_relaxed);
+}
+
+void twi_told_before(struct twi_engine *engine, struct twi_told_look *look)
+{
+	struct twi_told *told = &engine->told;
+	int thread = atomic_load_explicit(&told->thread, memory_order_relaxed);
+
+	look->thread = 0;
+	if (thread == 0)
+		return;
+	look->now_ns = twi_engine_clock(engine);
+	if (!may_look(told, look->now_ns) || !look_at(told, thread, &look->asleep, &look->sleeps)) {
+		count_one(&told->doubts, 1);
+		atomic_store_explicit(&told->stale, true, memory_order_relaxed);
+		return;
+	}
+	look->thread = thread;
+	look->cpu_ns = cpu_of(thread);
+	told->near = LOOKS;
+}
+
+static void add_blocked(struct twi_engine *engine, const struct twi_told_look *look,
+			const struct twi_told_long *end)
+{
+	struct twi_told *told = &engine->told;
+	uint64_t since = look->now_ns - twi_min(kept_value(&told->from_ns), look->now_ns);
+	uint64_t ran = look->cpu_ns - twi_min(kept_value(&told->cpu_ns), look->cpu_ns);
+	uint64_t ns = twi_min(since - twi_min(ran, since), end->took_ns);
+
+	keep_value(&told->blocked_ns, kept_value(&told->blocked_ns) + ns);
+	twi_held_count(engine, TWI_C_wait_ns, ns);
+	if (twi_cpu_log_poll(&engine->cpu_log, look->thread, look->now_ns))
+		twi_wait_log_mark(&engine->wait_log, engine->cpu_log.thread, &engine->step,
+				  look->now_ns);
+	twi_wait_log_note(&engine->wait_log, look->thread, (enum twi_waited)end->kind, end->peer,
+			  ns);
+}
+
+/* It was asleep, and is not any more: for what it has slept is known where it did so once. */
+static void note_woken(struct twi_engine *engine, const struct twi_told_look *look,
+		       const struct twi_told_long *longest)
+{
+	struct twi_told *told = &engine->told;
+
+	if (look->sleeps == kept_value(&told->sleeps) + 1)
+		add_blocked(engine, look, longest);
+	else
+		count_one(&told->doubts, 1);
+	keep_value(&told->from_ns, look->now_ns);
+	keep_value(&told->cpu_ns, look->cpu_ns);
+	keep_value(&told->sleeps, look->sleeps);
+}
+
+void twi_told_after(struct twi_engine *engine, const struct twi_told_look *look,
+		    const struct twi_told_long *longest)
+{
+	struct twi_told *told = &engine->told;
+	bool asleep = false;
+	uint64_t sleeps = 0;
+
+	twi_assert_held(engine);
+	if (look->thread == 0)
+		return;
+	if (look->asleep && !look_at(told, look->thread, &asleep, &sleeps))
+		count_one(&told->doubts, 1);
+	else if (asleep && sleeps == look->sleeps) /* it sleeps on, for something else */
+		keep_value(&told->missed_ns, look->now_ns);
+	else if (look->asleep)
+		note_woken(engine, look, longest);
+	else if (atomic_load_explicit(&engine->watchers, memory_order_relaxed) > 0 &&
+		 look->sleeps != kept_value(&told->sleeps))
+		count_one(&told->doubts, 1); /* its tow_fd may have woken it just now */
+	atomic_store_explicit(&told->stale, true, memory_order_relaxed);
+}
+
+static bool has_driven(const struct twi_engine *engine, uint64_t drives)
+{
+	return atomic_load_explicit(&engine->drives, memory_order_relaxed) != drives;
+}
+
+void twi_told_missed(struct twi_engine *engine, uint64_t drives)
+{
+	struct twi_told *told = &engine->told;
+	int thread = atomic_load_explicit(&told->thread, memory_order_relaxed);
+	bool asleep;
+	uint64_t sleeps, later;
+
+	if (thread == 0 || has_driven(engine, drives) || !look_at(told, thread, &asleep, &sleeps) ||
+	    !asleep)
+		return;
+	for (unsigned i = 0; i < AGAIN;
+	     i++) /* both were woken at once: it may come a little later */
+		twi_pause_cpu();
+	if (look_at(told, thread, &asleep, &later) && asleep && later == sleeps &&
+	    !has_driven(engine, drives))
+		keep_value(&told->missed_ns, twi_now_ns());
+}

@@ -16,6 +16,8 @@
 
 #include "diag/judge/state_ways.h"
 
+#define TWI_TELLS_MESSAGES 1u /* bits of `tells`: what stands here is known, with strays */
+#define TWI_TELLS_WAITED   2u /* `waited` of collectives' heads: 0 says that it has not */
 #define TWI_STATE_GROUPS   6u
 #define TWI_STATE_PAST     16u /* collectives of a group */
 #define TWI_STATE_HEADS    32u /* and of them, further back, the first of each burst */
@@ -239,7 +241,7 @@ struct twi_rank_state {
 	uint64_t copy_since_ns;                       /* the oldest was started; 0: none */
 	uint64_t lost;                                /* records of telemetry */
 	bool cut;          /* there was more than there is room for here */
-	uint8_t tells;     /* 1: what stands here is known, with messages and strays */
+	uint8_t tells;     /* bits; 0: messages and strays are not known */
 	uint64_t ended;    /* operations of the user's, so far */
 	uint64_t polls;    /* by threads of the user's, so far */
 	uint64_t usual_ns; /* the longest that an operation has taken lately; 0: none took long */

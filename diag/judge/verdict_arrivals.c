@@ -15,8 +15,9 @@
 
 #include <internal/base.h>
 
-#define MS_NS     1000000ull
-#define RECENT_NS (15000 * MS_NS)
+#define MS_NS        1000000ull
+#define RECENT_NS    (15000 * MS_NS)
+#define BEFORE_TRIES 8u /* heads that are looked at for the arrival before */
 
 static uint64_t to_our_time(const struct twi_verdict_rank *rank, uint64_t theirs_ns)
 {
@@ -81,8 +82,8 @@ static void find_last(const struct twi_judge *judge, uint32_t ctx, uint64_t seq,
 
 /*
  * All others have waited for the end of the call before, so what they lost there they do not lose
- * again. A program that tests instead of waiting does not show it: there they have, if they came to
- * this call when its rank had come to that one.
+ * again. Where nobody's waits are known they have, if they came to this call when its rank had come
+ * to that one.
  */
 static bool have_waited(const struct twi_judge *judge, uint32_t ctx,
 			const struct twi_arrival *arrival, const struct twi_arrival *before)
@@ -96,18 +97,62 @@ static bool have_waited(const struct twi_judge *judge, uint32_t ctx,
 
 		for (uint32_t k = 0; group != NULL && k < group->head_count; k++)
 			known |= group->heads[k].waited != 0;
+		known |= group != NULL && (ctx & TWI_STATE_BARRIERS) == 0 &&
+			 (rank->last->tells & TWI_TELLS_WAITED) != 0;
 		if (group != NULL && rank != arrival->last)
 			all &= head != NULL && head->waited != 0;
 	}
 	return known ? all : arrival->second_ns >= before->at_ns;
 }
 
+/*
+ * The arrival before it that is known: at the call before, or at the last that began a burst at all
+ * ranks, of which each keeps those that did so there.
+ */
+static void find_before(const struct twi_judge *judge, uint32_t ctx,
+			const struct twi_arrival *arrival, struct twi_arrival *out)
+{
+	const struct twi_state_group *group = twi_group_at(arrival->last, ctx);
+	uint32_t tries = 0;
+
+	find_last(judge, ctx, arrival->seq - 1, out);
+	for (uint32_t i = 0; i < group->head_count && tries < BEFORE_TRIES; i++) {
+		if (out->last != NULL)
+			return;
+		if (group->heads[i].seq >= arrival->seq)
+			continue;
+		tries++;
+		find_last(judge, ctx, group->heads[i].seq, out);
+	}
+}
+
+/*
+ * How much of its lateness the others can have lost by this call. One that always comes as late, to
+ * calls that nobody waits for before they are over, costs nothing: and where it is not known how
+ * late it was before, it may be such a one, unless the burst took far longer than usual.
+ */
+static uint64_t newly_late(const struct twi_judge *judge, uint32_t ctx,
+			   const struct twi_arrival *arrival, bool is_long)
+{
+	uint64_t late = twi_since(arrival->at_ns, arrival->second_ns);
+	struct twi_arrival before;
+
+	find_before(judge, ctx, arrival, &before);
+	if (have_waited(judge, ctx, arrival, &before))
+		return late;
+	if (before.last == NULL)
+		return is_long ? late : 0;
+	if (before.last != arrival->last)
+		return late;
+	return twi_since(late, twi_since(before.at_ns, before.second_ns));
+}
+
 /* That it was held up itself until just before its call is not its own doing. */
-static void find_own_delay(const struct twi_judge *judge, uint32_t ctx, struct twi_arrival *arrival)
+static void find_own_delay(const struct twi_judge *judge, uint32_t ctx, struct twi_arrival *arrival,
+			   bool is_long)
 {
 	const struct twi_state_group *group = twi_group_at(arrival->last, ctx);
 	const struct twi_state_past *past = twi_state_group_past(group, arrival->seq - 1);
-	struct twi_arrival before;
 	uint64_t late = twi_since(arrival->at_ns, arrival->second_ns), delay = late, start, idle;
 
 	if (!came_at(group, arrival->seq, &start))
@@ -117,9 +162,7 @@ static void find_own_delay(const struct twi_judge *judge, uint32_t ctx, struct t
 		delay = twi_min(delay, twi_since(start, idle));
 	else if (past != NULL)
 		delay = twi_min(delay, twi_since(start, past->start_ns));
-	find_last(judge, ctx, arrival->seq - 1, &before);
-	if (before.last == arrival->last && !have_waited(judge, ctx, arrival, &before))
-		delay = twi_min(delay, twi_since(late, twi_since(before.at_ns, before.second_ns)));
+	delay = twi_min(delay, newly_late(judge, ctx, arrival, is_long));
 	arrival->delay_ns = delay > 2 * arrival->error_ns ? delay - arrival->error_ns : 0;
 	arrival->burst = arrival->delay_ns < TWI_JUDGE_LATE_NS && late >= TWI_JUDGE_LATE_NS;
 }
@@ -142,7 +185,7 @@ static const struct twi_state_group *furthest_back(const struct twi_judge *judge
 }
 
 /* Adds that of `seq`, but for the first two of a group, which come with its set-up. */
-static void add_arrival(const struct twi_judge *judge, uint32_t ctx, uint64_t seq,
+static void add_arrival(const struct twi_judge *judge, uint32_t ctx, uint64_t seq, bool is_long,
 			struct twi_arrival out[TWI_JUDGE_ARRIVALS], uint32_t *count)
 {
 	struct twi_arrival *one = &out[*count];
@@ -152,7 +195,7 @@ static void add_arrival(const struct twi_judge *judge, uint32_t ctx, uint64_t se
 	find_last(judge, ctx, seq, one);
 	if (one->last == NULL || twi_since(judge->what->now_ns, one->at_ns) > RECENT_NS)
 		return;
-	find_own_delay(judge, ctx, one);
+	find_own_delay(judge, ctx, one, is_long);
 	++*count;
 }
 
@@ -165,11 +208,11 @@ uint32_t twi_judge_arrivals(const struct twi_judge *judge, uint32_t ctx,
 
 	for (uint32_t i = 0; group != NULL && i < group->past_count; i++) {
 		oldest = group->past[i].seq;
-		add_arrival(judge, ctx, oldest, out, &count);
+		add_arrival(judge, ctx, oldest, false, out, &count);
 	}
 	for (uint32_t i = 0; group != NULL && i < group->head_count; i++) {
 		if (group->heads[i].seq < oldest)
-			add_arrival(judge, ctx, group->heads[i].seq, out, &count);
+			add_arrival(judge, ctx, group->heads[i].seq, false, out, &count);
 	}
 	return count;
 }
@@ -186,6 +229,6 @@ uint32_t twi_judge_long_arrivals(const struct twi_judge *judge, uint32_t ctx,
 			group = NULL;
 	}
 	for (uint32_t i = 0; group != NULL && i < group->long_count; i++)
-		add_arrival(judge, ctx, group->longs[i].seq, out, &count);
+		add_arrival(judge, ctx, group->longs[i].seq, true, out, &count);
 	return count;
 }

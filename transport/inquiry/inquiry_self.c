@@ -164,6 +164,24 @@ static void add_names(const struct twi_engine *engine, const struct twi_series *
 	snprintf(out->call, sizeof(out->call), "%s", name);
 }
 
+/* Of all groups of which bursts are told it is known who has waited in them. */
+static bool waits_known(const struct twi_engine *engine)
+{
+	struct twi_list *pos, *next;
+	bool any = false;
+
+	twi_list_for_each_safe (pos, next, &engine->series) {
+		const struct twi_series *series = twi_container_of(pos, struct twi_series, link);
+
+		if (twi_series_is_barriers(series) || series->head_count == 0)
+			continue;
+		if (!twi_series_measured(series))
+			return false;
+		any = true;
+	}
+	return any;
+}
+
 static void add_one(const struct twi_engine *engine, const struct twi_series *series, uint32_t room,
 		    struct twi_rank_state *out)
 {
@@ -364,6 +382,8 @@ const struct twi_rank_state *twi_inquiry_self(struct twi_inquiry *inquiry)
 	twi_foreign_tell(engine, now, FOREIGN_GROUPS, out);
 	add_series(engine, true, TWI_STATE_GROUPS, out);
 	twi_inquiry_waits(engine, ranks, out);
+	if (waits_known(engine))
+		out->tells |= TWI_TELLS_WAITED;
 	add_links(ranks, out);
 	add_streams(ranks, out);
 	add_dials(ranks, out);

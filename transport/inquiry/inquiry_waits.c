@@ -280,7 +280,7 @@ void twi_inquiry_waits(const struct twi_engine *engine, const struct twi_ranks *
 	add_waits(engine, ranks, out);
 	add_messages(engine, ranks, out);
 	add_strays(ranks, out);
-	out->tells = 1;
+	out->tells |= TWI_TELLS_MESSAGES;
 	out->ended = twi_counter_sum(engine->diag, TWI_C_ops_completed);
 	out->polls = polls - engine->own_polls;
 	out->usual_ns = usual_of(engine, out->now_ns);

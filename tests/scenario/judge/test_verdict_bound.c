@@ -13,6 +13,8 @@
 #include "coll_team.h"
 #include "job_lanes.h"
 
+#include <poll.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -222,6 +224,83 @@ static void take_only(struct twt_rank *rank, uint64_t number)
 	TWT_OK(result.status);
 }
 
+/* A queue's descriptor, or a callback of the library's thread, says when it is over. */
+static void end_told(struct tow_queue *queue, sem_t *over, unsigned count)
+{
+	struct tow_result result = { .size = sizeof(result) };
+	size_t taken;
+	int fd;
+
+	while (queue == NULL && count > 0)
+		count -= sem_wait(over) == 0;
+	if (queue != NULL)
+		TWT_OK(tow_queue_fd(queue, &fd));
+	while (count > 0) {
+		struct pollfd wait = { fd, POLLIN, 0 };
+
+		TWT_TRUE(poll(&wait, 1, LIMIT_S * 1000) == 1);
+		if (tow_queue_take(queue, &result, 1, &taken) == TOW_OK)
+			count -= (unsigned)taken;
+	}
+}
+
+static void post_end(struct tow_op *op, const struct tow_result *result)
+{
+	TWT_OK(result->status);
+	TWT_OK(tow_op_release(op));
+	sem_post(result->user);
+}
+
+/* Even ranks take, odd ones are called back. */
+static struct tow_queue *told_by(struct twt_rank *rank, sem_t **over_out)
+{
+	static struct tow_queue *queue;
+	static sem_t over;
+
+	*over_out = &over;
+	if (queue == NULL && rank->rank % 2 == 0)
+		TWT_OK(tow_queue_open(rank->runtime, 16, &queue));
+	return queue;
+}
+
+static void slow_neighbour_told(struct twt_rank *rank, uint64_t number)
+{
+	uint32_t right = (rank->rank + 1) % rank->ranks;
+	uint32_t left = (rank->rank + rank->ranks - 1) % rank->ranks;
+	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
+	struct tow_op *op;
+	sem_t *over;
+
+	options.queue = told_by(rank, &over);
+	options.done = options.queue == NULL ? post_end : NULL;
+	options.user = over;
+	usleep(STAGE_US * (rank->rank == 2 ? 5 : 1));
+	TWT_OK(tow_group_recv_start(rank->group, left, data, BYTES, number, &options,
+				    options.queue == NULL ? &op : NULL));
+	TWT_OK(tow_group_send_start(rank->group, right, data, BYTES, number, &options,
+				    options.queue == NULL ? &op : NULL));
+	end_told(options.queue, over, 2);
+}
+
+/* What is computed takes longer than the collectives beside it: nobody waits for anybody. */
+static void overlap(struct twt_rank *rank, uint64_t number)
+{
+	struct tow_coll_options options = TOW_COLL_OPTIONS_INIT;
+	struct tow_op *op;
+	sem_t *over;
+
+	if (number == 1)
+		usleep(STAGE_US * rank->rank);
+	options.queue = told_by(rank, &over);
+	options.done = options.queue == NULL ? post_end : NULL;
+	options.user = over;
+	for (unsigned i = 0; i < 3; i++)
+		TWT_OK(tow_coll_all_reduce_start(rank->group, data, data, 256, TOW_F32, TOW_MAX,
+						 &options, options.queue == NULL ? &op : NULL));
+	usleep(STAGE_US * 4);
+	end_told(options.queue, over, 3);
+}
+
 static void compute_mostly(struct twt_rank *rank, uint64_t number)
 {
 	struct tow_op *op;
@@ -362,6 +441,9 @@ static const struct scene scenes[] = {
 	{ "exchanges that are tested", 2, test_only, false, "slow", NULL, 0 },
 	{ "exchanges that call back", 2, progress_only, false, "slow", NULL, 0 },
 	{ "exchanges to a queue", 2, take_only, false, "slow", NULL, 0 },
+	{ "a neighbour is slow, ends are told", 4, slow_neighbour_told, false, "slow", "slow_stage",
+	  2 },
+	{ "collectives beside computing", 3, overlap, true, NULL, NULL, 0 },
 	{ "steps that compute", 3, compute_mostly, true, NULL, NULL, 0 },
 };
 #define SCENES (sizeof(scenes) / sizeof(scenes[0]))

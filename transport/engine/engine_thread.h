@@ -24,10 +24,12 @@ struct twi_polled {
 	uint64_t spun_ns;    /* of that since then in such calls, and between two of them */
 	uint64_t blocked_ns; /* since something has come */
 	uint64_t mark_ns;    /* when the engine's logs are due */
+	uint64_t queued_ns;  /* for which it has wanted a CPU, likewise */
 	uint64_t sleeps;     /* of the thread, when they were read last */
 	uint64_t
 		slept_ns; /* in one sleep before each of the last calls: it is not known for what */
 	uint64_t away_ns; /* since when, where that is so */
+	uint64_t rest_ns; /* of slept_ns, before the last call alone */
 	uint32_t far;     /* so many times that begin are looked at: lately some were long */
 	uint32_t brief;   /* times between two calls since then, too short to be looked at */
 	bool rests;       /* it sleeps on a descriptor of the library's */

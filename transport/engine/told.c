@@ -22,6 +22,7 @@
 
 #define LOOKS   64u      /* at once; and as often its starts are looked at after one */
 #define LOOK_NS 1000000u /* and one in so long for good: it takes some 15 us */
+#define LONG_NS 1000000u /* between two looks: it may have woken for something else */
 #define AGAIN   1000u    /* turns after which a thread that was woken runs */
 
 static void keep_value(_Atomic uint64_t *cell, uint64_t value)
@@ -48,6 +49,16 @@ static uint64_t cpu_of(int thread)
 	return ns_of((clockid_t)(~(unsigned)thread << 3 | 6u));
 }
 
+/* For how long a thread has been on a CPU, or has wanted one: the rest of its time it sleeps. */
+static uint64_t awake_of(int thread, uint64_t cpu_ns)
+{
+	char tid[16];
+	uint64_t on_cpu_ns, queued_ns;
+
+	snprintf(tid, sizeof(tid), "%d", thread);
+	return twi_cpu_read(tid, &on_cpu_ns, &queued_ns) ? cpu_ns + queued_ns : cpu_ns;
+}
+
 void twi_told_base(struct twi_engine *engine)
 {
 	struct twi_told *told = &engine->told;
@@ -57,9 +68,10 @@ void twi_told_base(struct twi_engine *engine)
 	    !atomic_load_explicit(&engine->backed, memory_order_relaxed) ||
 	    getrusage(RUSAGE_THREAD, &usage) != 0)
 		return;
-	keep_value(&told->from_ns, twi_engine_clock(engine));
-	keep_value(&told->cpu_ns, ns_of(CLOCK_THREAD_CPUTIME_ID));
+	keep_value(&told->awake_ns, awake_of(twi_self.tid, ns_of(CLOCK_THREAD_CPUTIME_ID)));
 	keep_value(&told->sleeps, (uint64_t)usage.ru_nvcsw);
+	/* Last: who loses its CPU in here has not slept. */
+	keep_value(&told->from_ns, twi_engine_clock(engine));
 	atomic_store_explicit(&told->thread, twi_self.tid, memory_order_relaxed);
 	atomic_store_explicit(&told->stale, false, memory_order_relaxed);
 }
@@ -68,22 +80,23 @@ void twi_told_base(struct twi_engine *engine)
 
 void twi_told_close(struct twi_told *told)
 {
-	if (told->file > 0)
+	if (told->opened)
 		close(told->file);
-	told->file = 0;
+	told->opened = false;
 }
 
 static bool open_status(struct twi_told *told, int thread)
 {
 	char path[64];
 
-	if (told->file > 0 && told->file_thread == thread)
+	if (told->opened && told->file_thread == thread)
 		return true;
 	twi_told_close(told);
 	snprintf(path, sizeof(path), "/proc/self/task/%d/status", thread);
 	told->file = open(path, O_RDONLY | O_CLOEXEC);
 	told->file_thread = thread;
-	return told->file > 0;
+	told->opened = told->file >= 0;
+	return told->opened;
 }
 
 /* What the kernel says of the thread. False: nothing, or it has ended. */
@@ -160,7 +173,7 @@ void twi_told_before(struct twi_engine *engine, struct twi_told_look *look)
 		return;
 	}
 	look->thread = thread;
-	look->cpu_ns = cpu_of(thread);
+	look->awake_ns = awake_of(thread, cpu_of(thread));
 	told->near = LOOKS;
 }
 
@@ -169,8 +182,8 @@ static void add_blocked(struct twi_engine *engine, const struct twi_told_look *l
 {
 	struct twi_told *told = &engine->told;
 	uint64_t since = look->now_ns - twi_min(kept_value(&told->from_ns), look->now_ns);
-	uint64_t ran = look->cpu_ns - twi_min(kept_value(&told->cpu_ns), look->cpu_ns);
-	uint64_t ns = twi_min(since - twi_min(ran, since), end->took_ns);
+	uint64_t awake = look->awake_ns - twi_min(kept_value(&told->awake_ns), look->awake_ns);
+	uint64_t ns = twi_min(since - twi_min(awake, since), end->took_ns);
 
 	keep_value(&told->blocked_ns, kept_value(&told->blocked_ns) + ns);
 	twi_held_count(engine, TWI_C_wait_ns, ns);
@@ -187,12 +200,13 @@ static void note_woken(struct twi_engine *engine, const struct twi_told_look *lo
 {
 	struct twi_told *told = &engine->told;
 
-	if (look->sleeps == kept_value(&told->sleeps) + 1)
+	if (look->sleeps == kept_value(&told->sleeps) + 1 &&
+	    twi_engine_clock(engine) - look->now_ns <= LONG_NS)
 		add_blocked(engine, look, longest);
 	else
 		count_one(&told->doubts, 1);
 	keep_value(&told->from_ns, look->now_ns);
-	keep_value(&told->cpu_ns, look->cpu_ns);
+	keep_value(&told->awake_ns, look->awake_ns);
 	keep_value(&told->sleeps, look->sleeps);
 }
 

@@ -29,8 +29,8 @@ struct twi_engine;
 struct twi_told {
 	_Atomic int thread; /* that started last what it is to be told the end of; 0: none */
 	_Atomic bool stale; /* its next start reads what it has done until then */
-	/* Then, or when it was woken last: engine time, on a CPU so far, sleeps so far. */
-	_Atomic uint64_t from_ns, cpu_ns, sleeps;
+	/* Then, or when it was woken last: engine time, awake so far (or no CPU), sleeps so far. */
+	_Atomic uint64_t from_ns, awake_ns, sleeps;
 	/* The library's thread writes: so long it was blocked, of so many collectives told. */
 	_Atomic uint64_t blocked_ns;
 	_Atomic uint32_t colls;
@@ -39,7 +39,8 @@ struct twi_told {
 	uint64_t looked_ns;
 	uint32_t looks;        /* that may be taken now */
 	uint32_t near;         /* so many ends are worth a new beginning: lately one took long */
-	int file, file_thread; /* its status; 0: none is open */
+	int file, file_thread; /* its status in /proc, where it is open */
+	bool opened;
 };
 
 /* What an end is worth to who is told of it. */
@@ -53,7 +54,7 @@ struct twi_told_long {
 struct twi_told_look {
 	int thread;
 	bool asleep;
-	uint64_t now_ns, cpu_ns, sleeps;
+	uint64_t now_ns, awake_ns, sleeps;
 };
 void twi_told_before(struct twi_engine *engine, struct twi_told_look *look);
 /* Then it has told, among others of what took `longest`. The engine is held. */

@@ -3,6 +3,7 @@
  */
 #include "transport/op/polled.h"
 
+#include <stdio.h>
 #include <sys/resource.h>
 #include <time.h>
 
@@ -36,6 +37,19 @@ static void add_spun(struct twi_polled *polled, uint64_t ns)
 {
 	polled->spun_ns += ns;
 	polled->blocked_ns += ns;
+}
+
+/* For how long the thread wanted a CPU and had none since that was read last. */
+static uint64_t take_queued(struct twi_polled *polled)
+{
+	uint64_t on_cpu_ns, queued_ns, before = polled->queued_ns;
+	char tid[16];
+
+	snprintf(tid, sizeof(tid), "%d", twi_self.tid);
+	if (!twi_cpu_read(tid, &on_cpu_ns, &queued_ns))
+		return 0;
+	polled->queued_ns = queued_ns;
+	return queued_ns - twi_min(before, queued_ns);
 }
 
 /*
@@ -72,7 +86,9 @@ static bool note_rest(struct twi_polled *polled, uint64_t gap_ns, uint64_t awake
 	}
 	if (polled->slept_ns == 0)
 		polled->away_ns = polled->last_ns;
-	polled->slept_ns += gap_ns - twi_min(awake_ns, gap_ns);
+	awake_ns += take_queued(polled);
+	polled->rest_ns = gap_ns - twi_min(awake_ns, gap_ns);
+	polled->slept_ns += polled->rest_ns;
 	return true;
 }
 
@@ -140,14 +156,16 @@ static void add_call(struct twi_polled *polled, uint64_t ns)
 }
 
 /* A thread that may sleep on a descriptor now: what it has done before counts for nothing. */
-static void begin_rest(struct twi_polled *polled)
+static bool begin_rest(struct twi_polled *polled)
 {
 	if (polled->far == 0)
-		return;
+		return false;
 	polled->far--;
 	has_slept_once(polled);
+	take_queued(polled);
 	polled->cpu_ns = thread_cpu_ns();
 	polled->spun_ns = 0;
+	return true;
 }
 
 void twi_polled_vain(struct twi_engine *engine)
@@ -160,8 +178,8 @@ void twi_polled_vain(struct twi_engine *engine)
 	now = twi_engine_clock(engine);
 	if (polled->last_ns != 0)
 		add_call(polled, now - polled->last_ns);
-	else if (polled->rests)
-		begin_rest(polled);
+	else if (polled->rests && begin_rest(polled))
+		now = twi_engine_clock(engine); /* who has lost its CPU meanwhile has not slept */
 	polled->last_ns = now;
 	if (twi_unlikely(now >= polled->mark_ns) && polled->heard)
 		mark_logs(engine, polled, now);
@@ -193,8 +211,9 @@ void twi_polled_count(const struct tow_op *op, struct twi_polled *polled)
 {
 	uint64_t end_ns = op->start_ns + op->latency_ns, blocked_ns;
 
-	if (slept_for(polled, op->engine, end_ns))
-		polled->blocked_ns += polled->slept_ns;
+	if (slept_for(polled, op->engine, end_ns)) /* of before its start no more than the last */
+		polled->blocked_ns +=
+			polled->away_ns >= op->start_ns ? polled->slept_ns : polled->rest_ns;
 	if (end_ns > polled->last_ns)
 		add_call(polled, end_ns - polled->last_ns);
 	blocked_ns = twi_min(polled->blocked_ns, op->latency_ns);

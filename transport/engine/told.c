@@ -20,7 +20,8 @@
 #include "transport/engine/engine_drive.h"
 #include "transport/engine/held_count.h"
 
-#define LOOKS   64u      /* at once; and as often its starts are looked at after one */
+#define LOOKS   64u      /* at once */
+#define NEAR    8u       /* ends after one of them: to begin anew takes some 6 us */
 #define LOOK_NS 1000000u /* and one in so long for good: it takes some 15 us */
 #define LONG_NS 1000000u /* between two looks: it may have woken for something else */
 #define AGAIN   1000u    /* turns after which a thread that was woken runs */
@@ -174,7 +175,7 @@ void twi_told_before(struct twi_engine *engine, struct twi_told_look *look)
 	}
 	look->thread = thread;
 	look->awake_ns = awake_of(thread, cpu_of(thread));
-	told->near = LOOKS;
+	told->near = NEAR;
 }
 
 static void add_blocked(struct twi_engine *engine, const struct twi_told_look *look,

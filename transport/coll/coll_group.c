@@ -234,7 +234,7 @@ static int put_off(struct twi_coll_group *coll, const struct twi_coll_call *call
 					 .type = (uint8_t)call->type };
 	op->owner = pending;
 	pending->owner.abort = abort_pending;
-	twi_series_enter(&coll->series, pending->seq, op->start_ns, twi_coll_caller(coll->engine));
+	twi_coll_series_enter(coll->engine, &coll->series, pending->seq, op->start_ns);
 	twi_op_watch(op);
 	twi_list_push_back(&coll->pending, &pending->link);
 	return TOW_OK;
@@ -404,8 +404,7 @@ int twi_coll_begin(struct twi_coll_group *coll, const struct twi_coll_call *call
 	twi_assert_held(coll->engine);
 	if (status < 0)
 		return status;
-	twi_series_enter(&coll->series, coll->series.next_seq, op->start_ns,
-			 twi_coll_caller(coll->engine));
+	twi_coll_series_enter(coll->engine, &coll->series, coll->series.next_seq, op->start_ns);
 	twi_op_watch(op);
 	begin_run(coll, run, op, coll->series.next_seq++, later);
 	if (!later && run->op == op && twi_coll_span_wanted(run))

@@ -75,7 +75,8 @@ void twi_coll_record_begin(struct twi_coll_group *coll, const struct twi_coll_ca
 	op->stamp.blocked_ns = twi_op_blocked_ns;
 }
 
-struct twi_series_caller twi_coll_caller(const struct twi_engine *engine)
+/* The calling thread, as it begins a collective. */
+static struct twi_series_caller find_caller(const struct twi_engine *engine)
 {
 	const struct twi_polled *polled = twi_polled_mine();
 	const struct twi_told *told = &engine->told;
@@ -90,6 +91,17 @@ struct twi_series_caller twi_coll_caller(const struct twi_engine *engine)
 		caller.doubts = atomic_load_explicit(&told->doubts, memory_order_relaxed);
 	}
 	return caller;
+}
+
+void twi_coll_series_enter(const struct twi_engine *engine, struct twi_series *series, uint64_t seq,
+			   uint64_t start_ns)
+{
+	struct twi_series_caller caller;
+	bool brief = twi_series_is_brief(series, start_ns);
+
+	if (!brief)
+		caller = find_caller(engine);
+	twi_series_enter(series, seq, start_ns, brief ? NULL : &caller);
 }
 
 /* The row of the operation, if it is still its own. */

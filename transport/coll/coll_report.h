@@ -53,8 +53,9 @@ void twi_coll_record_begin(struct twi_coll_group *coll, const struct twi_coll_ca
 			   const char *name, struct tow_op *op);
 void twi_coll_record_undo(struct tow_op *op);
 
-/* The calling thread, as it begins a collective. */
-struct twi_series_caller twi_coll_caller(const struct twi_engine *engine);
+/* The next call of the group begins (series.h). The engine is held. */
+void twi_coll_series_enter(const struct twi_engine *engine, struct twi_series *series, uint64_t seq,
+			   uint64_t start_ns);
 /* The run is over; `op` is the user's, or a fused one's; NULL: nobody's. */
 void twi_coll_record_end(struct twi_coll_run *run, struct tow_op *op, int status);
 /* The span of a collective of this rank: of a fused one too, whose parts have none. */

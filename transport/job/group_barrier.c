@@ -261,7 +261,7 @@ static void note_start(struct barrier *barrier, const struct tow_op *op)
 
 	log->users++;
 	barrier->number = series->next_seq++;
-	twi_series_enter(series, barrier->number, op->start_ns, (struct twi_series_caller){ 0 });
+	twi_series_enter(series, barrier->number, op->start_ns, &(struct twi_series_caller){ 0 });
 	*twi_series_past(series, barrier->number) = (struct twi_state_past){
 		.seq = barrier->number, .start_ns = op->start_ns, .kind = TWI_COLL_BARRIER
 	};

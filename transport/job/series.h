@@ -24,6 +24,7 @@ struct twi_series_caller {
 	uint32_t heard;      /* collectives of whose ends it has heard so far */
 	uint32_t doubts;     /* times when it is not known whether it was blocked */
 	uint64_t blocked_ns; /* for so long it has been blocked so far, by whatever */
+	uint64_t at_ns;      /* when it said so: as it began a burst */
 };
 
 /* To have been blocked for less, or a smaller part of the time, is not to have waited. */
@@ -79,7 +80,7 @@ static inline bool twi_series_waited(const struct twi_series *series,
 				     bool *known_out)
 {
 	uint64_t blocked = caller->blocked_ns - series->caller.blocked_ns;
-	uint64_t since = start_ns - twi_min(series->burst.start_ns, start_ns);
+	uint64_t since = start_ns - twi_min(series->caller.at_ns, start_ns);
 
 	*known_out =
 		series->idle_ns == 0 ||
@@ -90,20 +91,31 @@ static inline bool twi_series_waited(const struct twi_series *series,
 	return blocked >= twi_max((uint64_t)TWI_SERIES_BLOCKED_NS, since / TWI_SERIES_BLOCKED_PART);
 }
 
+/* The burst before began so lately that nobody can have waited in it: who calls is not asked. */
+static inline bool twi_series_is_brief(const struct twi_series *series, uint64_t start_ns)
+{
+	return series->in_flight > 0 ||
+	       start_ns - twi_min(series->burst.start_ns, start_ns) < TWI_SERIES_BLOCKED_NS;
+}
+
 /*
  * The next call begins; start_ns: when its caller came. It is kept as the first of a burst when
- * none was under way for long, as compared with what is usual between bursts.
+ * none was under way for long, as compared with what is usual between bursts. `caller` is not read
+ * where the one before was brief; it may be NULL then.
  */
 static inline void twi_series_enter(struct twi_series *series, uint64_t seq, uint64_t start_ns,
-				    struct twi_series_caller caller)
+				    const struct twi_series_caller *caller)
 {
 	uint64_t gap = start_ns - twi_min(series->idle_ns, start_ns);
-	bool waited, known;
+	bool waited = false, known = true, brief = twi_series_is_brief(series, start_ns);
 
 	if (series->in_flight++ > 0)
 		return;
-	waited = twi_series_waited(series, &caller, start_ns, &known);
-	series->caller = caller;
+	if (!brief) {
+		waited = twi_series_waited(series, caller, start_ns, &known);
+		series->caller = *caller;
+		series->caller.at_ns = start_ns;
+	}
 	series->burst = (struct twi_state_head){ seq, start_ns, series->idle_ns, waited };
 	if (gap >= series->gap_ns / 4) {
 		series->heads[series->head_count++ % TWI_STATE_HEADS] = series->burst;

@@ -60,7 +60,7 @@ static void write_down(struct twi_series *one, const uint64_t *start, const uint
 
 		for (; left < k && done[left] <= start[k]; left++)
 			twi_series_leave(one, done[left], done[left] >= start[count - 1]);
-		twi_series_enter(one, seq, start[k], (struct twi_series_caller){ 0 });
+		twi_series_enter(one, seq, start[k], &(struct twi_series_caller){ 0 });
 		*twi_series_past(one, seq) = (struct twi_state_past){
 			.seq = seq, .signature = 1, .start_ns = start[k], .done_ns = done[k]
 		};

@@ -56,7 +56,9 @@ static void end_calls(const struct shape *shape)
 static void write_down(const struct shape *shape, uint32_t rank, uint32_t step, bool in_wait)
 {
 	struct twi_series *one = &series[rank];
-	struct twi_series_caller caller = { 1, step * shape->buckets, 0, blocked_ns[rank] };
+	struct twi_series_caller caller = { .thread = 1,
+					    .heard = step * shape->buckets,
+					    .blocked_ns = blocked_ns[rank] };
 	uint32_t left = 0;
 
 	for (uint32_t k = 0; k < shape->buckets; k++) {
@@ -64,7 +66,7 @@ static void write_down(const struct shape *shape, uint32_t rank, uint32_t step, 
 
 		for (; left < k && done_ns[left] <= start; left++)
 			twi_series_leave(one, done_ns[left], false);
-		twi_series_enter(one, seq, start, caller);
+		twi_series_enter(one, seq, start, &caller);
 		*twi_series_past(one, seq) = (struct twi_state_past){
 			.seq = seq, .signature = 1, .start_ns = start, .done_ns = done_ns[k]
 		};

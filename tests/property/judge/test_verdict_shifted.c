@@ -77,7 +77,7 @@ static void write_down(uint32_t rank, uint32_t last)
 	for (uint32_t seq = 1; seq <= last; seq++) {
 		for (; left < seq && done_ns[left] <= start_ns[rank][seq]; left++)
 			twi_series_leave(one, done_ns[left], true);
-		twi_series_enter(one, seq, start_ns[rank][seq], (struct twi_series_caller){ 0 });
+		twi_series_enter(one, seq, start_ns[rank][seq], &(struct twi_series_caller){ 0 });
 		one->next_seq = seq + 1;
 		*twi_series_past(one, seq) =
 			(struct twi_state_past){ .seq = seq,

@@ -443,7 +443,8 @@ static const struct scene scenes[] = {
 	{ "exchanges to a queue", 2, take_only, false, "slow", NULL, 0 },
 	{ "a neighbour is slow, ends are told", 4, slow_neighbour_told, false, "slow", "slow_stage",
 	  2 },
-	{ "collectives beside computing", 3, overlap, true, NULL, NULL, 0 },
+	/* On a busy machine a rank may be late to them for a while: healthy in the end. */
+	{ "collectives beside computing", 3, overlap, true, "healthy", NULL, 0 },
 	{ "steps that compute", 3, compute_mostly, true, NULL, NULL, 0 },
 };
 #define SCENES (sizeof(scenes) / sizeof(scenes[0]))

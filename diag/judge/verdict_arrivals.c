@@ -88,7 +88,7 @@ static void find_last(const struct twi_judge *judge, uint32_t ctx, uint64_t seq,
 static bool have_waited(const struct twi_judge *judge, uint32_t ctx,
 			const struct twi_arrival *arrival, const struct twi_arrival *before)
 {
-	bool known = false, all = true;
+	bool some = false, measured = (ctx & TWI_STATE_BARRIERS) == 0, all = true;
 
 	for (uint32_t i = 0; i < judge->what->rank_count; i++) {
 		const struct twi_verdict_rank *rank = &judge->what->ranks[i];
@@ -96,13 +96,13 @@ static bool have_waited(const struct twi_judge *judge, uint32_t ctx,
 		const struct twi_state_head *head = twi_state_group_head(group, arrival->seq);
 
 		for (uint32_t k = 0; group != NULL && k < group->head_count; k++)
-			known |= group->heads[k].waited != 0;
-		known |= group != NULL && (ctx & TWI_STATE_BARRIERS) == 0 &&
-			 (rank->last->tells & TWI_TELLS_WAITED) != 0;
-		if (group != NULL && rank != arrival->last)
-			all &= head != NULL && head->waited != 0;
+			some |= group->heads[k].waited != 0;
+		if (group == NULL || rank == arrival->last)
+			continue;
+		measured &= (rank->last->tells & TWI_TELLS_WAITED) != 0;
+		all &= head != NULL && head->waited != 0;
 	}
-	return known ? all : arrival->second_ns >= before->at_ns;
+	return some || measured ? all : arrival->second_ns >= before->at_ns;
 }
 
 /*

@@ -21,9 +21,10 @@
 #include "transport/engine/held_count.h"
 
 #define LOOKS   64u      /* at once */
+#define TRUST   64u      /* looks for which a thread counts as the one that is told */
 #define NEAR    8u       /* ends after one of them: to begin anew takes some 6 us */
 #define LOOK_NS 1000000u /* and one in so long for good: it takes some 15 us */
-#define LONG_NS 1000000u /* between two looks: it may have woken for something else */
+#define LONG_NS 300000u  /* between two looks: it may have woken for something else */
 #define AGAIN   1000u    /* turns after which a thread that was woken runs */
 
 static void keep_value(_Atomic uint64_t *cell, uint64_t value)
@@ -195,6 +196,18 @@ static void add_blocked(struct twi_engine *engine, const struct twi_told_look *l
 			  ns);
 }
 
+/* It sleeps on: for something else, if it is the one that waits for what it has started. */
+static void note_asleep(struct twi_told *told, const struct twi_told_look *look)
+{
+	keep_value(&told->missed_ns, look->now_ns);
+	if (atomic_load_explicit(&told->hears, memory_order_relaxed) == look->thread)
+		return;
+	if (told->awake == look->thread && told->trusted > 0)
+		told->trusted--;
+	else
+		count_one(&told->doubts, 1);
+}
+
 /* It was asleep, and is not any more: for what it has slept is known where it did so once. */
 static void note_woken(struct twi_engine *engine, const struct twi_told_look *look,
 		       const struct twi_told_long *longest)
@@ -223,13 +236,17 @@ void twi_told_after(struct twi_engine *engine, const struct twi_told_look *look,
 		return;
 	if (look->asleep && !look_at(told, look->thread, &asleep, &sleeps))
 		count_one(&told->doubts, 1);
-	else if (asleep && sleeps == look->sleeps) /* it sleeps on, for something else */
-		keep_value(&told->missed_ns, look->now_ns);
+	else if (asleep && sleeps == look->sleeps)
+		note_asleep(told, look);
 	else if (look->asleep)
 		note_woken(engine, look, longest);
 	else if (atomic_load_explicit(&engine->watchers, memory_order_relaxed) > 0 &&
 		 look->sleeps != kept_value(&told->sleeps))
 		count_one(&told->doubts, 1); /* its tow_fd may have woken it just now */
+	if (!asleep) {
+		told->awake = look->thread;
+		told->trusted = TRUST;
+	}
 	atomic_store_explicit(&told->stale, true, memory_order_relaxed);
 }
 
@@ -248,8 +265,8 @@ void twi_told_missed(struct twi_engine *engine, uint64_t drives)
 	if (thread == 0 || has_driven(engine, drives) || !look_at(told, thread, &asleep, &sleeps) ||
 	    !asleep)
 		return;
-	for (unsigned i = 0; i < AGAIN;
-	     i++) /* both were woken at once: it may come a little later */
+	/* Both were woken at once: it may come a little later. */
+	for (unsigned i = 0; i < AGAIN; i++)
 		twi_pause_cpu();
 	if (look_at(told, thread, &asleep, &later) && asleep && later == sleeps &&
 	    !has_driven(engine, drives))

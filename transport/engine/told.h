@@ -12,8 +12,8 @@
  * the time that it slept was for this. Who sleeps on has slept for something else, as a device; who
  * is awake has computed. Of one that has slept more than once nothing is known.
  *
- * Who sleeps where the kernel keeps no such file (proc(5), status), or leaves another thread than
- * the one that has started them to sleep, is not seen.
+ * Who always sleeps on, and hears of no end itself, may start operations for others, which sleep
+ * until they end: of that nothing is known, nor where /proc has no status of threads (proc(5)).
  */
 #ifndef TWI_TOLD_H
 #define TWI_TOLD_H
@@ -28,6 +28,7 @@ struct twi_engine;
 
 struct twi_told {
 	_Atomic int thread; /* that started last what it is to be told the end of; 0: none */
+	_Atomic int hears;  /* that takes results, or drives its tow_fd, last; 0: none */
 	_Atomic bool stale; /* its next start reads what it has done until then */
 	/* Then, or when it was woken last: engine time, awake so far (or no CPU), sleeps so far. */
 	_Atomic uint64_t from_ns, awake_ns, sleeps;
@@ -37,8 +38,10 @@ struct twi_told {
 	_Atomic uint32_t doubts;    /* times when it is not known whether it was blocked */
 	_Atomic uint64_t missed_ns; /* when it slept last although there was news for it */
 	uint64_t looked_ns;
-	uint32_t looks;        /* that may be taken now */
-	uint32_t near;         /* so many ends are worth a new beginning: lately one took long */
+	uint32_t looks;   /* that may be taken now */
+	int awake;        /* the thread of which `trusted` speaks */
+	uint32_t trusted; /* so often it may sleep on: lately it was awake, or woken by an end */
+	uint32_t near;    /* so many ends are worth a new beginning: lately one took long */
 	int file, file_thread; /* its status in /proc, where it is open */
 	bool opened;
 };

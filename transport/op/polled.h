@@ -35,6 +35,15 @@ static inline void twi_told_start(struct twi_engine *engine)
 		twi_told_base(engine);
 }
 
+/* The calling thread hears of ends itself. */
+static inline void twi_told_hears(struct twi_engine *engine)
+{
+	_Atomic int *hears = &engine->told.hears;
+
+	if (twi_unlikely(atomic_load_explicit(hears, memory_order_relaxed) != twi_self.tid))
+		atomic_store_explicit(hears, twi_self.tid, memory_order_relaxed);
+}
+
 /* For how long the calling thread has been blocked so far, also until it was told of an end. */
 static inline uint64_t twi_polled_blocked(const struct twi_engine *engine)
 {
@@ -72,6 +81,7 @@ static inline void twi_polled_rest(struct twi_engine *engine)
 		return;
 	polled->rests = polled->slow = true;
 	twi_told_start(engine);
+	twi_told_hears(engine);
 	twi_polled_begin(engine);
 }
 

@@ -322,8 +322,10 @@ static int take_results(struct tow_queue *queue, struct tow_result *results, siz
 			give_taken(ops[i], result_at(results, count + i));
 		count += n;
 	} while (n == CHUNK && count < room);
-	if (count > 0)
+	if (count > 0) {
 		settle_fd(queue, true);
+		twi_told_hears(queue->engine);
+	}
 	*count_out = count;
 	return count > 0 ? TOW_OK : TOW_AGAIN;
 }

@@ -152,7 +152,6 @@ static void test_slow(void **state)
 	(void)state;
 	for (uint64_t n = 0; n < twt_vs_cases(400); n++) {
 		struct shape shape = random_shape();
-		const struct twi_verdict_finding *finding = &job.verdict.findings[0];
 
 		shape.slow = (uint32_t)below(shape.size);
 		shape.extra_ns = shape.compute_ns * (40 + below(200)) / 100;
@@ -162,9 +161,7 @@ static void test_slow(void **state)
 			       (unsigned long long)n, shape.size, shape.buckets, shape.slow,
 			       (unsigned long long)shape.extra_ns / 1000,
 			       (unsigned long long)shape.compute_ns / 1000);
-		assert_int_equal(job.verdict.finding_count, 1);
-		assert_int_equal(finding->rank_count, 1);
-		assert_int_equal(finding->ranks[0], shape.slow);
+		twt_vs_expect(&job, TWI_CAUSE_LATE, shape.slow);
 	}
 }
 

@@ -282,23 +282,76 @@ static void slow_neighbour_told(struct twt_rank *rank, uint64_t number)
 	end_told(options.queue, over, 2);
 }
 
+static uint64_t now_us(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+}
+
 /* What is computed takes longer than the collectives beside it: nobody waits for anybody. */
 static void overlap(struct twt_rank *rank, uint64_t number)
 {
 	struct tow_coll_options options = TOW_COLL_OPTIONS_INIT;
+	uint64_t begun;
 	struct tow_op *op;
 	sem_t *over;
 
 	if (number == 1)
-		usleep(STAGE_US * rank->rank);
+		usleep(1000 * rank->rank);
 	options.queue = told_by(rank, &over);
 	options.done = options.queue == NULL ? post_end : NULL;
 	options.user = over;
+	begun = now_us();
 	for (unsigned i = 0; i < 3; i++)
 		TWT_OK(tow_coll_all_reduce_start(rank->group, data, data, 256, TOW_F32, TOW_MAX,
 						 &options, options.queue == NULL ? &op : NULL));
-	usleep(STAGE_US * 4);
+	while (now_us() - begun < 3000)
+		;
+	usleep(STAGE_US * 3);
 	end_told(options.queue, over, 3);
+}
+
+/* A thread of its own starts collectives, and sleeps; who has asked it sleeps until they end. */
+static struct helper {
+	struct twt_rank *rank;
+	sem_t asked, over;
+	bool runs;
+} helper;
+
+static void *start_when_asked(void *arg)
+{
+	struct tow_coll_options options = TOW_COLL_OPTIONS_INIT;
+	struct tow_op *op;
+
+	(void)arg;
+	options.done = post_end;
+	options.user = &helper.over;
+	for (;;) {
+		while (sem_wait(&helper.asked) != 0)
+			;
+		TWT_OK(tow_coll_all_reduce_start(helper.rank->group, data, data, 256, TOW_F32,
+						 TOW_MAX, &options, &op));
+	}
+	return NULL;
+}
+
+/* The thread ends with its process. */
+static void late_by_helper(struct twt_rank *rank, uint64_t number)
+{
+	pthread_t thread;
+
+	(void)number;
+	if (!helper.runs) {
+		helper.rank = rank;
+		helper.runs = true;
+		TWT_TRUE(pthread_create(&thread, NULL, start_when_asked, NULL) == 0);
+		TWT_TRUE(pthread_detach(thread) == 0);
+	}
+	usleep(STAGE_US * (rank->rank == 1 ? 5 : 1));
+	sem_post(&helper.asked);
+	end_told(NULL, &helper.over, 1);
 }
 
 static void compute_mostly(struct twt_rank *rank, uint64_t number)
@@ -322,8 +375,11 @@ static bool is_right(const json_t *root)
 
 	if (state == NULL || (scene->state != NULL && strcmp(state, scene->state) != 0))
 		return false;
-	/* Jobs that must be slow by nobody's fault do nothing but collectives. */
-	if (strcmp(state, "slow") == 0 &&
+	/*
+	 * Jobs that must be slow by nobody's fault do nothing but collectives. Who waits for what
+	 * another thread starts has no share.
+	 */
+	if (strcmp(state, "slow") == 0 && scene->step != late_by_helper &&
 	    json_number_value(json_object_get(
 		    json_object_get(root, "blocked"),
 		    scene->state != NULL && scene->cause == NULL ? "collectives" : "share")) < 0.15)
@@ -443,6 +499,7 @@ static const struct scene scenes[] = {
 	{ "exchanges to a queue", 2, take_only, false, "slow", NULL, 0 },
 	{ "a neighbour is slow, ends are told", 4, slow_neighbour_told, false, "slow", "slow_stage",
 	  2 },
+	{ "a thread starts what another waits for", 3, late_by_helper, false, "slow", "late", 1 },
 	/* On a busy machine a rank may be late to them for a while: healthy in the end. */
 	{ "collectives beside computing", 3, overlap, true, "healthy", NULL, 0 },
 	{ "steps that compute", 3, compute_mostly, true, NULL, NULL, 0 },

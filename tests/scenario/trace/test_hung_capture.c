@@ -12,6 +12,7 @@
 #include "diag/trace/unfinished.h"
 #include "tools/trace/formats.h"
 
+#define READY    1
 #define CAPTURED 2
 #define TAG      7
 
@@ -225,6 +226,8 @@ static void play_handler(struct twt_job *job, const void *plan)
 		struct twi_trace back;
 		const struct twi_span *call;
 
+		/* The thread that captures would run the handler, if the call came earlier. */
+		twt_must(twt_job_reached(2, READY));
 		twt_must(tow_call_start(peer, "stay", NULL, 0, NULL, 0, NULL, &waiter.op) ==
 			 TOW_OK);
 		twt_must(pthread_create(&thread, NULL, wait_on, &waiter) == 0);
@@ -243,6 +246,7 @@ static void play_handler(struct twt_job *job, const void *plan)
 	}
 	twt_must(tow_recv_start(peer, word, sizeof(word), TAG, NULL, &waiter.op) == TOW_OK);
 	twt_must(pthread_create(&thread, NULL, wait_on, &waiter) == 0);
+	twt_job_mark(job, READY);
 	for (int i = 0; i < 20000 && !atomic_load(&in_handler); i++)
 		usleep(1000);
 	twt_must(atomic_load(&in_handler));

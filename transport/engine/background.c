@@ -17,12 +17,15 @@
 #include "transport/engine/engine.h"
 #include "transport/engine/engine_drive.h"
 #include "transport/engine/poller.h"
+#include "transport/lanes/lane.h"
 
 #define TICK_NS       1000000u
 #define TICK_MAX_NS   8000000u
 #define DOZE_TICKS    8u
 #define SLEEP_MAX_NS  (1000ull * 1000 * 1000)
 #define GIVE_WAY_SPIN 500u
+#define OWNER_SPIN    60u /* meanwhile an owner of a slice that exchanges begins another wait */
+#define RARE_TICKS    8u  /* between two looks at rings that move no messages */
 
 struct twi_background {
 	struct twi_engine *engine;
@@ -33,6 +36,8 @@ struct twi_background {
 	uint64_t drives; /* of callers, when it looked last */
 	uint64_t waits;  /* likewise */
 	unsigned same;   /* ticks in which the same wait went on */
+	unsigned ticks;  /* since the rings were looked at for an owner without one */
+	bool rings_move; /* messages, as they did when they were looked at last */
 	uint64_t tick_ns;
 	uint32_t notices;  /* of zero-copy sends, that its ring must fetch */
 	uint64_t due_ns;   /* the deadline that it sleeps for */
@@ -63,6 +68,24 @@ static bool is_stopped(const struct twi_background *bg)
 	return atomic_load_explicit(&bg->stop, memory_order_acquire) != 0;
 }
 
+static uint64_t waits_begun(const struct twi_background *bg)
+{
+	return atomic_load_explicit(&bg->engine->waits, memory_order_relaxed);
+}
+
+/* The owner of the slice exchanges at this very moment: the engine need not be taken to ask. */
+static bool owner_exchanges(const struct twi_background *bg)
+{
+	uint64_t before = waits_begun(bg);
+
+	for (unsigned i = 0; i < OWNER_SPIN; i++) {
+		if (waits_begun(bg) != before)
+			return true;
+		twi_pause_cpu();
+	}
+	return false;
+}
+
 /* Has a caller driven since this was asked last, or is it about to? */
 static bool callers_drive(struct twi_background *bg)
 {
@@ -72,7 +95,7 @@ static bool callers_drive(struct twi_background *bg)
 	bg->drives = drives;
 	if (twi_slices_on(&bg->engine->slices) &&
 	    atomic_load_explicit(&bg->engine->sleepers, memory_order_relaxed) > 0)
-		driven = false; /* but the owner may have left meanwhile */
+		driven = owner_exchanges(bg); /* it may have left meanwhile */
 	return driven || twi_wait_covered(bg->engine);
 }
 
@@ -137,15 +160,30 @@ static void background_doze(struct twi_background *bg)
 	atomic_store_explicit(&engine->background_asleep, TWI_BG_AWAKE, memory_order_relaxed);
 }
 
-/* The owner of a slice that has no ring polls the memory-polled lanes alone. */
+/* Are there peers whose messages come by a ring? */
+static bool rings_have_peers(const struct twi_engine *engine)
+{
+	for (unsigned i = 0; i < engine->lane_count; i++) {
+		if (!engine->moving[i]->ops->memory_polled && engine->moving[i]->peers > 0)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * The owner of a slice that has no ring polls the memory-polled lanes alone. Each look takes the
+ * engine from it, and so costs the exchange of two processes some 10 us.
+ */
 static void poll_rings(struct twi_background *bg)
 {
 	struct twi_engine *engine = bg->engine;
 
-	if (!twi_slices_on(&engine->slices))
+	if (!twi_slices_ringless(&engine->slices) || (++bg->ticks < RARE_TICKS && !bg->rings_move))
 		return;
+	bg->ticks = 0;
 	twi_engine_enter(engine); /* the driver gives way */
-	if (engine->slices.ringless && twi_engine_bind_ring(engine) == TOW_OK) {
+	bg->rings_move = rings_have_peers(engine);
+	if (twi_slices_ringless(&engine->slices) && twi_engine_bind_ring(engine) == TOW_OK) {
 		own_poll(engine);
 		bg->drives++; /* that was no caller's */
 	}
@@ -154,7 +192,7 @@ static void poll_rings(struct twi_background *bg)
 
 static void background_tick(struct twi_background *bg)
 {
-	uint64_t waits = atomic_load_explicit(&bg->engine->waits, memory_order_relaxed);
+	uint64_t waits = waits_begun(bg);
 
 	bg->same = twi_wait_covered(bg->engine) && waits == bg->waits ? bg->same + 1 : 0;
 	bg->waits = waits;
@@ -232,11 +270,10 @@ static void sleep_armed(struct twi_background *bg)
 /* The owner of the slice has just exchanged, or was woken to. */
 static void await_owner(struct twi_background *bg)
 {
-	_Atomic uint64_t *waits = &bg->engine->waits;
-	uint64_t before = atomic_load_explicit(waits, memory_order_relaxed);
+	uint64_t before = waits_begun(bg);
 
 	background_nap(bg, TWI_SLICE_AWAY_NS);
-	if (atomic_load_explicit(waits, memory_order_relaxed) != before)
+	if (waits_begun(bg) != before)
 		background_nap(bg, TICK_NS);
 }
 

@@ -25,6 +25,11 @@
 #define PAID_WAITS   32u
 #define THREADS_EACH 2u
 
+static void set_ringless(struct twi_slices *slices, bool ringless)
+{
+	atomic_store_explicit(&slices->ringless, ringless, memory_order_relaxed);
+}
+
 static uint32_t core_count(void)
 {
 	cpu_set_t set;
@@ -107,7 +112,7 @@ static void slice_begin(struct twi_slices *slices, uint32_t owner, uint64_t now_
 	slices->owner_waits = 0;
 	slices->news = 0;
 	slices->missed_ns = 0;
-	slices->ringless = false;
+	set_ringless(slices, false);
 	slices->end_ns = twi_max(slices->end_ns, now_ns + SHORT_NS);
 	slices->patience_ns = PATIENCE_NS + random_bits(slices) % (2 * PATIENCE_NS);
 }
@@ -115,7 +120,7 @@ static void slice_begin(struct twi_slices *slices, uint32_t owner, uint64_t now_
 static void hand_over(struct twi_engine *engine, struct twi_wait *heir, uint64_t now_ns)
 {
 	slice_begin(&engine->slices, heir->mark, now_ns);
-	engine->slices.ringless = !heir->ringed;
+	set_ringless(&engine->slices, !heir->ringed);
 	twi_slice_withdraw(engine, heir);
 }
 
@@ -174,7 +179,7 @@ bool twi_slice_is_ringless(const struct twi_engine *engine)
 	const struct twi_slices *slices = &engine->slices;
 
 	twi_assert_held(engine);
-	return twi_slices_on(slices) && slices->ringless && slices->owner == twi_self.mark;
+	return twi_slices_ringless(slices) && slices->owner == twi_self.mark;
 }
 
 bool twi_slice_lead_ringless(struct twi_engine *engine, const struct twi_wait *wait)
@@ -184,7 +189,7 @@ bool twi_slice_lead_ringless(struct twi_engine *engine, const struct twi_wait *w
 	twi_assert_held(engine);
 	if (!twi_slices_on(slices) || slices->owner != twi_self.mark || !wait->memory)
 		return false;
-	slices->ringless = true;
+	set_ringless(slices, true);
 	return true;
 }
 
@@ -222,10 +227,8 @@ bool twi_slice_idle(struct twi_engine *engine, uint64_t idle_ns)
 	uint64_t since_ns, yielded_ns;
 
 	twi_assert_held(engine);
-	if (idle_ns < YIELD_NS) {
-		twi_pause_cpu();
-		return true;
-	}
+	if (idle_ns < YIELD_NS)
+		return true; /* the clock was read in place of a pause */
 	since_ns = twi_engine_clock(engine);
 	sched_yield();
 	yielded_ns = twi_engine_clock(engine) - since_ns;

@@ -41,12 +41,12 @@ struct twi_engine;
 struct twi_wait;
 
 struct twi_slices {
-	_Atomic bool on;      /* any thread may ask */
-	bool ringless;        /* the owner has no ring: it polls the memory-polled lanes alone */
-	uint32_t above;       /* with more threads in waits than these slices may begin */
-	uint32_t owner;       /* the mark of its thread */
-	uint32_t owner_waits; /* that it has begun in this slice */
-	uint32_t news;        /* threads that have become due since its wait began */
+	_Atomic bool on;       /* this and the next: any thread may ask */
+	_Atomic bool ringless; /* the owner has no ring: it polls the memory-polled lanes alone */
+	uint32_t above;        /* with more threads in waits than these slices may begin */
+	uint32_t owner;        /* the mark of its thread */
+	uint32_t owner_waits;  /* that it has begun in this slice */
+	uint32_t news;         /* threads that have become due since its wait began */
 	uint32_t due_count;
 	struct twi_list due; /* struct twi_wait; in front the one that has been due for longest */
 	int32_t pays;        /* slices that have paid less those that have not, within bounds */
@@ -72,6 +72,13 @@ bool twi_slice_may_lead(struct twi_engine *engine, const struct twi_wait *wait);
 static inline bool twi_slices_on(const struct twi_slices *slices)
 {
 	return atomic_load_explicit(&slices->on, memory_order_relaxed);
+}
+
+/* Do slices go on whose owner has no ring? Any thread may ask. */
+static inline bool twi_slices_ringless(const struct twi_slices *slices)
+{
+	return twi_slices_on(slices) &&
+	       atomic_load_explicit(&slices->ringless, memory_order_relaxed);
 }
 
 /* Does the calling thread own a slice without a ring? The engine is held. */

@@ -234,6 +234,29 @@ static bool has_cause(const struct twi_background *bg)
 	       atomic_load_explicit(&bg->engine->device_signal, memory_order_relaxed) != 0;
 }
 
+static bool is_told(const struct twi_background *bg)
+{
+	return atomic_load_explicit(&bg->engine->background_asleep, memory_order_relaxed) !=
+		       TWI_BG_ASLEEP ||
+	       is_stopped(bg);
+}
+
+/* Until something comes; meanwhile it looks at who may wait to be told. */
+static void sleep_looking(struct twi_background *bg, uint64_t now_ns)
+{
+	uint64_t end_ns = twi_min(bg->due_ns, now_ns + SLEEP_MAX_NS), ns, until_ns;
+
+	do {
+		ns = twi_min(end_ns - now_ns, twi_told_peek_in(bg->engine, now_ns));
+		until_ns = now_ns + ns;
+		twi_ring_sleep(bg->ring, ns);
+		now_ns = twi_now_ns();
+		if (now_ns < until_ns || is_told(bg) || has_cause(bg))
+			return;
+		twi_told_peek(bg->engine, now_ns);
+	} while (now_ns < end_ns);
+}
+
 /* Everything is armed in its ring, and the engine free: sleeps until something comes. */
 static void sleep_armed(struct twi_background *bg)
 {
@@ -251,7 +274,7 @@ static void sleep_armed(struct twi_background *bg)
 	twi_engine_leave(engine);
 	if (!is_stopped(bg) && bg->due_ns > now &&
 	    atomic_load_explicit(&engine->device_signal, memory_order_seq_cst) == 0)
-		twi_ring_sleep(bg->ring, twi_min(bg->due_ns - now, SLEEP_MAX_NS));
+		sleep_looking(bg, now);
 	bg->awake_ns = twi_now_ns();
 	atomic_store_explicit(&engine->background_asleep, TWI_BG_AWAKE, memory_order_relaxed);
 	/*

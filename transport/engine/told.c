@@ -27,6 +27,11 @@
 #define LONG_NS 300000u  /* between two looks: it may have woken for something else */
 #define AGAIN   1000u    /* turns after which a thread that was woken runs */
 
+/* Between two looks at a thread that waits: as long as since its start, within these bounds, */
+#define PEEK_MIN_NS 4000000u
+#define PEEK_MAX_NS 64000000u
+#define PEEK_FOR_NS 2000000000u /* and no more once it has started nothing for so long */
+
 static void keep_value(_Atomic uint64_t *cell, uint64_t value)
 {
 	atomic_store_explicit(cell, value, memory_order_relaxed);
@@ -180,12 +185,10 @@ void twi_told_before(struct twi_engine *engine, struct twi_told_look *look)
 }
 
 static void add_blocked(struct twi_engine *engine, const struct twi_told_look *look,
-			const struct twi_told_long *end)
+			const struct twi_told_long *end, uint64_t slept_ns)
 {
 	struct twi_told *told = &engine->told;
-	uint64_t since = look->now_ns - twi_min(kept_value(&told->from_ns), look->now_ns);
-	uint64_t awake = look->awake_ns - twi_min(kept_value(&told->awake_ns), look->awake_ns);
-	uint64_t ns = twi_min(since - twi_min(awake, since), end->took_ns);
+	uint64_t ns = twi_min(slept_ns, end->took_ns);
 
 	keep_value(&told->blocked_ns, kept_value(&told->blocked_ns) + ns);
 	twi_held_count(engine, TWI_C_wait_ns, ns);
@@ -194,6 +197,24 @@ static void add_blocked(struct twi_engine *engine, const struct twi_told_look *l
 				  look->now_ns);
 	twi_wait_log_note(&engine->wait_log, look->thread, (enum twi_waited)end->kind, end->peer,
 			  ns);
+}
+
+/* For how long it slept, that slept once since its start. */
+static uint64_t slept_since_start(const struct twi_told *told, const struct twi_told_look *look)
+{
+	uint64_t since = look->now_ns - twi_min(kept_value(&told->from_ns), look->now_ns);
+	uint64_t awake = look->awake_ns - twi_min(kept_value(&told->awake_ns), look->awake_ns);
+
+	return since - twi_min(awake, since);
+}
+
+/* And one that slept more often: its last sleep had begun when it was looked at meanwhile. */
+static uint64_t slept_since_peek(const struct twi_told *told, const struct twi_told_look *look)
+{
+	if (told->peek_thread != look->thread || told->peek_sleeps != look->sleeps ||
+	    told->peek_ns < kept_value(&told->from_ns))
+		return 0;
+	return look->now_ns - twi_min(told->peek_ns, look->now_ns);
 }
 
 /* It sleeps on: for something else, if it is the one that waits for what it has started. */
@@ -208,16 +229,22 @@ static void note_asleep(struct twi_told *told, const struct twi_told_look *look)
 		count_one(&told->doubts, 1);
 }
 
-/* It was asleep, and is not any more: for what it has slept is known where it did so once. */
+/*
+ * It was asleep, and is not any more: for what it has slept is known where it did so once. Of one
+ * that did so more often the last time is known in part, which is not enough to say of a burst
+ * whether it was waited for.
+ */
 static void note_woken(struct twi_engine *engine, const struct twi_told_look *look,
 		       const struct twi_told_long *longest)
 {
 	struct twi_told *told = &engine->told;
+	bool once = look->sleeps == kept_value(&told->sleeps) + 1;
+	bool at_once = twi_engine_clock(engine) - look->now_ns <= LONG_NS;
 
-	if (look->sleeps == kept_value(&told->sleeps) + 1 &&
-	    twi_engine_clock(engine) - look->now_ns <= LONG_NS)
-		add_blocked(engine, look, longest);
-	else
+	if (at_once)
+		add_blocked(engine, look, longest,
+			    once ? slept_since_start(told, look) : slept_since_peek(told, look));
+	if (!at_once || !once)
 		count_one(&told->doubts, 1);
 	keep_value(&told->from_ns, look->now_ns);
 	keep_value(&told->awake_ns, look->awake_ns);
@@ -253,6 +280,37 @@ void twi_told_after(struct twi_engine *engine, const struct twi_told_look *look,
 static bool has_driven(const struct twi_engine *engine, uint64_t drives)
 {
 	return atomic_load_explicit(&engine->drives, memory_order_relaxed) != drives;
+}
+
+uint64_t twi_told_peek_in(const struct twi_engine *engine, uint64_t now_ns)
+{
+	const struct twi_told *told = &engine->told;
+	uint64_t from_ns = kept_value(&told->from_ns);
+	uint64_t since_ns = now_ns - twi_min(from_ns, now_ns);
+
+	if (atomic_load_explicit(&told->thread, memory_order_relaxed) == 0 ||
+	    since_ns >= PEEK_FOR_NS)
+		return UINT64_MAX;
+	return twi_min(twi_max(since_ns, (uint64_t)PEEK_MIN_NS), (uint64_t)PEEK_MAX_NS);
+}
+
+void twi_told_peek(struct twi_engine *engine, uint64_t now_ns)
+{
+	struct twi_told *told = &engine->told;
+	int thread = atomic_load_explicit(&told->thread, memory_order_relaxed);
+	bool asleep = false;
+	uint64_t sleeps = 0;
+
+	if (thread == 0 || !may_look(told, now_ns) || !look_at(told, thread, &asleep, &sleeps))
+		return;
+	if (!asleep) {
+		told->peek_thread = 0;
+	} else if (told->peek_thread != thread || told->peek_sleeps != sleeps ||
+		   told->peek_ns < kept_value(&told->from_ns)) {
+		told->peek_thread = thread;
+		told->peek_sleeps = sleeps;
+		told->peek_ns = now_ns;
+	}
 }
 
 void twi_told_missed(struct twi_engine *engine, uint64_t drives)

@@ -42,7 +42,9 @@ struct twi_told {
 	int awake;        /* the thread of which `trusted` speaks */
 	uint32_t trusted; /* so often it may sleep on: lately it was awake, or woken by an end */
 	uint32_t near;    /* so many ends are worth a new beginning: lately one took long */
-	int file, file_thread; /* its status in /proc, where it is open */
+	int peek_thread;  /* that was asleep when it was looked at meanwhile; 0: none was */
+	uint64_t peek_sleeps, peek_ns; /* its sleeps then, and when that was seen first */
+	int file, file_thread;         /* its status in /proc, where it is open */
 	bool opened;
 };
 
@@ -69,6 +71,11 @@ void twi_told_after(struct twi_engine *engine, const struct twi_told_look *look,
  * `drives` of the engine. The library's thread.
  */
 void twi_told_missed(struct twi_engine *engine, uint64_t drives);
+
+/* The library's thread sleeps: how soon it looks at who waits, UINT64_MAX: that is not needed. */
+uint64_t twi_told_peek_in(const struct twi_engine *engine, uint64_t now_ns);
+/* It has slept so long, and nothing has come. */
+void twi_told_peek(struct twi_engine *engine, uint64_t now_ns);
 
 /* See twi_told_start (op/polled.h): the calling thread is to be told. What has it done so far? */
 void twi_told_base(struct twi_engine *engine);

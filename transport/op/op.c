@@ -105,7 +105,7 @@ static void prepare_op(struct tow_op *op, struct twi_engine *engine, const struc
 		op->done = options->done;
 		op->user = options->user;
 		if (op->done != NULL)
-			twi_told_start(engine);
+			twi_told_start(engine, op->start_ns);
 		op->truncate = (options->flags & TOW_OP_TRUNCATE) != 0 ? TWI_TRUNCATE_MAY
 								       : TWI_TRUNCATE_NEVER;
 		op->lent = (options->flags & TOW_OP_LEND) != 0;

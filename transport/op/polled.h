@@ -24,14 +24,17 @@ static inline struct twi_polled *twi_polled_mine(void)
 
 /*
  * The calling thread starts what somebody is to tell it the end of. It is the one that is looked
- * at, until what it did is to be read anew: then another may take its place.
+ * at, until what it did is to be read anew: then another may take its place. What it did itself is
+ * read anew as well where it was read long before `start_ns` (0: not known): it may have slept.
  */
-static inline void twi_told_start(struct twi_engine *engine)
+static inline void twi_told_start(struct twi_engine *engine, uint64_t start_ns)
 {
 	struct twi_told *told = &engine->told;
+	int thread = atomic_load_explicit(&told->thread, memory_order_relaxed);
+	uint64_t from_ns = atomic_load_explicit(&told->from_ns, memory_order_relaxed);
 
-	if (twi_unlikely(atomic_load_explicit(&told->thread, memory_order_relaxed) == 0 ||
-			 atomic_load_explicit(&told->stale, memory_order_relaxed)))
+	if (twi_unlikely(thread == 0 || atomic_load_explicit(&told->stale, memory_order_relaxed) ||
+			 (start_ns > from_ns + TWI_TOLD_LEAST && thread == twi_self.tid)))
 		twi_told_base(engine);
 }
 
@@ -80,7 +83,7 @@ static inline void twi_polled_rest(struct twi_engine *engine)
 	if (polled == NULL)
 		return;
 	polled->rests = polled->slow = true;
-	twi_told_start(engine);
+	twi_told_start(engine, 0);
 	twi_told_hears(engine);
 	twi_polled_begin(engine);
 }

@@ -93,7 +93,7 @@ bool twi_queue_join(struct tow_queue *queue, struct tow_op *op)
 	}
 	queue->started++;
 	op->queue = queue;
-	twi_told_start(op->engine);
+	twi_told_start(op->engine, op->start_ns);
 	atomic_store_explicit(&op->wait.state, TWI_OP_USED | TWI_OP_QUEUED, memory_order_relaxed);
 	return true;
 }

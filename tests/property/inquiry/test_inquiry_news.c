@@ -24,7 +24,7 @@ static void read_is_written(void **state)
 {
 	(void)state;
 	for (unsigned i = 0; i < CASES; i++) {
-		uint64_t now = 1700000000 + random_word();
+		uint64_t now = 1700000000ull + random_word();
 		struct twi_inquiry_news news = {
 			.unix_s = now + twt_random_below(&random_state, 2 * DAY_S) - DAY_S,
 			.cause = (enum twi_cause)twt_random_below(&random_state, TWI_CAUSES),
@@ -50,7 +50,7 @@ static void any_bytes(void **state)
 {
 	(void)state;
 	for (unsigned i = 0; i < CASES; i++) {
-		uint64_t now = 1700000000 + random_word();
+		uint64_t now = 1700000000ull + random_word();
 		uint8_t bytes[TWI_INQUIRY_NEWS];
 		struct twi_inquiry_news back;
 

@@ -25,7 +25,7 @@
 #define SLEEP_MAX_NS  (1000ull * 1000 * 1000)
 #define GIVE_WAY_SPIN 500u
 #define OWNER_SPIN    60u /* meanwhile an owner of a slice that exchanges begins another wait */
-#define RARE_TICKS    8u  /* between two looks at rings that move no messages */
+#define RARE_TICKS    8u  /* between two looks at rings where nothing is urgent */
 
 struct twi_background {
 	struct twi_engine *engine;
@@ -37,7 +37,7 @@ struct twi_background {
 	uint64_t waits;  /* likewise */
 	unsigned same;   /* ticks in which the same wait went on */
 	unsigned ticks;  /* since the rings were looked at for an owner without one */
-	bool rings_move; /* messages, as they did when they were looked at last */
+	bool urgent;     /* messages came by rings, or deadlines stood, at that look */
 	uint64_t tick_ns;
 	uint32_t notices;  /* of zero-copy sends, that its ring must fetch */
 	uint64_t due_ns;   /* the deadline that it sleeps for */
@@ -160,29 +160,29 @@ static void background_doze(struct twi_background *bg)
 	atomic_store_explicit(&engine->background_asleep, TWI_BG_AWAKE, memory_order_relaxed);
 }
 
-/* Are there peers whose messages come by a ring? */
-static bool rings_have_peers(const struct twi_engine *engine)
+/* Is there a deadline, or a peer whose messages come by a ring? */
+static bool is_urgent(const struct twi_engine *engine)
 {
 	for (unsigned i = 0; i < engine->lane_count; i++) {
 		if (!engine->moving[i]->ops->memory_polled && engine->moving[i]->peers > 0)
 			return true;
 	}
-	return false;
+	return engine->next_expiry_ns != UINT64_MAX;
 }
 
 /*
- * The owner of a slice that has no ring polls the memory-polled lanes alone. Each look takes the
- * engine from it, and so costs the exchange of two processes some 10 us.
+ * The owner of a slice that has no ring polls the memory-polled lanes alone, and ends nothing at a
+ * deadline. Each look takes the engine from it, and costs the exchange of two processes 10 us.
  */
 static void poll_rings(struct twi_background *bg)
 {
 	struct twi_engine *engine = bg->engine;
 
-	if (!twi_slices_ringless(&engine->slices) || (++bg->ticks < RARE_TICKS && !bg->rings_move))
+	if (!twi_slices_ringless(&engine->slices) || (++bg->ticks < RARE_TICKS && !bg->urgent))
 		return;
 	bg->ticks = 0;
 	twi_engine_enter(engine); /* the driver gives way */
-	bg->rings_move = rings_have_peers(engine);
+	bg->urgent = is_urgent(engine);
 	if (twi_slices_ringless(&engine->slices) && twi_engine_bind_ring(engine) == TOW_OK) {
 		own_poll(engine);
 		bg->drives++; /* that was no caller's */

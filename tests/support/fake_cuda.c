@@ -4,7 +4,7 @@
  * call that needs a current context fails without one, as the real ones do.
  *
  *	FAKE_CUDA=init nodevice noproc   it does not start, has no device, has no cuGetProcAddress
- *	limit already                    registering more than 2 MiB: 801; always: 712
+ *	limit already given              registering more than 2 MiB: 801; always: 712; always: 1
  *	oom event hang                   allocating, or a copy, fails; no copy ends
  *
  * fake_cuda_pageable counts copies from or to memory that is not registered.
@@ -273,6 +273,12 @@ DRIVER(cuMemFree_v2, twi_cu_ptr at)
 	return depth > 0 ? 0 : NO_CTX;
 }
 
+/* The driver knows all memory already: somebody has registered it, or had it from the driver. */
+static bool are_foreign(void)
+{
+	return mode("already") || mode("given");
+}
+
 DRIVER(cuMemHostRegister_v2, void *p, size_t bytes, unsigned flags)
 {
 	if (depth == 0 || flags != 1)
@@ -281,6 +287,8 @@ DRIVER(cuMemHostRegister_v2, void *p, size_t bytes, unsigned flags)
 		return 801;
 	if (mode("already"))
 		return 712;
+	if (mode("given"))
+		return 1;
 	pthread_mutex_lock(&driver.lock);
 	driver.reg[driver.regs].base = p;
 	driver.reg[driver.regs++].bytes = bytes;
@@ -306,13 +314,13 @@ DRIVER(cuMemHostUnregister, void *p)
 DRIVER(cuMemHostGetFlags, unsigned *out, void *p)
 {
 	*out = 1;
-	return mode("already") && p != NULL ? 0 : 1;
+	return are_foreign() && p != NULL ? 0 : 1;
 }
 
 static void put(struct twi_cu_stream_st *stream, void *to, const void *from, size_t bytes,
 		const void *host)
 {
-	bool found = mode("already");
+	bool found = are_foreign();
 
 	pthread_mutex_lock(&driver.lock);
 	for (int i = 0; i < driver.regs && !found; i++)

@@ -259,20 +259,23 @@ static const struct twi_device_facts *cuda_facts(const struct twi_device *device
 }
 
 /*
- * 712: somebody else has registered some of it. When both its ends are, it is taken as mapped, and
- * is not ours to unregister. A gap between them would cost speed and a failing copy, never content.
+ * Memory of somebody else's: registered (712), or allocated by the driver (1, as for any memory
+ * that cannot be registered; cuMemHostGetFlags tells which). When both its ends are, it is taken as
+ * mapped, and is not ours to unregister. A gap between them would cost speed and a failing copy,
+ * never content.
  */
-static twi_cu_result accept_foreign(struct cuda *cuda, void *base, uint64_t bytes)
+static twi_cu_result accept_foreign(struct cuda *cuda, void *base, uint64_t bytes,
+				    twi_cu_result refusal)
 {
 	unsigned flags;
 
 	if (cuda->api.cuMemHostGetFlags(&flags, base) != TWI_CU_OK ||
 	    cuda->api.cuMemHostGetFlags(&flags, (uint8_t *)base + bytes - 1) != TWI_CU_OK)
-		return TWI_CU_ALREADY_REGISTERED;
+		return refusal;
 	pthread_mutex_lock(&cuda->lock);
 	if (cuda->foreign_count == FOREIGN_MAX) {
 		pthread_mutex_unlock(&cuda->lock);
-		return TWI_CU_ALREADY_REGISTERED;
+		return refusal;
 	}
 	cuda->foreign[cuda->foreign_count++] = base;
 	pthread_mutex_unlock(&cuda->lock);
@@ -287,8 +290,8 @@ static int cuda_map(struct twi_device *device, void *base, uint64_t bytes)
 
 	if (result == TWI_CU_OK) {
 		result = cuda->api.cuMemHostRegister(base, bytes, TWI_CU_HOSTREGISTER_PORTABLE);
-		if (result == TWI_CU_ALREADY_REGISTERED)
-			result = accept_foreign(cuda, base, bytes);
+		if (result == TWI_CU_ALREADY_REGISTERED || result == TWI_CU_INVALID_VALUE)
+			result = accept_foreign(cuda, base, bytes, result);
 		leave_context(cuda, &mode);
 	}
 	return result == TWI_CU_OK ? TOW_OK : cuda_failure(cuda, "cuMemHostRegister", result);

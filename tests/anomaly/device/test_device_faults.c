@@ -343,6 +343,7 @@ static void cuda_runs_on_a_fake_driver(void **state)
 		{ "all", TOW_OK, TOW_COPIED },
 		{ "noproc", TOW_OK, TOW_COPIED },    /* found by dlsym */
 		{ "already", TOW_OK, TOW_COPIED },   /* 712: the pool is registered by another */
+		{ "given", TOW_OK, TOW_COPIED },     /* 1: it is the driver's own memory */
 		{ "limit", TOW_COPIED, TOW_COPIED }, /* 801: only the staging part */
 	};
 	struct tow_device_info info = { .size = sizeof(info) };

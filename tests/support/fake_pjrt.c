@@ -7,12 +7,18 @@
  *	nodma unimplemented limit            DmaMap is not in the table, says code 12, or refuses
  *	                                     2 MiB
  *	h2d event noraw hang                 copies are refused, end badly, only whole, never end
+ *	word mute at_once                    events end after 50 ms, with a word from a thread or
+ *	                                     without; or in the asking for it. Else none is given
  *
- * fake_pjrt_live counts the objects it has given out and not got back.
+ * fake_pjrt_live counts the objects it has given out and not got back; fake_pjrt_asked, how often
+ * it was asked whether an event has ended.
  */
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "transport/device/pjrt_api.h"
 
@@ -26,7 +32,15 @@ struct error {
 
 struct event {
 	int asked;
-	bool bad;
+	bool bad, slow;
+	struct timespec ends; /* of one that is slow and gives no word */
+	_Atomic bool ended;
+	_Atomic int holders; /* who made it, and the thread that ends it */
+};
+
+struct word {
+	struct event *event;
+	struct twi_pjrt_on_ready_args args;
 };
 
 struct buffer {
@@ -34,11 +48,12 @@ struct buffer {
 	unsigned char data[];
 };
 
-static _Atomic int live, client, device, mapped;
+static _Atomic int live, client, device, mapped, asked;
 static void *devices[] = { &device };
 
 __attribute__((visibility("default"))) int fake_pjrt_live(void);
 __attribute__((visibility("default"))) int fake_pjrt_mapped(void);
+__attribute__((visibility("default"))) int fake_pjrt_asked(void);
 __attribute__((visibility("default"))) const struct twi_pjrt_table *GetPjrtApi(void);
 
 int fake_pjrt_live(void)
@@ -49,6 +64,11 @@ int fake_pjrt_live(void)
 int fake_pjrt_mapped(void)
 {
 	return mapped;
+}
+
+int fake_pjrt_asked(void)
+{
+	return asked;
 }
 
 static bool mode(const char *name)
@@ -168,9 +188,20 @@ static void *new_event(void)
 {
 	struct event *event = malloc(sizeof(*event));
 
-	*event = (struct event){ 0, mode("event") };
+	*event = (struct event){ .bad = mode("event"), .holders = 1 };
+	event->slow = mode("word") || mode("mute") || mode("at_once");
+	clock_gettime(CLOCK_MONOTONIC, &event->ends);
+	event->ends.tv_nsec += 50000000;
 	live++;
 	return event;
+}
+
+static bool is_over(const struct timespec *ends)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (now.tv_sec - ends->tv_sec) * 1000000000 + now.tv_nsec - ends->tv_nsec >= 0;
 }
 
 static void *is_ready(void *args)
@@ -178,7 +209,61 @@ static void *is_ready(void *args)
 	struct twi_pjrt_ready_args *a = args;
 	struct event *event = a->event;
 
-	a->ready = !mode("hang") && ++event->asked > 2;
+	asked++;
+	if (mode("mute"))
+		a->ready = is_over(&event->ends);
+	else
+		a->ready = event->slow ? event->ended : !mode("hang") && ++event->asked > 2;
+	return NULL;
+}
+
+static void drop_event(struct event *event)
+{
+	if (--event->holders == 0)
+		free(event);
+}
+
+static void *destroy_event(void *args)
+{
+	drop_event(((struct twi_pjrt_object_args *)args)->object);
+	live--;
+	return NULL;
+}
+
+static void *end_event(void *argument)
+{
+	struct word *word = argument;
+
+	usleep(50000);
+	word->event->ended = true;
+	word->args.callback(word->event->bad ? fail(15, "the bytes are lost") : NULL,
+			    word->args.argument);
+	drop_event(word->event);
+	free(word);
+	return NULL;
+}
+
+static void *on_ready(void *args)
+{
+	struct twi_pjrt_on_ready_args *a = args;
+	struct event *event = a->event;
+	struct word *word;
+	pthread_t thread;
+
+	if (a->head.struct_size != 40)
+		return fail(3, "wrong size of PJRT_Event_OnReady_Args");
+	if (!event->slow || mode("mute"))
+		return fail(12, "no callbacks");
+	if (mode("at_once")) {
+		event->ended = true;
+		a->callback(NULL, a->argument);
+		return NULL;
+	}
+	word = malloc(sizeof(*word));
+	*word = (struct word){ event, *a };
+	event->holders++;
+	pthread_create(&thread, NULL, end_event, word);
+	pthread_detach(thread);
 	return NULL;
 }
 
@@ -249,9 +334,10 @@ static const struct {
 	{ TWI_PJRT_ERROR_MESSAGE, error_message },
 	{ TWI_PJRT_ERROR_GET_CODE, error_code },
 	{ TWI_PJRT_PLUGIN_INITIALIZE, initialize },
-	{ TWI_PJRT_EVENT_DESTROY, destroy },
+	{ TWI_PJRT_EVENT_DESTROY, destroy_event },
 	{ TWI_PJRT_EVENT_IS_READY, is_ready },
 	{ TWI_PJRT_EVENT_ERROR, event_error },
+	{ TWI_PJRT_EVENT_ON_READY, on_ready },
 	{ TWI_PJRT_CLIENT_CREATE, client_create },
 	{ TWI_PJRT_CLIENT_DESTROY, client_destroy },
 	{ TWI_PJRT_CLIENT_PLATFORM_NAME, platform_name },

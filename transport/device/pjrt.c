@@ -13,8 +13,8 @@
  * is not there. Copies are not cut: a tensor is one buffer, and the plugin cuts as its device likes
  * it. PJRT allocates for each copy whatever we do, so this backend may, too.
  *
- * Events are asked (PJRT_Event_IsReady) every POLL_NS while something is in flight: a callback
- * would come from the plugin's threads, and could not be called back once given.
+ * Who polls asks for events (PJRT_Event_IsReady). Who sleeps is woken by the plugin's word
+ * (pjrt_ready.h); where that is not to be had, it asks every POLL_NS while something is in flight.
  *
  * Spec: "pjrt:FILE[,device=N]".
  */
@@ -29,9 +29,11 @@
 #include "transport/device/device.h"
 #include "transport/device/pjrt_api.h"
 #include "transport/device/pjrt_memory.h"
+#include "transport/device/pjrt_ready.h"
 #include "transport/engine/engine.h"
 
 #define POLL_NS  50000u
+#define WORD_NS  2000000u /* the plugin gives word; this is for one that forgets to */
 #define CLOSE_NS 1000000000ull
 
 struct job {
@@ -46,6 +48,8 @@ struct pjrt {
 	void *client;
 	void *target; /* the PJRT_Device */
 	struct job job[TWI_DEVICE_STREAMS][TWI_DEVICE_CHUNKS];
+	struct twi_pjrt_ready *ready;
+	bool gives_word;          /* as long as it has never refused to */
 	_Atomic uint64_t buffers; /* that live */
 	bool left;                /* its plugin hangs: nothing is destroyed any more */
 	pthread_mutex_t lock;     /* memories */
@@ -275,6 +279,7 @@ static void pjrt_close(struct twi_device *device)
 	struct pjrt *pjrt = pjrt_of(device);
 	struct twi_list *entry;
 
+	twi_pjrt_ready_close(pjrt->ready);
 	pjrt->left = !client_settled(pjrt);
 	while ((entry = twi_list_first(&pjrt->memories)) != NULL)
 		pjrt_free(device, twi_container_of(entry, struct twi_pjrt_memory, link));
@@ -297,6 +302,8 @@ static int start_client(struct pjrt *pjrt, const struct spec *spec)
 	if (status < 0)
 		return status;
 	pjrt->client = create.client;
+	pjrt->ready = twi_pjrt_ready_new(&pjrt->plugin, pjrt->device.engine);
+	pjrt->gives_word = pjrt->ready != NULL;
 	status = find_device(pjrt, spec->index);
 	return status == TOW_OK ? try_mapping(pjrt) : status;
 }
@@ -417,21 +424,33 @@ static int from_device(struct pjrt *pjrt, const struct twi_device_copy *copy, st
 	return status;
 }
 
+static void ask_for_word(struct pjrt *pjrt, const struct job *job)
+{
+	for (unsigned i = 0; i < twi_array_count(job->event) && pjrt->gives_word; i++)
+		if (job->event[i] != NULL)
+			pjrt->gives_word = twi_pjrt_ready_ask(pjrt->ready, job->event[i]);
+}
+
 static int pjrt_copy(struct twi_device *device, const struct twi_device_copy *copy,
 		     uint64_t *taken_out)
 {
 	struct pjrt *pjrt = pjrt_of(device);
 	struct job *job = &pjrt->job[copy->direction][copy->slot];
+	int status;
 
 	*taken_out = copy->bytes;
 	if (copy->direction == TOW_TO_DEVICE)
-		return to_device(pjrt, copy, job);
-	return from_device(pjrt, copy, job, taken_out);
+		status = to_device(pjrt, copy, job);
+	else
+		status = from_device(pjrt, copy, job, taken_out);
+	if (status == TOW_OK)
+		ask_for_word(pjrt, job);
+	return status;
 }
 
 static uint64_t pjrt_deadline_ns(struct twi_device *device)
 {
-	return twi_engine_now(device->engine) + POLL_NS;
+	return twi_engine_now(device->engine) + (pjrt_of(device)->gives_word ? WORD_NS : POLL_NS);
 }
 
 static void pjrt_describe(struct twi_device *device, struct twi_emit *emit)
@@ -442,6 +461,8 @@ static void pjrt_describe(struct twi_device *device, struct twi_emit *emit)
 	twi_emit_i64(emit, "pjrt_major", pjrt->plugin.table->version.major);
 	twi_emit_i64(emit, "pjrt_minor", pjrt->plugin.table->version.minor);
 	twi_emit_u64(emit, "pjrt_buffers", pjrt->buffers);
+	twi_emit_bool(emit, "pjrt_gives_word", pjrt->gives_word);
+	twi_emit_u64(emit, "pjrt_words", twi_pjrt_ready_words(pjrt->ready));
 }
 
 const struct twi_device_ops twi_device_pjrt = {

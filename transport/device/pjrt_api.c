@@ -45,6 +45,14 @@ static int status_of(int code)
 	}
 }
 
+void twi_pjrt_error_destroy(const struct twi_pjrt *pjrt, void *error)
+{
+	struct twi_pjrt_object_args args = { .head.struct_size = sizeof(args), .object = error };
+
+	if (error != NULL && twi_pjrt_has(pjrt, TWI_PJRT_ERROR_DESTROY))
+		pjrt->table->function[TWI_PJRT_ERROR_DESTROY](&args); /* it returns nothing */
+}
+
 /* Takes the plugin's error object apart and destroys it. */
 static int pjrt_failure(const struct twi_pjrt *pjrt, void *error, const char *what)
 {
@@ -64,12 +72,7 @@ static int pjrt_failure(const struct twi_pjrt *pjrt, void *error, const char *wh
 	twi_error(status, "device pjrt: %s: %.*s (code %d)", what,
 		  message.text == NULL ? 0 : (int)twi_min(message.bytes, 200u), message.text,
 		  code.code);
-	if (twi_pjrt_has(pjrt, TWI_PJRT_ERROR_DESTROY)) {
-		struct twi_pjrt_object_args args = { .head.struct_size = sizeof(args),
-						     .object = error };
-
-		pjrt->table->function[TWI_PJRT_ERROR_DESTROY](&args);
-	}
+	twi_pjrt_error_destroy(pjrt, error);
 	return status;
 }
 

@@ -25,6 +25,7 @@ enum twi_pjrt_function {
 	TWI_PJRT_EVENT_DESTROY = 5,
 	TWI_PJRT_EVENT_IS_READY = 6,
 	TWI_PJRT_EVENT_ERROR = 7,
+	TWI_PJRT_EVENT_ON_READY = 9,
 	TWI_PJRT_CLIENT_CREATE = 10,
 	TWI_PJRT_CLIENT_DESTROY = 11,
 	TWI_PJRT_CLIENT_PLATFORM_NAME = 12,
@@ -89,6 +90,13 @@ struct twi_pjrt_ready_args {
 	struct twi_pjrt_head head;
 	void *event;
 	bool ready; /* out */
+};
+
+struct twi_pjrt_on_ready_args {
+	struct twi_pjrt_head head;
+	void *event;
+	void (*callback)(void *error, void *argument); /* the error is the callee's */
+	void *argument;
 };
 
 struct twi_pjrt_client_create_args {
@@ -191,5 +199,8 @@ int twi_pjrt_call_named(const struct twi_pjrt *pjrt, enum twi_pjrt_function func
 
 /* The same for a function whose fault nobody can be told: objects are destroyed with it. */
 void twi_pjrt_destroy(const struct twi_pjrt *pjrt, enum twi_pjrt_function function, void *object);
+
+/* Destroys an error that the plugin has handed out; NULL is legal. */
+void twi_pjrt_error_destroy(const struct twi_pjrt *pjrt, void *error);
 
 #endif

@@ -333,6 +333,51 @@ static void plugins_that_fail_end_the_copy(void **state)
 	unsetenv("FAKE_PJRT");
 }
 
+/* There and back by a thread that sleeps; how often the device was asked for an end meanwhile. */
+static int asked_meanwhile(const char *mode, const char *gives_word)
+{
+	struct tow_options options = twt_rig_options();
+	int asked = ask(fake_pjrt, "fake_pjrt_asked");
+	struct tow_device_memory *memory;
+	struct tow_op *op;
+	struct twt_rig rig;
+	char spec[600];
+	void *host;
+
+	options.spin_ns = 0;
+	snprintf(spec, sizeof(spec), "pjrt:%s", fake_pjrt);
+	setenv("FAKE_PJRT", mode, 1);
+	twt_rig_runtime(&rig, &options, false);
+	twt_rig_ok(tow_device_open(rig.runtime, spec, &rig.device));
+	memory = twt_rig_memory(&rig, 4096);
+	host = twt_rig_alloc(&rig, 4096);
+	memset(host, 1, 4096);
+	assert_int_equal(twt_rig_copy(&rig, TOW_TO_DEVICE, memory, 0, host, 4096), TOW_OK);
+	assert_int_equal(twt_rig_copy(&rig, TOW_FROM_DEVICE, memory, 0, host, 4096), TOW_OK);
+	asked = ask(fake_pjrt, "fake_pjrt_asked") - asked;
+	expect(&rig, "/v1/devices", gives_word);
+	op = twt_rig_start(&rig, TOW_TO_DEVICE, memory, 0, host, 4096);
+	twt_rig_ok(tow_op_cancel(op));
+	twt_rig_end(op, NULL);
+	twt_rig_close(&rig); /* a last word may come after it */
+	assert_int_equal(ask(fake_pjrt, "fake_pjrt_live"), 0);
+	unsetenv("FAKE_PJRT");
+	return asked;
+}
+
+/* A device's word wakes who sleeps for it, so that it need not be asked again and again. */
+static void plugins_give_word(void **state)
+{
+	int word = asked_meanwhile("word", "\"pjrt_gives_word\":true");
+	int mute = asked_meanwhile("mute", "\"pjrt_gives_word\":false");
+
+	(void)state;
+	printf("asked %d times, and %d where no word is given\n", word, mute);
+	assert_in_range(word, 3, mute / 2);
+	assert_in_range(asked_meanwhile("at_once", "\"pjrt_words\":3"), 3, 30);
+	usleep(100000);
+}
+
 /* The cuda device from end to end, on a driver that is none. */
 static void cuda_runs_on_a_fake_driver(void **state)
 {
@@ -482,6 +527,7 @@ int main(void)
 		cmocka_unit_test(plugins_that_lie_are_refused),
 		cmocka_unit_test(plugins_with_less_are_used),
 		cmocka_unit_test(plugins_that_fail_end_the_copy),
+		cmocka_unit_test(plugins_give_word),
 		cmocka_unit_test(cuda_runs_on_a_fake_driver),
 		cmocka_unit_test(cuda_drivers_that_fail),
 	};

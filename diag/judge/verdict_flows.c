@@ -11,6 +11,8 @@
  *					not ready for Z, whose sends wait for their peer
  *	Z ----> B, B's device is slow	what has come to B waits for its device, while B's own
  *					sends wait for nobody else: B is named
+ *	A ----> B, B comes late		until B comes nobody takes what A sends, which is on its
+ *					way so long: what B's lateness explains names no link
  *
  * A rank or link is compared with the others of the same group; where all are alike, nobody is
  * named. States come from outside: sums are made in doubles, which do not overflow.
@@ -73,15 +75,19 @@ static double part_of_others(const struct flow_sums *sums, uint32_t but,
 	return count > 0 ? sorted[count / sums->part] : -1;
 }
 
-/* It waits far longer than the others do, by message and by byte, and much of the time. */
-static bool stands_out(const struct flow_sums *sums, uint32_t which)
+/*
+ * It waits far longer than the others do, by message and by byte, and much of the time; so does
+ * what is left without `known_ns` of each message, for which there is another cause.
+ */
+static bool stands_out(const struct flow_sums *sums, uint32_t which, double known_ns)
 {
-	const struct flow_sum *sum = &sums->rows[which];
+	struct flow_sum sum = sums->rows[which];
 	double others = part_of_others(sums, which, flow_mean);
 
-	return others >= 0 && flow_mean(sum) >= MEAN_NS && flow_mean(sum) >= TIMES * others &&
-	       flow_per_byte(sum) >= TIMES * part_of_others(sums, which, flow_per_byte) &&
-	       sum->wait_ns >= PART * sum->window_ns;
+	sum.wait_ns -= known_ns * sum.messages;
+	return others >= 0 && flow_mean(&sum) >= MEAN_NS && flow_mean(&sum) >= TIMES * others &&
+	       flow_per_byte(&sum) >= TIMES * part_of_others(sums, which, flow_per_byte) &&
+	       sum.wait_ns >= PART * sum.window_ns;
 }
 
 /* The row of that rank, or of its link to that peer; NULL: there is no room for one more. */
@@ -152,6 +158,19 @@ static const struct twi_verdict_rank *rank_in_group(const struct twi_judge *judg
 	return NULL;
 }
 
+/* How long after all others the rank comes to a collective, on average, by its own doing. */
+static double mean_lateness(const struct twi_judge *judge, uint32_t ctx,
+			    const struct twi_verdict_rank *rank)
+{
+	struct twi_arrival arrivals[TWI_JUDGE_ARRIVALS];
+	uint32_t count = twi_judge_arrivals(judge, ctx, arrivals);
+	double ns = 0;
+
+	for (uint32_t i = 0; i < count; i++)
+		ns += arrivals[i].last == rank ? (double)arrivals[i].delay_ns : 0;
+	return count > 0 ? ns / count : 0;
+}
+
 static void judge_links(struct twi_judge *judge, const struct flow_sums *sums)
 {
 	char group[TWI_JUDGE_GROUP];
@@ -161,7 +180,8 @@ static void judge_links(struct twi_judge *judge, const struct flow_sums *sums)
 		const struct flow_sum *sum = &sums->rows[i];
 		const struct twi_verdict_rank *to = rank_in_group(judge, sums->ctx, sum->peer);
 
-		if (to == NULL || !stands_out(sums, i))
+		if (to == NULL || !stands_out(sums, i, 0) ||
+		    !stands_out(sums, i, mean_lateness(judge, sums->ctx, to)))
 			continue;
 		twi_judge_blame_link(
 			judge, TWI_CAUSE_SLOW_LINK, sum->rank->rank, to->rank, 0.85,
@@ -198,7 +218,7 @@ static void judge_devices(struct twi_judge *judge, const struct flow_sums *sums)
 	for (uint32_t i = 0; i < sums->count; i++) {
 		const struct flow_sum *sum = &sums->rows[i];
 
-		if (!stands_out(sums, i) ||
+		if (!stands_out(sums, i, 0) ||
 		    blocked_by_others(sum->rank, sums->ctx) * 2 > flow_mean(sum))
 			continue;
 		twi_judge_blame(judge, TWI_CAUSE_DEVICE, sum->rank->rank, 0.85,
@@ -276,7 +296,7 @@ static void judge_class(struct twi_judge *judge, struct flow_sums *sums)
 		const struct twi_state_link *link = twi_rank_state_link(sum->rank->last, sum->peer);
 		char trip[48] = "";
 
-		if (link == NULL || (link->flags & TWI_LINK_TCP) == 0 || !stands_out(sums, i) ||
+		if (link == NULL || (link->flags & TWI_LINK_TCP) == 0 || !stands_out(sums, i, 0) ||
 		    twi_judge_link_busy(sum->rank, sum->peer) < BUSY)
 			continue;
 		if (link->rtt_us >= 1000)

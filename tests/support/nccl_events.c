@@ -151,6 +151,8 @@ void twt_np_proxy(const struct twt_np *p, const struct twt_fj *job, uint32_t ran
 		for (int c = 0; c < NP_CHANNELS; c++)
 			twt_np_state(p, steps[c][1], NCCL_STATE_SEND_WAIT, 1 << 19);
 		twt_np_nap(times->send_wire);
+		if (n == 0 && job->fault == FJ_LATE && (rank + 1) % job->ranks == job->victim)
+			twt_np_nap(FJ_LATE_MS * 1000); /* who is late takes nothing */
 		for (int c = 0; c < NP_CHANNELS; c++)
 			twt_np_stop(p, steps[c][1]);
 		if (times->recv_wire > times->send_wire)

@@ -90,6 +90,26 @@ static void slow_link(void **state)
 	twt_vs_expect_link(&job, TWI_CAUSE_SLOW_LINK, 1, 0);
 }
 
+/* Rank 0 comes 20 ms late; until then what rank 1 has sent to it is on its way. */
+static void late_receiver(void **state)
+{
+	(void)state;
+	healthy();
+	twt_vs_delay(&job, 0, 16, 20);
+	take(1, true, 100, 40, 16000);
+	twt_vs_expect(&job, TWI_CAUSE_LATE, 0);
+	take(1, true, 100, 40, 60000); /* more than that explains */
+	twt_vs_judge(&job);
+	assert_int_equal(job.verdict.finding_count, 2);
+	assert_int_equal(job.verdict.findings[0].cause, TWI_CAUSE_LATE);
+	assert_int_equal(job.verdict.findings[1].cause, TWI_CAUSE_SLOW_LINK);
+	healthy();
+	twt_vs_delay(&job, 3, 16, 20); /* another one comes late */
+	take(1, true, 100, 40, 16000);
+	twt_vs_judge(&job);
+	assert_int_equal(job.verdict.finding_count, 2);
+}
+
 static void slow_device(void **state)
 {
 	(void)state;
@@ -230,6 +250,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(healthy_names_nobody),
 		cmocka_unit_test(slow_link),
+		cmocka_unit_test(late_receiver),
 		cmocka_unit_test(slow_device),
 		cmocka_unit_test(bounds),
 		cmocka_unit_test(late_comes_first),

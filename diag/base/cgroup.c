@@ -10,8 +10,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <internal/base.h>
+
 #define PATH  512u
 #define DEPTH 32u
+
+#define PERIOD_MAX_US 1000000 /* the kernel's own bound */
 
 /* A small file as text; what does not fit is left out. */
 static bool read_text(const char *path, char *out, size_t room)
@@ -79,18 +83,56 @@ static bool number_of(const char *text, const char *key, uint64_t *out)
 	return false;
 }
 
+static bool read_file(const char *folder, const char *file, char *out, size_t room)
+{
+	char path[PATH + 32];
+
+	snprintf(path, sizeof(path), "%s/%s", folder, file);
+	return read_text(path, out, room);
+}
+
+/* The part of each period that a group does not get on one CPU, ns; 0: all of it may be its. */
+static uint64_t withheld_ns(const char *folder)
+{
+	char text[128], period[64];
+	long long quota_us, period_us;
+
+	if (read_file(folder, "cpu.max", text, sizeof(text))) {
+		if (sscanf(text, "%lld %lld", &quota_us, &period_us) != 2)
+			return 0; /* "max 100000" */
+	} else {
+		if (!read_file(folder, "cpu.cfs_quota_us", text, sizeof(text)) ||
+		    !read_file(folder, "cpu.cfs_period_us", period, sizeof(period)))
+			return 0;
+		quota_us = strtoll(text, NULL, 10);
+		period_us = strtoll(period, NULL, 10);
+	}
+	if (quota_us <= 0 || period_us <= quota_us || period_us > PERIOD_MAX_US)
+		return 0;
+	return (uint64_t)(period_us - quota_us) * 1000;
+}
+
+/*
+ * The kernel adds up the time when a CPU is the group's again. One that has used far more than its
+ * quota waits for many periods: these are counted as they pass (nr_throttled).
+ */
 static bool throttled_of(const char *folder, uint64_t *ns_out)
 {
-	char path[PATH + 16], text[1024];
+	uint64_t periods, withheld;
+	char text[1024];
 
-	snprintf(path, sizeof(path), "%s/cpu.stat", folder);
-	if (!read_text(path, text, sizeof(text)))
+	if (!read_file(folder, "cpu.stat", text, sizeof(text)))
 		return false;
-	if (number_of(text, "throttled_usec", ns_out)) {
+	if (number_of(text, "throttled_usec", ns_out))
 		*ns_out *= 1000;
+	else if (!number_of(text, "throttled_time", ns_out))
+		return false;
+	if (!number_of(text, "nr_throttled", &periods) || periods == 0)
 		return true;
-	}
-	return number_of(text, "throttled_time", ns_out);
+	withheld = withheld_ns(folder);
+	if (withheld != 0 && periods < UINT64_MAX / withheld)
+		*ns_out = twi_max(*ns_out, periods * withheld);
+	return true;
 }
 
 /* Of the group at `path` below `base` and of all above it. */

@@ -120,18 +120,40 @@ bool twi_judge_starved(const struct twi_judge *judge, const struct twi_verdict_r
 
 #define THROTTLED 0.1 /* of the time, at least */
 
+struct throttled {
+	double share;     /* of the time since that beginning */
+	double of_waited; /* of what the thread wanted a CPU and had none since; 0: not known */
+};
+
+/* What the thread had wanted a CPU and had none until then; false: it is not known. */
+static bool waited_until(const struct twi_verdict_rank *rank, uint64_t at_ns, uint64_t *ns_out)
+{
+	struct twi_state_cpu points[POINTS];
+	uint32_t count = points_of(rank, points);
+
+	for (uint32_t i = 0; i < count; i++) {
+		*ns_out = points[i].run_queue_ns;
+		if (points[i].at_ns == at_ns)
+			return true;
+	}
+	return false;
+}
+
 /*
- * For how much of a time its control groups were kept off CPUs. The kernel counts that when a CPU
- * is theirs again, up to some tenths of a second later, and two looks may be as near as that, or be
- * one: an earlier time is the better beginning.
+ * For how much of a time its control groups were kept off CPUs. The kernel may count that when a
+ * CPU is theirs again, up to some tenths of a second later, and two looks may be as near as that,
+ * or be one: an earlier time is the better beginning. It may lie far before the time in which the
+ * rank was denied CPUs; so what it was denied since then is compared, too.
  */
-static double throttled_share(const struct twi_verdict_rank *rank)
+static struct throttled throttled_of(const struct twi_verdict_rank *rank)
 {
 	const struct twi_rank_state *first = rank->first, *last = rank->last;
-	uint64_t since, then;
+	struct throttled out = { 0 };
+	uint64_t since, then, waited;
+	double ns;
 
 	if (last == NULL)
-		return 0;
+		return out;
 	since = last->throttled_at_ns;
 	then = last->throttled_then_ns;
 	if (since == 0 || (first != NULL && first->now_ns < since)) {
@@ -139,20 +161,25 @@ static double throttled_share(const struct twi_verdict_rank *rank)
 		then = first != NULL ? first->throttled_ns : last->throttled_ns;
 	}
 	if (last->now_ns <= since)
-		return 0;
-	return twi_min((double)twi_since(last->throttled_ns, then) / (double)(last->now_ns - since),
-		       1.0); /* each CPU counts */
+		return out;
+	ns = (double)twi_since(last->throttled_ns, then);
+	out.share = twi_min(ns / (double)(last->now_ns - since), 1.0); /* each CPU counts */
+	if (waited_until(rank, since, &waited) && last->run_queue_ns > waited)
+		out.of_waited = ns / (double)(last->run_queue_ns - waited);
+	return out;
 }
 
 enum twi_cause twi_judge_denied(const struct twi_verdict_rank *rank, double waited,
 				char room[TWI_JUDGE_QUOTA])
 {
-	double share = throttled_share(rank);
+	struct throttled throttled = throttled_of(rank);
 
 	room[0] = '\0';
-	if (share < THROTTLED || share * 2 < waited)
+	if (throttled.share < THROTTLED ||
+	    (throttled.share * 2 < waited && throttled.of_waited < 0.5))
 		return TWI_CAUSE_CPU;
 	snprintf(room, TWI_JUDGE_QUOTA,
-		 "; the quota of its control group was used up for %.0f %% of it", share * 100);
+		 "; the quota of its control group was used up for %.0f %% of it",
+		 throttled.share * 100);
 	return TWI_CAUSE_THROTTLED;
 }

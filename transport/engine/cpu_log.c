@@ -30,6 +30,9 @@ bool twi_cpu_read(const char *tid, uint64_t *on_cpu_ns, uint64_t *run_queue_ns)
 	return true;
 }
 
+/* So often it is read in any case: of who is denied later, an earlier time is to be known. */
+#define THROTTLED_NS 10000000000ull
+
 #define DENIED 10 /* of so many parts of the time one, at least */
 
 /* Since the point before, the thread has wanted a CPU for long. */
@@ -69,7 +72,10 @@ void twi_cpu_log_point(struct twi_cpu_log *log, int thread, bool polls, uint64_t
 		return;
 	throttled = &log->throttled[log->last % TWI_STATE_CPUS];
 	*throttled = (struct twi_cpu_throttled){ 0 };
-	throttled->known = is_denied(log, at) && twi_cgroup_throttled("", &throttled->ns);
+	if (is_denied(log, at) || now_ns - log->throttled_ns >= THROTTLED_NS) {
+		throttled->known = twi_cgroup_throttled("", &throttled->ns);
+		log->throttled_ns = now_ns;
+	}
 	log->last++;
 }
 

@@ -6,7 +6,7 @@
  * The kernel counts (schedstat); it is asked at the beginning of a wait, at most four times a
  * second. A thread that polls is followed where none waits: a program's helper may do so for
  * ever. Of a thread that is denied CPUs there is written down, too, for how long its control
- * groups have been kept off them: to read that costs more, and who gets CPUs does not need it.
+ * groups have been kept off them; of others seldom, since to read that costs more.
  */
 #ifndef TWI_CPU_LOG_H
 #define TWI_CPU_LOG_H
@@ -21,11 +21,12 @@
 
 /* The engine is held. */
 struct twi_cpu_log {
-	int thread;       /* whose points these are; 0: none has waited yet */
-	bool polls;       /* it has never waited */
-	uint64_t seen_ns; /* when it began to wait, or polled, last */
-	uint64_t next_ns; /* when another point is due */
-	uint32_t last;    /* points so far; they are in a ring */
+	int thread;            /* whose points these are; 0: none has waited yet */
+	bool polls;            /* it has never waited */
+	uint64_t seen_ns;      /* when it began to wait, or polled, last */
+	uint64_t next_ns;      /* when another point is due */
+	uint64_t throttled_ns; /* when it was read last what the control groups were denied */
+	uint32_t last;         /* points so far; they are in a ring */
 	struct twi_state_cpu points[TWI_STATE_CPUS];
 	struct twi_cpu_throttled {
 		bool known;

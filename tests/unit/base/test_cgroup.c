@@ -103,6 +103,46 @@ static void test_throttled(void **state)
 	expect(hybrid, true, 8);
 }
 
+static void test_periods(void **state)
+{
+	/* Periods of 100 ms, 5 ms of each its own: of 12 some are not added up yet, or all are. */
+	const struct tree_file live[] = {
+		{ SELF, "0::/q\n" },
+		{ TOP "q/cpu.stat", "nr_periods 14\nnr_throttled 12\nthrottled_usec 800000\n" },
+		{ TOP "q/cpu.max", "5000 100000\n" },
+		{ NULL, NULL },
+	};
+	const struct tree_file added_up[] = {
+		{ SELF, "3:cpu:/q\n" },
+		{ TOP "cpu/q/cpu.stat", "nr_throttled 2\nthrottled_time 800000000\n" },
+		{ TOP "cpu/q/cpu.cfs_quota_us", "5000\n" },
+		{ TOP "cpu/q/cpu.cfs_period_us", "100000\n" },
+		{ NULL, NULL },
+	};
+	const struct tree_file live_one[] = {
+		{ SELF, "3:cpu:/q\n" },
+		{ TOP "cpu/q/cpu.stat", "nr_throttled 20\nthrottled_time 800000000\n" },
+		{ TOP "cpu/q/cpu.cfs_quota_us", "5000\n" },
+		{ TOP "cpu/q/cpu.cfs_period_us", "100000\n" },
+		{ NULL, NULL },
+	};
+	/* A quota of more than one CPU, none, and nonsense, say nothing of one CPU. */
+	const char *const limits[] = { "250000 100000\n", "max 100000\n",          "-1 100000\n",
+				       "5000\n",          "5000 99999999999999\n", "\n" };
+
+	(void)state;
+	expect(live, true, 1140000000);
+	expect(added_up, true, 800000000);
+	expect(live_one, true, 1900000000);
+	for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
+		const struct tree_file other[] = {
+			live[0], live[1], { TOP "q/cpu.max", limits[i] }, live[3]
+		};
+
+		expect(other, true, 800000000);
+	}
+}
+
 static void test_not_known(void **state)
 {
 	const struct tree_file none[] = { { NULL, NULL } };
@@ -169,9 +209,8 @@ static int remove_tree(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_throttled),
-		cmocka_unit_test(test_not_known),
-		cmocka_unit_test(test_long),
+		cmocka_unit_test(test_throttled), cmocka_unit_test(test_periods),
+		cmocka_unit_test(test_not_known), cmocka_unit_test(test_long),
 		cmocka_unit_test(test_path),
 	};
 

@@ -133,6 +133,30 @@ static void throttle(uint32_t rank, uint64_t ms)
 	job.last[rank].throttled_ns = 7000 * VS_MS + ms * VS_MS;
 }
 
+/* It is known of ten seconds ago, and the quota was used up for 15 % of the time since. */
+static void test_quota_of_long_ago(void **state)
+{
+	(void)state;
+	for (unsigned throttled = 0; throttled < 2; throttled++) {
+		const uint64_t window = 10000 * VS_MS, ago = 1500 * VS_MS;
+		struct twi_rank_state *last = &job.last[2];
+
+		late_with(100, 40);
+		last->run_queue_ns += window;
+		job.first[2].run_queue_ns += window;
+		for (uint32_t i = 1; i < TWI_STATE_CPUS; i++)
+			last->cpus[i].run_queue_ns += window;
+		last->cpus[0] =
+			(struct twi_state_cpu){ .at_ns = last->now_ns - window,
+						.run_queue_ns = last->run_queue_ns -
+								ago * (throttled ? 19 : 21) / 10 };
+		last->throttled_at_ns = last->cpus[0].at_ns;
+		last->throttled_ns = 2 * ago;
+		last->throttled_then_ns = ago;
+		twt_vs_expect(&job, throttled ? TWI_CAUSE_THROTTLED : TWI_CAUSE_CPU, 2);
+	}
+}
+
 static void test_late_by_its_quota(void **state)
 {
 	const uint64_t half = VS_GAP / VS_MS * 4 / 10 / 2; /* of the 40 % that it wanted one */
@@ -207,6 +231,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_late_by_its_quota),
+		cmocka_unit_test(test_quota_of_long_ago),
 		cmocka_unit_test(test_missing_by_its_quota),
 		cmocka_unit_test(test_absent_by_its_quota),
 		cmocka_unit_test(test_half_of_the_lateness),

@@ -423,6 +423,14 @@ drive_wait(struct twi_engine *engine, struct twi_wait *wait, size_t count, uint6
 	}
 }
 
+/* One was woken out of its turn, and this thread may be on the core that it needs. */
+static __attribute__((noinline)) void yield_to_favoured(struct twi_engine *engine)
+{
+	engine->slices.favoured = false;
+	twi_engine_leave(engine);
+	sched_yield();
+}
+
 /* Made twice, as most waits are for one operation: `count` is a constant there. */
 static inline __attribute__((always_inline)) int wait_for(struct twi_engine *engine,
 							  struct twi_wait_entry *entries,
@@ -445,7 +453,10 @@ static inline __attribute__((always_inline)) int wait_for(struct twi_engine *eng
 	if (twi_unlikely(atomic_load_explicit(&wait.word, memory_order_relaxed) == TWI_WAIT_ENDED))
 		return status;
 	twi_wait_end(engine, &wait);
-	twi_engine_leave(engine);
+	if (twi_unlikely(engine->slices.favoured))
+		yield_to_favoured(engine);
+	else
+		twi_engine_leave(engine);
 	return status;
 }
 

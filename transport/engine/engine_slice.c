@@ -9,21 +9,23 @@
 #include "transport/engine/engine.h"
 #include "transport/engine/engine_wait.h"
 
-#define SLICE_NS     (1000u * 1000)
-#define SHORT_NS     (SLICE_NS / 4) /* the least, for one to whom another has passed */
-#define NEWS_NS      4000u          /* an own exchange takes less, as a rule */
-#define PATIENCE_NS  150000u        /* and up to twice as much more, by chance */
-#define YIELD_NS     2000u
-#define SHARED_NS    1200u /* a yield that took so long: another thread has had the core */
-#define SHARED_TURNS 4u
-#define HOG_NS       (500u * 1000)  /* somebody else keeps the core */
-#define IDLE_NS      (1000u * 1000) /* then the driver sleeps */
-#define AGAIN_NS     (5ull * 1000 * 1000)
-#define AGAIN_MAX_NS (100ull * 1000 * 1000)
-#define PAYS_MOST    16
-#define HOG_PAYS     4 /* such a yield counts for so many slices that do not pay */
-#define PAID_WAITS   32u
-#define THREADS_EACH 2u
+#define SLICE_NS      (1000u * 1000)
+#define EACH_NS       60000u  /* of few threads: so much for each that waits */
+#define NEWS_NS       4000u   /* an own exchange takes less, as a rule */
+#define PATIENCE_NS   150000u /* and up to twice as much more, by chance */
+#define YIELD_NS      2000u
+#define SHARED_NS     1200u /* a yield that took so long: another thread has had the core */
+#define SHARED_TURNS  4u
+#define HOG_NS        (500u * 1000)  /* somebody else keeps the core */
+#define IDLE_NS       (1000u * 1000) /* then the driver sleeps */
+#define AGAIN_NS      (5ull * 1000 * 1000)
+#define AGAIN_MAX_NS  (100ull * 1000 * 1000)
+#define PAYS_MOST     16
+#define HOG_PAYS      4 /* such a yield counts for so many slices that do not pay */
+#define SEEN_NS       (10u * SLICE_NS)
+#define PAID_WAITS    32u
+#define CORES_EACH    2u /* one for a thread here, and one for its partner */
+#define SELDOM_ROUNDS 2u
 
 static void set_ringless(struct twi_slices *slices, bool ringless)
 {
@@ -41,7 +43,7 @@ static uint32_t core_count(void)
 
 void twi_slice_init(struct twi_slices *slices)
 {
-	*slices = (struct twi_slices){ .above = core_count() * THREADS_EACH,
+	*slices = (struct twi_slices){ .above = twi_max(core_count() / CORES_EACH, 2u),
 				       .pays = PAYS_MOST,
 				       .again_in_ns = AGAIN_NS,
 				       .random = 1 };
@@ -113,7 +115,8 @@ static void slice_begin(struct twi_slices *slices, uint32_t owner, uint64_t now_
 	slices->news = 0;
 	slices->missed_ns = 0;
 	set_ringless(slices, false);
-	slices->end_ns = twi_max(slices->end_ns, now_ns + SHORT_NS);
+	slices->end_ns = twi_max(slices->end_ns, now_ns + slices->slice_ns / 4);
+	slices->begun_ns = now_ns;
 	slices->patience_ns = PATIENCE_NS + random_bits(slices) % (2 * PATIENCE_NS);
 }
 
@@ -124,26 +127,85 @@ static void hand_over(struct twi_engine *engine, struct twi_wait *heir, uint64_t
 	twi_slice_withdraw(engine, heir);
 }
 
+/* Few threads are soon in turn again, and have cores to wake on: short slices cost them little. */
+static void set_length(struct twi_engine *engine)
+{
+	engine->slices.slice_ns = twi_min((uint64_t)EACH_NS * threads_waiting(engine), SLICE_NS);
+}
+
 /* The other side ends slices as well: together they do so once in SLICE_NS. */
 static void slice_end(struct twi_engine *engine, uint64_t now_ns)
 {
 	struct twi_slices *slices = &engine->slices;
 
-	slices->end_ns = now_ns + (uint64_t)SLICE_NS * threads_waiting(engine) / slices->due_count;
+	set_length(engine);
+	slices->end_ns = now_ns + slices->slice_ns * threads_waiting(engine) / slices->due_count;
 	hand_over(engine, wait_of(slices->due.next), now_ns);
+}
+
+/* Threads that only wait are not in each other's way: more waits have begun than one of each. */
+static bool they_exchange(struct twi_engine *engine, const struct twi_wait *wait)
+{
+	uint64_t waits = atomic_load_explicit(&engine->waits, memory_order_relaxed);
+	struct twi_slices *slices = &engine->slices;
+
+	if (wait->since_ns - slices->seen_ns >= SEEN_NS) {
+		slices->seen_ns = wait->since_ns;
+		slices->seen_waits = waits;
+	}
+	return waits - slices->seen_waits >= PAID_WAITS + 2u * threads_waiting(engine);
 }
 
 static bool slices_start(struct twi_engine *engine, const struct twi_wait *wait)
 {
 	struct twi_slices *slices = &engine->slices;
 
-	if (wait->since_ns < slices->again_ns || engine->background == NULL || !wait->memory)
+	if (wait->since_ns < slices->again_ns || engine->background == NULL || !wait->memory ||
+	    !they_exchange(engine, wait))
 		return false;
 	atomic_store_explicit(&slices->on, true, memory_order_relaxed);
 	slices->owner_waits = PAID_WAITS;
-	slices->end_ns = wait->since_ns + SLICE_NS;
+	set_length(engine);
+	slices->end_ns = wait->since_ns + slices->slice_ns;
 	slice_begin(slices, twi_self.mark, wait->since_ns);
 	return true;
+}
+
+/*
+ * It came to its wait in this very slice, or so long ago that all others have had turns since: it
+ * does not exchange all the time, as they do, and would leave a slice of its own unused.
+ */
+static bool is_seldom(struct twi_engine *engine, const struct twi_wait *wait, uint64_t now_ns)
+{
+	const struct twi_slices *slices = &engine->slices;
+	uint64_t round_ns = slices->slice_ns * threads_waiting(engine);
+
+	return wait->since_ns > slices->begun_ns ||
+	       now_ns >= wait->since_ns + SELDOM_ROUNDS * round_ns;
+}
+
+/* Out of turn, but not many of them. */
+static bool is_favoured(struct twi_engine *engine, const struct twi_wait *wait)
+{
+	struct twi_slices *slices = &engine->slices;
+	uint64_t now_ns = twi_engine_batch_now(engine);
+
+	if (now_ns < slices->favour_ns || !is_seldom(engine, wait, now_ns))
+		return false;
+	slices->favour_ns = now_ns + slices->slice_ns / 2;
+	slices->favoured = true;
+	return true;
+}
+
+/* They are woken, and whose slice it is stays. */
+static void wake_seldom(struct twi_engine *engine, uint64_t now_ns)
+{
+	struct twi_slices *slices = &engine->slices;
+
+	while (slices->due_count > 0 && is_seldom(engine, wait_of(slices->due.next), now_ns)) {
+		twi_slice_withdraw(engine, wait_of(slices->due.next));
+		slices->favoured = true;
+	}
 }
 
 bool twi_slice_may_lead(struct twi_engine *engine, const struct twi_wait *wait)
@@ -169,6 +231,9 @@ bool twi_slice_may_lead(struct twi_engine *engine, const struct twi_wait *wait)
 	slices->news = 0;
 	slices->owner_waits++;
 	if (wait->since_ns < slices->end_ns || slices->due_count == 0)
+		return true;
+	wake_seldom(engine, wait->since_ns);
+	if (slices->due_count == 0)
 		return true;
 	slice_end(engine, wait->since_ns);
 	return false;
@@ -198,7 +263,7 @@ bool twi_slice_defer(struct twi_engine *engine, struct twi_wait *wait)
 	struct twi_slices *slices = &engine->slices;
 
 	twi_assert_held(engine);
-	if (!twi_slices_on(slices))
+	if (!twi_slices_on(slices) || is_favoured(engine, wait))
 		return false;
 	wait->due = true;
 	twi_list_push_back(&slices->due, &wait->link);

@@ -1,5 +1,5 @@
 /*
- * engine_slice.h - turns by time slices, where many more threads exchange than there are cores.
+ * engine_slice.h - turns by time slices, where more threads exchange than there are cores.
  *
  * Where each of 64 threads exchanges small messages with a thread of its own in another process, a
  * change of threads costs many times what an exchange does. So the thread that drives, the *owner*,
@@ -14,15 +14,20 @@
  * matter of chance, so that two sides which choose anew at the same time do not do so for ever.
  *
  * A side ends slices at the pace at which everybody of its queue has a turn once in as many slices
- * as there are threads in waits, whichever side each of the pairs is due on.
+ * as there are threads in waits, whichever side each of the pairs is due on. Few threads have short
+ * slices.
  *
- * Slices begin where more than THREADS_EACH threads wait for each core, for operations of
- * memory-polled lanes; only beside the library's own thread, which moves the other lanes meanwhile,
- * and looks whether the owner is away for TWI_SLICE_AWAY_NS: then the next one has its slice, or
- * all who are due are woken, if the owner has exchanged next to nothing. And only while slices pay,
- * and nobody else keeps the cores. Else followers linger (engine_wait.h), and slices are tried
- * again: after AGAIN_NS, and after twice as long each time that they do not pay, up to
- * AGAIN_MAX_NS. The other process does not know that this one goes without: that must be short.
+ * Who exchanges seldom is not to wait for a turn, nor would it use one: it is woken at once, at
+ * most twice in a slice, and the owner, which may be on the core that it needs, yields once.
+ *
+ * Slices begin where waits are many, for operations of memory-polled lanes, whose other process is
+ * of this host, too: where more than one thread waits for each CORES_EACH cores. They do so only
+ * beside the library's own thread, which moves the other lanes meanwhile, and looks whether the
+ * owner is away for TWI_SLICE_AWAY_NS: then the next one has its slice, or all who are due are
+ * woken, if the owner has exchanged next to nothing. And only while slices pay, and nobody else
+ * keeps the cores. Else followers linger (engine_wait.h), and slices are tried again: after
+ * AGAIN_NS, and after twice as long each time that they do not pay, up to AGAIN_MAX_NS. The other
+ * process does not know that this one goes without: that must be short.
  *
  * All of it is written by the holder of the engine alone.
  */
@@ -48,12 +53,18 @@ struct twi_slices {
 	uint32_t owner_waits;  /* that it has begun in this slice */
 	uint32_t news;         /* threads that have become due since its wait began */
 	uint32_t due_count;
+	bool favoured;       /* somebody was woken out of turn: the owner is to give way once */
 	struct twi_list due; /* struct twi_wait; in front the one that has been due for longest */
 	int32_t pays;        /* slices that have paid less those that have not, within bounds */
+	uint64_t slice_ns;   /* how long they are to be */
+	uint64_t begun_ns;   /* this one */
 	uint64_t end_ns;     /* of the slice, when somebody is due */
+	uint64_t favour_ns;  /* not before this time is one woken out of turn */
 	uint64_t patience_ns;
 	uint64_t missed_ns; /* since when it is known that the owner does not drive; 0: it is not */
-	uint64_t again_ns;  /* slices have not paid: not before this time */
+	uint64_t seen_ns;   /* without slices: since when waits are counted, for ten slices, */
+	uint64_t seen_waits;  /* and how many had begun then */
+	uint64_t again_ns;    /* slices have not paid: not before this time */
 	uint64_t again_in_ns; /* when they do not pay the next time: for how long */
 	uint64_t random;
 	uint64_t count;        /* of slices that have begun */

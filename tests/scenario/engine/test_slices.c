@@ -1,5 +1,5 @@
 /*
- * test_slices.c - many more threads than cores exchange small messages over shm, so that they have
+ * test_slices.c - more threads than cores exchange small messages over shm, so that they have
  * slices (engine_slice.h): each exchange is right, whatever a thread does with its slice. Threads
  * wait, wait for one of two, give up a wait, stay away for a while, end in the middle; beside them
  * a pair exchanges over tcp, which an owner without a ring does not poll, and receives that nobody
@@ -47,6 +47,7 @@ struct worker {
 
 static _Atomic bool over; /* the exchanges over shm */
 static bool held_all;     /* rings */
+static unsigned threads;  /* that exchange over shm, THREADS at most */
 static pthread_barrier_t held, done;
 
 static uint64_t random_of(struct worker *worker)
@@ -209,25 +210,25 @@ static void play(struct twt_side *side, struct tow_peer *tcp, bool near, uint64_
 
 	atomic_store(&over, false);
 	TWT_OK(tow_recv_start(side->peer, &word, sizeof(word), NEVER + 1, NULL, &never));
-	for (unsigned i = 0; i < THREADS + 2; i++)
+	for (unsigned i = 0; i < threads + 2; i++)
 		workers[i] = (struct worker){ side, tcp, 0, i, near, seed + 2 * i + near, never };
-	begin(&workers[THREADS], beside);
-	begin(&workers[THREADS + 1], expire);
-	for (unsigned i = 0; i < THREADS; i++)
+	begin(&workers[threads], beside);
+	begin(&workers[threads + 1], expire);
+	for (unsigned i = 0; i < threads; i++)
 		begin(&workers[i], exchange);
-	for (unsigned i = 0; i < THREADS; i++)
+	for (unsigned i = 0; i < threads; i++)
 		pthread_join(workers[i].thread, NULL);
 	atomic_store(&over, true);
-	pthread_join(workers[THREADS].thread, &failed);
+	pthread_join(workers[threads].thread, &failed);
 	assert_null(failed);
-	pthread_join(workers[THREADS + 1].thread, NULL);
+	pthread_join(workers[threads + 1].thread, NULL);
 	TWT_OK(tow_op_cancel(never));
 	assert_int_equal(tow_op_wait(never, LIMIT_NS), TOW_ECANCELED);
 	TWT_OK(tow_op_release(never));
 	workers[0].never = NULL;
-	workers[0].number = THREADS; /* neither side closes before the other is through */
-	exchange_once(&workers[0], side->peer, THREADS, 0);
-	if (THREADS > 2 * cores())
+	workers[0].number = threads; /* neither side closes before the other is through */
+	exchange_once(&workers[0], side->peer, threads, 0);
+	if (threads > 2 * cores())
 		assert_true(twi_runtime_engine(side->runtime)->slices.count > 0);
 }
 
@@ -252,6 +253,7 @@ static void play_held(struct twt_side *side, struct tow_peer *tcp, bool near, ui
 
 struct setting {
 	uint64_t seed;
+	unsigned threads;
 	bool held; /* all rings */
 };
 
@@ -262,6 +264,7 @@ static int far(struct twt_side *side, void *arg)
 	struct tow_endpoint *endpoint;
 	struct tow_op *op;
 
+	threads = setting->threads;
 	TWT_OK(tow_recv_start(side->peer, address, sizeof(address), MEET, NULL, &op));
 	TWT_OK(twt_finish(op, NULL));
 	TWT_OK(tow_endpoint_open(side->runtime, "tcp://127.0.0.1:0", &endpoint));
@@ -277,6 +280,7 @@ static void check_slices(struct setting setting)
 	struct twt_side side;
 	struct tow_op *op;
 
+	threads = setting.threads;
 	twt_pair(&side, "shm://*", POOL, far, &setting);
 	TWT_OK(tow_endpoint_open(side.runtime, "tcp://127.0.0.1:0", &endpoint));
 	TWT_OK(tow_endpoint_address(endpoint, address, sizeof(address)));
@@ -289,19 +293,28 @@ static void check_slices(struct setting setting)
 static void test_slices(void **state)
 {
 	(void)state;
-	check_slices((struct setting){ .seed = twt_seed() });
+	check_slices((struct setting){ .seed = twt_seed(), .threads = THREADS });
+}
+
+/* About as many as there are cores: slices are short, and begin and end all the time. */
+static void test_few_threads(void **state)
+{
+	(void)state;
+	for (unsigned count = 2; count <= 5; count++)
+		check_slices((struct setting){ .seed = twt_seed() + count, .threads = count });
 }
 
 static void test_no_owner_has_a_ring(void **state)
 {
 	(void)state;
-	check_slices((struct setting){ .seed = twt_seed(), .held = true });
+	check_slices((struct setting){ .seed = twt_seed(), .threads = THREADS, .held = true });
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_slices),
+		cmocka_unit_test(test_few_threads),
 		cmocka_unit_test(test_no_owner_has_a_ring),
 	};
 

@@ -15,6 +15,7 @@
 #define MIB ((uint64_t)1 << 20)
 
 static char spec[600];
+static const char *name = ""; /* what the device's begins with */
 
 static bool is_pjrt(const struct twt_rig *rig)
 {
@@ -117,6 +118,7 @@ static void it_says_whether_the_pool_is_mapped(void **state)
 	twt_rig_ok(tow_device_info(rig.device, &info));
 	assert_int_equal(strncmp(spec, info.kind, strlen(info.kind)), 0);
 	assert_true(info.name[0] != '\0');
+	assert_int_equal(strncmp(info.name, name, strlen(name)), 0);
 	twt_rig_ok(tow_stats_get(rig.runtime, "/v1/devices", &text));
 	printf("%s\n", text);
 	if (rig.device->facts.takes_any) {
@@ -309,6 +311,7 @@ int main(void)
 		snprintf(spec, sizeof(spec), "%s", device);
 	} else if (plugin != NULL && access(plugin, R_OK) == 0) {
 		snprintf(spec, sizeof(spec), "pjrt:%s", plugin);
+		name = "cpu";
 	} else {
 		printf("skipped: no PJRT plugin (tests/fetch_pjrt gets one, and "
 		       "TOW_TEST_PJRT_PLUGIN names it), and no TOW_TEST_DEVICE\n");

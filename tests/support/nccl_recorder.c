@@ -31,7 +31,8 @@
 
 static struct {
 	pthread_mutex_t lock;
-	FILE *file;
+	bool begun;          /* its communicator has come */
+	FILE *file;          /* NULL: it could not be opened */
 	bool wanted[EVENTS]; /* by number: it is written down */
 	int state[EVENTS];
 	uint32_t events, collectives, most;
@@ -53,17 +54,19 @@ static int begin(void **context, uint64_t id, int *mask, const char *name, int n
 	char path[512];
 
 	(void)id, (void)name, (void)nodes, (void)logger;
-	*context = &record;
+	*context = NULL; /* of another communicator nothing is written */
 	*mask = NCCL_EVENT_COLL | NCCL_EVENT_P2P | NCCL_EVENT_PROXY_OP | NCCL_EVENT_PROXY_STEP |
 		NCCL_EVENT_KERNEL;
 	pthread_mutex_lock(&record.lock);
-	if (record.file == NULL && record.events == 0 && prefix != NULL) {
+	if (!record.begun && prefix != NULL) {
+		record.begun = true;
 		snprintf(path, sizeof(path), "%s.%d", prefix, rank);
 		record.file = fopen(path, "w");
 		record.most = count != NULL ? (uint32_t)atoi(count) : 24;
 		record.last_us = now_us();
+		*context = &record;
 	}
-	if (record.file != NULL)
+	if (*context != NULL && record.file != NULL)
 		fprintf(record.file, "begins %llu rank %d of %d\n",
 			(unsigned long long)record.last_us, rank, ranks);
 	pthread_mutex_unlock(&record.lock);
@@ -122,8 +125,9 @@ static int start(void *context, void **event, struct nccl_event_descriptor *what
 {
 	uint32_t number;
 
-	(void)context;
 	*event = NULL;
+	if (context == NULL)
+		return 0;
 	pthread_mutex_lock(&record.lock);
 	number = record.events + 1;
 	if (number < EVENTS) {

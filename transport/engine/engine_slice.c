@@ -22,10 +22,10 @@
 #define AGAIN_MAX_NS  (100ull * 1000 * 1000)
 #define PAYS_MOST     16
 #define HOG_PAYS      4 /* such a yield counts for so many slices that do not pay */
-#define SEEN_NS       (10u * SLICE_NS)
+#define SEEN_NS       (10u * SLICE_NS) /* waits are counted for so long, and then anew */
 #define PAID_WAITS    32u
 #define CORES_EACH    2u /* one for a thread here, and one for its partner */
-#define SELDOM_ROUNDS 2u
+#define SELDOM_ROUNDS 2u /* turns of all: who has waited for longer exchanges seldom */
 
 static void set_ringless(struct twi_slices *slices, bool ringless)
 {

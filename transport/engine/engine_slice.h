@@ -21,7 +21,8 @@
  * most twice in a slice, and the owner, which may be on the core that it needs, yields once.
  *
  * Slices begin where waits are many, for operations of memory-polled lanes, whose other process is
- * of this host, too: where more than one thread waits for each CORES_EACH cores. They do so only
+ * of this host, too: where more than two threads wait, and more than one for each CORES_EACH
+ * cores, so that they and their partners are more than the cores. They do so only
  * beside the library's own thread, which moves the other lanes meanwhile, and looks whether the
  * owner is away for TWI_SLICE_AWAY_NS: then the next one has its slice, or all who are due are
  * woken, if the owner has exchanged next to nothing. And only while slices pay, and nobody else

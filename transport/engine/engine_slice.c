@@ -21,7 +21,7 @@
 #define AGAIN_NS      (5ull * 1000 * 1000)
 #define AGAIN_MAX_NS  (100ull * 1000 * 1000)
 #define PAYS_MOST     16
-#define HOG_PAYS      4 /* such a yield counts for so many slices that do not pay */
+#define HOG_PAYS      4                /* such a yield counts for so many slices that do not pay */
 #define SEEN_NS       (10u * SLICE_NS) /* waits are counted for so long, and then anew */
 #define PAID_WAITS    32u
 #define CORES_EACH    2u /* one for a thread here, and one for its partner */

@@ -190,6 +190,12 @@ static bool talk_goes_on(struct talk *talk, struct tow_op *op)
 	return !talk->ranks->closing;
 }
 
+/* Neither a connection nor a message that is held until there is one. */
+static bool nobody_waits(const struct twi_slot *slot)
+{
+	return twi_list_empty(&slot->waiting) && twi_list_empty(&slot->held);
+}
+
 /* The lower rank's connection has not come: we dial again. */
 static void on_waited(struct tow_op *op, const struct tow_result *result)
 {
@@ -202,7 +208,7 @@ static void on_waited(struct tow_op *op, const struct tow_result *result)
 	twi_ranks_use(ranks);
 	end_talk(talk, true);
 	if (on && slot->state == TWI_SLOT_WAITING) {
-		if (twi_list_empty(&slot->waiting))
+		if (nobody_waits(slot))
 			slot->state = TWI_SLOT_NONE; /* nobody asks any more */
 		else if (slot->dials >= TWI_GROUP_DIALS)
 			dial_failed(ranks, rank, TOW_EPEER);

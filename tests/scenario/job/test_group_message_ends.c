@@ -10,6 +10,7 @@
 
 #define AT_ONCE 4
 #define WAITS   TWT_JOB_WAIT_NS
+#define GONE_NS 10000000000ull /* until it is known that nobody listens, which takes 0.7 s */
 
 static const char *const addresses[] = {
 #define TWT_LANE(name, near, far, one, pair) one ? NULL : near,
@@ -231,12 +232,15 @@ static void play_dead(struct twt_job *job, const void *arg)
 		must_end(job, heard, TOW_EPEER, "");
 		twt_job_mark(job, 2);
 	} else {
+		uint64_t since_ns;
 		int ended;
 		char text[512];
 
 		twt_must(twt_job_reached(1, 2));
+		since_ns = twt_job_now();
 		ended = twt_job_end(job, hear(job, job->group, 2, 3, memory[2], 8), text);
 		twt_must(ended == TOW_EPEER || ended == TOW_EREFUSED);
+		twt_must(twt_job_now() - since_ns < GONE_NS);
 		twt_must(strstr(text, "there is no connection to rank 2 of the job") != NULL);
 	}
 	/* The others go on, also who waits for anybody. */

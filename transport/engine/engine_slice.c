@@ -44,6 +44,7 @@ static uint32_t core_count(void)
 void twi_slice_init(struct twi_slices *slices)
 {
 	*slices = (struct twi_slices){ .above = twi_max(core_count() / CORES_EACH, 2u),
+				       .begin_most = UINT32_MAX,
 				       .pays = PAYS_MOST,
 				       .again_in_ns = AGAIN_NS,
 				       .random = 1 };
@@ -153,7 +154,8 @@ static bool they_exchange(struct twi_engine *engine, const struct twi_wait *wait
 		slices->seen_ns = wait->since_ns;
 		slices->seen_waits = waits;
 	}
-	return waits - slices->seen_waits >= PAID_WAITS + 2u * threads_waiting(engine);
+	return waits - slices->seen_waits >=
+	       twi_min(PAID_WAITS + 2u * threads_waiting(engine), slices->begin_most);
 }
 
 static bool slices_start(struct twi_engine *engine, const struct twi_wait *wait)

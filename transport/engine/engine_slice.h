@@ -65,6 +65,7 @@ struct twi_slices {
 	uint64_t missed_ns; /* since when it is known that the owner does not drive; 0: it is not */
 	uint64_t seen_ns;   /* without slices: since when waits are counted, for ten slices, */
 	uint64_t seen_waits;  /* and how many had begun then */
+	uint32_t begin_most;  /* slices begin at so many, or fewer: sanitized tests are slow */
 	uint64_t again_ns;    /* slices have not paid: not before this time */
 	uint64_t again_in_ns; /* when they do not pay the next time: for how long */
 	uint64_t random;

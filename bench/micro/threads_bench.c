@@ -1,7 +1,8 @@
 /*
  * threads_bench.c - what threads cost that a thread shares a runtime with.
  *
- *	threads_bench [--lane LANE] [--threads N] [--style wait|test] [--for MS] [--quick]
+ *	threads_bench [--lane LANE] [--threads N] [--style wait|test] [--window N] [--bytes N]
+ *		      [--for MS] [--quick]
  *
  *	alone     one pair of threads exchanges 8 bytes; no other thread has used the runtimes
  *	blocked   the same while the N - 1 other pairs have exchanged and block in tow_op_wait
@@ -10,10 +11,14 @@
  *	          start of the first thread to the end of the last, and the longest time for which
  *	          one of the threads has got nothing done
  *
+ * An exchange is 8 bytes there and back. With --window it is so many messages of --bytes from and
+ * to registered memory, all started before the first is waited for, and 8 bytes back.
+ *
  * The near and the far threads are two processes, on the loop lane one. All pairs share one
  * connection, each has tags of its own. alone, blocked and ended are measured in turns, several
  * times, and the median counts: a machine that others use is slow for all three then.
  */
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -29,6 +34,8 @@
 #include "bench/common/lanes.h"
 
 #define THREADS_MAX 256
+#define WINDOW_MAX  64u
+#define BYTES_MAX   (64u << 20) /* of all windows of a side */
 #define ROUNDS_MAX  9
 #define BEGIN_NS    50000000u /* until all exchange */
 #define PART_MAX_NS 10000000000ull
@@ -37,6 +44,7 @@
 #define TAG_ANSWER  2000u
 #define TAG_BLOCK   3000u
 #define TAG_MEET    4000u
+#define TAG_WINDOW  5000u
 
 #define OK(call)                                                                                   \
 	do {                                                                                       \
@@ -67,11 +75,12 @@ struct worker {
 
 static struct {
 	const char *lane;
-	unsigned threads, rounds;
+	unsigned threads, rounds, window;
+	uint64_t bytes; /* of a window's message */
 	uint64_t part_ns;
 	bool test;     /* tow_op_test instead of tow_op_wait */
 	bool only_all; /* the last measurement alone, for a profiler */
-} options = { "tcp", 64, 5, 300000000, false, false };
+} options = { "tcp", 64, 5, 0, 65536, 300000000, false, false };
 
 static uint64_t now_ns(void)
 {
@@ -117,9 +126,46 @@ static void meet_other(const struct side *side)
 	(void)get_value(side, TAG_MEET + !side->near);
 }
 
+/* The near side sends, the far side receives. */
+static void move_window(const struct worker *worker, uint8_t *memory)
+{
+	const struct side *side = worker->side;
+	struct tow_op *ops[WINDOW_MAX];
+	uint64_t tag = TAG_WINDOW + worker->number;
+
+	for (unsigned i = 0; i < options.window; i++) {
+		uint8_t *data = memory + i * options.bytes;
+
+		if (side->near)
+			OK(tow_send_start(side->peer, data, options.bytes, tag, NULL, &ops[i]));
+		else
+			OK(tow_recv_start(side->peer, data, options.bytes, tag, NULL, &ops[i]));
+	}
+	for (unsigned i = 0; i < options.window; i++)
+		finish_op(ops[i]);
+}
+
+static uint8_t *window_alloc(const struct side *side)
+{
+	void *memory = NULL;
+
+	if (options.window > 0) {
+		OK(tow_alloc(side->runtime, options.window * options.bytes, 4096, &memory));
+		memset(memory, 1, options.window * options.bytes);
+	}
+	return memory;
+}
+
+static void window_free(const struct side *side, uint8_t *memory)
+{
+	if (memory != NULL)
+		OK(tow_free(side->runtime, memory));
+}
+
 static void ask_once(struct worker *worker)
 {
 	const struct side *side = worker->side;
+	uint8_t *memory = window_alloc(side);
 	uint64_t last_ns = now_ns(), answer;
 	struct tow_op *op;
 
@@ -129,6 +175,7 @@ static void ask_once(struct worker *worker)
 		OK(tow_recv_start(side->peer, &answer, sizeof(answer), TAG_ANSWER + worker->number,
 				  NULL, &op));
 		put_value(side, TAG_ASK + worker->number, value);
+		move_window(worker, memory);
 		finish_op(op);
 		if (answer != value) {
 			fprintf(stderr, "threads_bench: a wrong answer\n");
@@ -142,14 +189,19 @@ static void ask_once(struct worker *worker)
 		worker->exchanges++;
 	}
 	put_value(side, TAG_ASK + worker->number, STOP);
+	window_free(side, memory);
 }
 
 static void answer_once(struct worker *worker)
 {
+	uint8_t *memory = window_alloc(worker->side);
 	uint64_t value;
 
-	while ((value = get_value(worker->side, TAG_ASK + worker->number)) != STOP)
+	while ((value = get_value(worker->side, TAG_ASK + worker->number)) != STOP) {
+		move_window(worker, memory);
 		put_value(worker->side, TAG_ANSWER + worker->number, value);
+	}
+	window_free(worker->side, memory);
 }
 
 static void *worker_run(void *arg)
@@ -283,6 +335,10 @@ static void report_figures(struct figures *figures)
 	double ended = median_of(figures->ended_us), all = median_of(figures->all_per_s);
 	double whole = median_of(figures->whole_per_s);
 
+	if (options.window > 0)
+		printf("{\"window\": %u, \"bytes\": %" PRIu64 ", \"all_gb_per_s\": %.3f}\n",
+		       options.window, options.bytes,
+		       all * options.window * (double)options.bytes / 1e9);
 	printf("{\"lane\": \"%s\", \"style\": \"%s\", \"threads\": %u, \"alone_us\": %.2f, "
 	       "\"blocked_us\": %.2f, \"ended_us\": %.2f, \"all_per_s\": %.0f, "
 	       "\"all_over_alone\": %.2f, \"whole_over_alone\": %.2f, \"longest_gap_ms\": %.1f}\n",
@@ -295,7 +351,7 @@ static struct tow_runtime *open_runtime(void)
 	struct tow_options knobs = TOW_OPTIONS_INIT;
 	struct tow_runtime *runtime;
 
-	knobs.premap_memory_bytes = 8 << 20;
+	knobs.premap_memory_bytes = (8 << 20) + 2 * BYTES_MAX * (options.window > 0);
 	knobs.stats = 0;
 	OK(tow_runtime_open(&knobs, &runtime));
 	return runtime;
@@ -379,10 +435,10 @@ static void usage_exit(void)
 
 	bench_lane_names(names);
 	fprintf(stderr,
-		"usage: threads_bench [--lane LANE] [--threads N] [--style wait|test] [--for MS] "
-		"[--quick]\n"
-		"LANE is %s, tow or loop\n",
-		names);
+		"usage: threads_bench [--lane LANE] [--threads N] [--style wait|test] "
+		"[--window N] [--bytes N] [--for MS] [--quick]\n"
+		"LANE is %s, tow or loop; all windows of a side have up to %u bytes\n",
+		names, BYTES_MAX);
 	exit(1);
 }
 
@@ -420,6 +476,10 @@ int main(int argc, char **argv)
 			options.threads = (unsigned)strtoul(value, NULL, 10);
 		else if (strcmp(argv[i], "--for") == 0)
 			options.part_ns = strtoul(value, NULL, 10) * 1000000;
+		else if (strcmp(argv[i], "--window") == 0)
+			options.window = (unsigned)strtoul(value, NULL, 10);
+		else if (strcmp(argv[i], "--bytes") == 0)
+			options.bytes = strtoul(value, NULL, 10);
 		else if (strcmp(argv[i], "--style") == 0)
 			options.test = strcmp(value, "test") == 0;
 		else
@@ -427,7 +487,8 @@ int main(int argc, char **argv)
 		i++;
 	}
 	if (options.threads < 2 || options.threads > THREADS_MAX || options.part_ns == 0 ||
-	    options.part_ns > PART_MAX_NS)
+	    options.part_ns > PART_MAX_NS || options.window > WINDOW_MAX || options.bytes == 0 ||
+	    (options.window > 0 && options.bytes > BYTES_MAX / options.window / options.threads))
 		usage_exit();
 	alarm(options.rounds * 60);
 	if (strcmp(options.lane, "loop") == 0)

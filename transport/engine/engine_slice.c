@@ -23,8 +23,8 @@
 #define PAYS_MOST     16
 #define HOG_PAYS      4                /* such a yield counts for so many slices that do not pay */
 #define SEEN_NS       (10u * SLICE_NS) /* waits are counted for so long, and then anew */
-#define PAID_WAITS    32u
-#define CORES_EACH    2u /* one for a thread here, and one for its partner */
+#define PAID_WAITS    32u              /* of one that takes SLICE_NS */
+#define CORES_EACH    2u               /* one for a thread here, and one for its partner */
 #define SELDOM_ROUNDS 2u /* turns of all: who has waited for longer exchanges seldom */
 
 static void set_ringless(struct twi_slices *slices, bool ringless)
@@ -101,10 +101,16 @@ static void slices_stop(struct twi_engine *engine, uint64_t now_ns)
 	twi_slice_wake_all(engine);
 }
 
+/* Has the owner exchanged so much that its slice pays? */
+static bool has_paid(const struct twi_slices *slices)
+{
+	return (uint64_t)slices->owner_waits * SLICE_NS >= PAID_WAITS * slices->slice_ns;
+}
+
 /* The slice of `owner` begins, which may have to be woken yet. */
 static void slice_begin(struct twi_slices *slices, uint32_t owner, uint64_t now_ns)
 {
-	if (slices->owner_waits < PAID_WAITS)
+	if (!has_paid(slices))
 		slices->pays--;
 	else if (slices->pays < PAYS_MOST)
 		slices->pays++;
@@ -128,10 +134,25 @@ static void hand_over(struct twi_engine *engine, struct twi_wait *heir, uint64_t
 	twi_slice_withdraw(engine, heir);
 }
 
-/* Few threads are soon in turn again, and have cores to wake on: short slices cost them little. */
+/*
+ * Few threads are soon in turn again, and have cores to wake on: short slices cost them little,
+ * unless no more than a few of their waits have room in one.
+ */
 static void set_length(struct twi_engine *engine)
 {
-	engine->slices.slice_ns = twi_min((uint64_t)EACH_NS * threads_waiting(engine), SLICE_NS);
+	struct twi_slices *slices = &engine->slices;
+	uint64_t each_ns = (uint64_t)EACH_NS * threads_waiting(engine);
+
+	slices->slice_ns = twi_min(twi_max(each_ns, slices->paid_ns), SLICE_NS);
+}
+
+/* How long PAID_WAITS take, by the slices before this one, which ends. */
+static void learn_pace(struct twi_slices *slices, uint64_t now_ns)
+{
+	uint64_t waits = twi_max(slices->owner_waits, 1u);
+	uint64_t paid_ns = (now_ns - slices->begun_ns) * PAID_WAITS / waits;
+
+	slices->paid_ns = (3 * slices->paid_ns + twi_min(paid_ns, SLICE_NS)) / 4;
 }
 
 /* The other side ends slices as well: together they do so once in SLICE_NS. */
@@ -139,6 +160,7 @@ static void slice_end(struct twi_engine *engine, uint64_t now_ns)
 {
 	struct twi_slices *slices = &engine->slices;
 
+	learn_pace(slices, now_ns);
 	set_length(engine);
 	slices->end_ns = now_ns + slices->slice_ns * threads_waiting(engine) / slices->due_count;
 	hand_over(engine, wait_of(slices->due.next), now_ns);
@@ -336,7 +358,7 @@ bool twi_slice_owner_away(struct twi_engine *engine)
 	twi_assert_held(engine);
 	if (slices->due_count == 0)
 		return false;
-	if (slices->owner_waits < PAID_WAITS)
+	if (!has_paid(slices))
 		twi_slice_wake_all(engine);
 	else
 		hand_over(engine, wait_of(slices->due.next), twi_engine_clock(engine));

@@ -15,7 +15,7 @@
  *
  * A side ends slices at the pace at which everybody of its queue has a turn once in as many slices
  * as there are threads in waits, whichever side each of the pairs is due on. Few threads have short
- * slices.
+ * slices, but no shorter than what their waits take that pay for one.
  *
  * Who exchanges seldom is not to wait for a turn, nor would it use one: it is woken at once, at
  * most twice in a slice, and the owner, which may be on the core that it needs, yields once.
@@ -58,6 +58,7 @@ struct twi_slices {
 	struct twi_list due; /* struct twi_wait; in front the one that has been due for longest */
 	int32_t pays;        /* slices that have paid less those that have not, within bounds */
 	uint64_t slice_ns;   /* how long they are to be */
+	uint64_t paid_ns;    /* in which a slice pays, by what the last ones saw */
 	uint64_t begun_ns;   /* this one */
 	uint64_t end_ns;     /* of the slice, when somebody is due */
 	uint64_t favour_ns;  /* not before this time is one woken out of turn */

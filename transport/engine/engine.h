@@ -80,8 +80,8 @@ struct twi_pool;
 struct twi_ring;
 struct twi_rpc;
 struct twi_trace_writer;
+struct twi_uring_closer;
 struct twi_wait;
-
 struct twi_engine {
 	/* What threads that want the engine look at. */
 	_Alignas(64) _Atomic uint32_t held; /* 0 free, else the holder's thread mark */
@@ -166,6 +166,8 @@ struct twi_engine {
 	struct twi_features features; /* what its lanes may offer, and require */
 	char poller_refusal[256]; /* why there is no io_uring; "": there is, or none was wanted */
 	struct twi_epoll_notices *epoll_notices; /* of zero-copy sends; NULL: none were made */
+	struct twi_uring_closer *uring_closer; /* NULL: none was closed yet (uring/ring_closer.h) */
+	_Atomic uint32_t rings_closing;
 	struct twi_ring *rings[TWI_RING_SLOTS];
 	struct twi_life *lives[TWI_RING_SLOTS]; /* of the threads that the rings belong to */
 	struct twi_fd fds[TWI_RING_SLOTS];

@@ -21,6 +21,7 @@
 #define IDLE_ALONE_NS (1000u * 1000) /* there is no library's own thread that moves the others' */
 #define TAKE_SHARE    8u /* of the time at most a ninth goes into taking rings from each other */
 #define TAKE_PAUSE_NS (20ull * 1000 * 1000) /* whatever the last one cost */
+#define CLOSING_MOST  4u /* are being closed: living threads keep theirs meanwhile */
 
 void twi_engine_drop_ring(struct twi_engine *engine, unsigned index)
 {
@@ -42,6 +43,11 @@ void twi_engine_drop_ring(struct twi_engine *engine, unsigned index)
 	twi_ring_destroy(ring);
 }
 
+bool twi_engine_may_drop_ring(const struct twi_engine *engine)
+{
+	return atomic_load_explicit(&engine->rings_closing, memory_order_relaxed) < TWI_RINGS_MAX;
+}
+
 /* Registers the pool with a new ring. A pool that cannot be pinned is used without. */
 static int register_pool(struct twi_engine *engine, struct twi_ring *ring)
 {
@@ -60,7 +66,7 @@ static int register_pool(struct twi_engine *engine, struct twi_ring *ring)
 /*
  * Takes down the ring that its living thread has not used for the longest time, if nothing of it is
  * in use: its thread does not sleep on it, has no descriptor of it, and awaits no notification.
- * Making another costs about a millisecond, in which nobody has the engine. Threads that take each
+ * Making another takes up to a millisecond, in which nobody has the engine. Threads that take each
  * other's rings all the time would do nothing else, so what one has cost says when the next may be.
  */
 static unsigned take_idle(struct twi_engine *engine)
@@ -70,7 +76,8 @@ static unsigned take_idle(struct twi_engine *engine)
 
 	if (engine->background == NULL)
 		idle_ns = IDLE_ALONE_NS;
-	if (now < engine->take_again_ns)
+	if (now < engine->take_again_ns ||
+	    atomic_load_explicit(&engine->rings_closing, memory_order_relaxed) >= CLOSING_MOST)
 		return TWI_RING_SLOTS;
 	for (unsigned i = TWI_RINGS_KEPT; i < TWI_RINGS_MAX; i++) {
 		const struct twi_ring *ring = engine->rings[i];
@@ -106,7 +113,8 @@ static unsigned find_slot(struct twi_engine *engine, bool *taken_out)
 	if (twi_background_self(engine))
 		return TWI_RING_BACKGROUND;
 	for (unsigned i = 0; i < TWI_RINGS_MAX; i++) {
-		if (engine->rings[i] != NULL && twi_life_ended(engine->lives[i]))
+		if (engine->rings[i] != NULL && twi_life_ended(engine->lives[i]) &&
+		    twi_engine_may_drop_ring(engine))
 			twi_engine_drop_ring(engine, i);
 	}
 	while (slot < TWI_RINGS_MAX && engine->rings[slot] != NULL)

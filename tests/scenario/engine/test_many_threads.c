@@ -2,7 +2,8 @@
  * test_many_threads.c - more threads than there are rings: 40 on either side that exchange at once,
  * each in another way of driving, and 40 that block while one goes on, on each lane.
  *
- * The second half runs on rings as kernels without DEFER_TASKRUN have them (twi_uring_plain).
+ * The second half runs on rings as kernels without DEFER_TASKRUN have them (twi_uring_plain), and
+ * once with a kernel that takes for ever to close one.
  */
 #include "pair.h"
 
@@ -13,6 +14,7 @@
 #include <time.h>
 
 #include "transport/engine/uring/ring.h"
+#include "transport/engine/uring/ring_closer.h"
 #include "twt.h"
 
 #define POOL      (8 << 20)
@@ -23,6 +25,7 @@
 #define QUIET     2000u
 #define NEVER     3000u
 #define LIMIT_NS  (60ull * TWT_SECOND)
+#define CLOSE_MS  60000u /* both sides are through before a ring is closed */
 
 enum style { WAIT, TEST, PROGRESS, CALLBACK, RESULT, SHORT_WAITS, ANY, STYLES };
 
@@ -204,7 +207,7 @@ static void swap_words(const struct twt_side *side, bool near, uint64_t tag)
 static void play(const struct twt_side *side, bool near)
 {
 	struct worker workers[THREADS];
-	uint64_t word = 0;
+	uint64_t word = 0, since_ns = now_ns();
 	struct tow_op *never;
 
 	TWT_OK(tow_recv_start(side->peer, &word, sizeof(word), NEVER, NULL, &never));
@@ -221,6 +224,12 @@ static void play(const struct twt_side *side, bool near)
 		abort();
 	TWT_OK(tow_op_release(never));
 	swap_words(side, near, QUIET);
+	/* From here on the kernel closes them: the runtime's close waits for that. */
+	if (atomic_exchange(&twi_uring_close_ms, 0) != 0 &&
+	    now_ns() - since_ns >= CLOSE_MS / 4 * 1000000ull) {
+		fprintf(stderr, "a side has waited for rings to be closed\n");
+		abort();
+	}
 }
 
 static int far(struct twt_side *side, void *arg)
@@ -296,6 +305,21 @@ static void test_plain_shm(void **state)
 	twi_uring_plain = false;
 }
 
+/*
+ * Threads end, or have their rings taken, and the kernel does not close those: nobody waits for
+ * that. Who closed them held the engine, until the other side took this one for dead.
+ */
+static void test_slow_close(void **state)
+{
+	(void)state;
+	twi_uring_plain = true;
+	atomic_store(&twi_uring_close_ms, CLOSE_MS);
+	two_processes("tcp://127.0.0.1:0");
+	atomic_store(&twi_uring_close_ms, CLOSE_MS);
+	two_processes("shm://*");
+	twi_uring_plain = false;
+}
+
 /* The library's own thread is not needed for it. */
 static void test_alone(void **state)
 {
@@ -313,7 +337,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_tcp),       cmocka_unit_test(test_shm),
 		cmocka_unit_test(test_loop),      cmocka_unit_test(test_plain_tcp),
-		cmocka_unit_test(test_plain_shm), cmocka_unit_test(test_alone),
+		cmocka_unit_test(test_plain_shm), cmocka_unit_test(test_slow_close),
+		cmocka_unit_test(test_alone),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

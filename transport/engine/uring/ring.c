@@ -22,6 +22,7 @@
 #include "memreg/pool/extent.h"
 #include "memreg/pool/pool.h"
 #include "transport/engine/engine.h"
+#include "transport/engine/uring/ring_closer.h"
 
 /* Of kernel 6.2; the notification of a zero-copy send says whether the kernel copied. */
 #ifndef IORING_SEND_ZC_REPORT_USAGE
@@ -327,12 +328,8 @@ static void ring_destroy(struct twi_ring *base)
 {
 	struct twi_uring *ring = twi_uring_of(base);
 
-	if (ring->uring.ring_fd >= 0)
-		io_uring_queue_exit(&ring->uring);
-	if (ring->buffers != NULL)
-		munmap(ring->buffers, 4096 + (size_t)TWI_URING_BUFFERS * TWI_RING_BUFFER_BYTES);
-	twi_ring_fini(base);
-	free(ring);
+	if (ring->uring.ring_fd < 0 || !twi_uring_closer_take(base->engine, ring))
+		twi_uring_close(ring);
 }
 
 static int open_ring(struct twi_uring *ring)
@@ -502,4 +499,5 @@ const struct twi_poller twi_poller_uring = {
 	.hush = ring_hush,
 	.sync = twi_uring_sync,
 	.forget = ring_forget,
+	.fini = twi_uring_closer_end,
 };

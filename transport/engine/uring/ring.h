@@ -35,6 +35,7 @@ struct twi_uring {
 		have[TWI_REGION_SLOTS]; /* generation of the region in each slot; 0: none */
 	struct io_uring_buf_ring *buffers;
 	uint8_t *buffer_memory;
+	struct twi_uring *next_closing; /* ring_closer.h */
 };
 
 static inline struct twi_uring *twi_uring_of(struct twi_ring *ring)

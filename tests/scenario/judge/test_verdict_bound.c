@@ -14,6 +14,7 @@
 #include "job_lanes.h"
 
 #include <poll.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
@@ -317,6 +318,8 @@ static void overlap(struct twt_rank *rank, uint64_t number)
 static struct helper {
 	struct twt_rank *rank;
 	sem_t asked, over;
+	_Atomic uint64_t returned; /* starts that it is through with */
+	uint64_t wanted;
 	bool runs;
 } helper;
 
@@ -333,11 +336,12 @@ static void *start_when_asked(void *arg)
 			;
 		TWT_OK(tow_coll_all_reduce_start(helper.rank->group, data, data, 256, TOW_F32,
 						 TOW_MAX, &options, &op));
+		atomic_fetch_add(&helper.returned, 1);
 	}
 	return NULL;
 }
 
-/* The thread ends with its process. */
+/* The thread ends with its process, and is in no call when the runtime is closed. */
 static void late_by_helper(struct twt_rank *rank, uint64_t number)
 {
 	pthread_t thread;
@@ -350,8 +354,11 @@ static void late_by_helper(struct twt_rank *rank, uint64_t number)
 		TWT_TRUE(pthread_detach(thread) == 0);
 	}
 	usleep(STAGE_US * (rank->rank == 1 ? 5 : 1));
+	helper.wanted++;
 	sem_post(&helper.asked);
 	end_told(NULL, &helper.over, 1);
+	while (atomic_load(&helper.returned) < helper.wanted)
+		sched_yield();
 }
 
 static void compute_mostly(struct twt_rank *rank, uint64_t number)

@@ -5,6 +5,8 @@
     faultlab.py --only "wrong tag"     one fault (several with commas between them); "healthy":
                                        jobs without one, "healthy pipe": of one shape
     faultlab.py --seed 7 --only "wrong tag" --run 3     plays run 3 of that again
+    faultlab.py --way call             in all jobs a callback tells of ends; else it is drawn how
+                                       ranks hear of them (lab_way.c), but with --short
     faultlab.py --short                what the suite runs: some clear faults, some healthy jobs
 
 Exit: 0; 1 when a healthy job was accused, with --short also when a clear fault was not told in any
@@ -43,6 +45,7 @@ class How:
     seconds: float
     until_told: bool = False  # no ask more once one was right
     ranks_most: int = 8
+    way: str = ""             # how ranks hear of ends; "": it is drawn
 
 
 class Run:
@@ -50,7 +53,9 @@ class Run:
 
     def __init__(self, name, number, seed, how):
         self.name, self.number, self.seed = name, number, seed
-        self.short = " --short" if how.until_told else ""
+        usual = SHORT.way if how.until_told else ""
+        self.more = (" --short" if how.until_told else "") + \
+            (f" --way {how.way}" if how.way != usual else "")
         self.answers = []     # of each ask
         self.wrong = []       # documents that accuse somebody else
         self.first_s = None   # from the fault to the first right answer
@@ -68,7 +73,7 @@ class Run:
 
     def replay(self):
         return (f'faultlab.py --seed {self.seed} --only "{self.name}" --run {self.number}'
-                f"{self.short}")
+                f"{self.more}")
 
     def factor(self):
         if self.hung:
@@ -77,6 +82,12 @@ class Run:
         if not usual or not self.during:
             return "-"
         return f"{self.during / usual:.2f}"
+
+
+def draw_way(fault, name, number, seed, how, chosen):
+    """By numbers of its own, so that a seed's jobs are otherwise what they were without ways."""
+    rng = random.Random(f"{seed}/{name}/{number}/way")
+    chosen["options"]["way"] = faults.draw_way(fault, rng, how.way)
 
 
 def answerable(job, fault, chosen):
@@ -228,6 +239,7 @@ def recommended_of(job, rank):
 def run_fault(fault, number, seed, how):
     rng = random.Random(f"{seed}/{fault.name}/{number}")
     chosen = faults.draw(fault, None, rng, how.ranks_most)
+    draw_way(fault, fault.name, number, seed, how, chosen)
     run = Run(fault.name, number, seed, how)
     run.chosen = chosen
     plant = None
@@ -289,6 +301,7 @@ def run_healthy(shape, number, seed, how):
     name = f"healthy {shape}"
     rng = random.Random(f"{seed}/{name}/{number}")
     chosen = faults.draw(None, shape, rng, how.ranks_most)
+    draw_way(None, name, number, seed, how, chosen)
     run = Run(name, number, seed, how)
     run.chosen = chosen
     try:
@@ -426,6 +439,23 @@ def tell_healthy(table):
               f"{brisk.count('nobody')} cannot tell, {brisk.count('wrong')} accuse somebody")
 
 
+def tell_ways(table, healthy):
+    """The answers by how ranks hear of ends."""
+    print("\n| ranks hear of ends by | asks about faults | right | other cause | nobody named | "
+          "silent | wrong | asks about healthy jobs | healthy | cannot tell | accused |")
+    print("|---|---|---|---|---|---|---|---|---|---|---|")
+    for way in faults.WAYS:
+        ill, well = ([a for rows in rows_of.values() for run in told(rows)
+                      if run.chosen["options"]["way"] == way for a in run.answers]
+                     for rows_of in (table, healthy))
+        if ill or well:
+            print(f"| {way} | {len(ill)} | " +
+                  " | ".join(str(ill.count(a))
+                             for a in ("right", "other", "nobody", "silent", "wrong")) +
+                  f" | {len(well)} | " +
+                  " | ".join(str(well.count(a)) for a in ("right", "nobody", "wrong")) + " |")
+
+
 def tell_total(table, healthy):
     runs = [run for rows in table.values() for run in told(rows)]
     answers = [a for run in runs for a in run.answers]
@@ -449,7 +479,7 @@ def tell_total(table, healthy):
 
 SHORT_SHAPES = ("coll", "pipe")
 # Of a clear fault somebody has to be told within so many asks.
-SHORT = How(6, 0.5, True, 4)
+SHORT = How(6, 0.5, True, 4, "wait")
 
 
 def wanted(only):
@@ -498,6 +528,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--asks", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=1.5, help="of each phase")
+    parser.add_argument("--way", choices=faults.WAYS, default="")
     parser.add_argument("--short", action="store_true")
     said = parser.parse_args()
     # However this is ended, what it has begun ends with it.
@@ -510,12 +541,12 @@ def main():
     print(f"seed {seed}", flush=True)
     rows, shapes = wanted(said.only)
     numbers = [said.run] if said.run is not None else range(said.rounds)
-    how = How(said.asks, said.seconds)
+    how = How(said.asks, said.seconds, way=said.way)
     if said.short and not said.only:
         rows = [fault for fault in faults.FAULTS if fault.plain]
         shapes, numbers = SHORT_SHAPES, [0]
     if said.short:
-        how = SHORT
+        how = dataclasses.replace(SHORT, way=said.way or SHORT.way)
         for wrong in samples.faulty():
             sys.exit(f"FAILED: a sample is judged wrongly: {wrong}")
     table, healthy = run_all(rows, shapes, numbers, seed, how)
@@ -525,6 +556,7 @@ def main():
         sys.exit(SKIP)
     tell_score(table)
     tell_healthy(healthy)
+    tell_ways(table, healthy)
     tell_total(table, healthy)
     bad = failures(table, healthy, said.short)
     for run in bad:

@@ -251,6 +251,20 @@ def draw(fault, shape, rng, ranks_most=8):
     return chosen
 
 
+# How ranks come to know that something has ended (lab_way.c), the usual way as often as all others.
+WAYS = ("wait", "test", "fd", "call", "queue")
+# Without the library's own thread nobody would call or fill a queue.
+WAYS_DRIVEN = ("wait", "test", "fd")
+
+
+def draw_way(fault, rng, way):
+    """The way of a job's ranks; way: the one that was asked for, or "" where it is drawn."""
+    ways = WAYS_DRIVEN if fault and fault.env.get("TOW_BACKGROUND") == "0" else WAYS
+    if way:
+        return way if way in ways else "wait"
+    return "wait" if rng.random() < 0.5 else rng.choice(ways[1:])
+
+
 def spec_of(fault, chosen, env=None):
     spec = Spec(chosen["size"], chosen["lane"], chosen["options"])
     if fault is None:

@@ -65,7 +65,7 @@ struct lab {
 #define LAB_FIELD(name, initial, what) int64_t name;
 	LAB_NUMBERS(LAB_FIELD)
 #undef LAB_FIELD
-	const char *shape, *how, *fault, *page_path, *address;
+	const char *shape, *how, *way, *fault, *page_path, *address;
 	int me, size;
 	bool done; /* what happens once has happened */
 	uint64_t begun_ns, paused_at;
@@ -105,8 +105,27 @@ void lab_compute(const struct lab *lab, int64_t us);
 
 void lab_sleep(int64_t us);
 
-/* Waits for operations, releases them, and returns the first failure. */
-int lab_finish(struct tow_op **ops, int count);
+/* Says on stderr how an operation has failed; why may be NULL. */
+void lab_tell(int status, const char *why);
+
+/* The ways of lab->way: wait, test, fd, call and queue (lab_way.c). */
+bool lab_way_known(const struct lab *lab);
+int lab_way_open(struct lab *lab);
+
+/* How a start says that the rank is to hear of the end in its way. */
+struct tow_op_options lab_op_options(const struct lab *lab);
+struct tow_coll_options lab_coll_options(const struct lab *lab);
+struct tow_call_options lab_call_options(const struct lab *lab);
+
+/* The status with which it has ended, or TOW_ETIMEDOUT; it is not released. */
+int lab_await(struct lab *lab, struct tow_op *op, uint64_t within_ns);
+
+/* Waits for all operations that the rank has started, releases them: the first failure. */
+int lab_finish(struct lab *lab, struct tow_op **ops, int count);
+
+/* One message, to its end. */
+int lab_send(struct lab *lab, uint32_t to, const void *data, uint64_t bytes, uint64_t tag);
+int lab_recv(struct lab *lab, uint32_t from, void *data, uint64_t bytes, uint64_t tag);
 
 /* From now on the kernel refuses to register memory of this process; false: it lets nobody ask. */
 bool lab_refuse_registration(void);

@@ -35,14 +35,15 @@ static int rpc_open(struct lab *lab)
 /* Who serves waits for a word that ends it; here none ever comes. */
 static int serve_on(struct lab *lab)
 {
+	struct tow_op_options options = lab_op_options(lab);
 	struct tow_op *op;
 	int status;
 
-	status = tow_group_recv_start(lab->group, 1, lab->buffers[0], 64, TAG_END, NULL, &op);
+	status = tow_group_recv_start(lab->group, 1, lab->buffers[0], 64, TAG_END, &options, &op);
 	if (status < 0)
 		return status;
 	do
-		status = tow_op_wait(op, 100 * LAB_MS);
+		status = lab_await(lab, op, 100 * LAB_MS);
 	while (status == TOW_ETIMEDOUT && !lab_stops(lab));
 	tow_op_cancel(op);
 	tow_op_release(op);
@@ -51,6 +52,7 @@ static int serve_on(struct lab *lab)
 
 static int rpc_step(struct lab *lab, uint64_t n)
 {
+	struct tow_call_options options = lab_call_options(lab);
 	static char answers[LAB_BUFFERS][64];
 	struct tow_op *ops[LAB_BUFFERS];
 	int count = 0, status = TOW_OK, ended;
@@ -61,10 +63,10 @@ static int rpc_step(struct lab *lab, uint64_t n)
 	lab_compute(lab, lab->step_us);
 	for (int64_t i = 0; status >= 0 && i < lab->buckets; i++) {
 		status = tow_call_start(lab->server, "work", lab->buffers[i], CALL_BYTES,
-					answers[i], sizeof(answers[i]), NULL, &ops[count]);
+					answers[i], sizeof(answers[i]), &options, &ops[count]);
 		count += status >= 0;
 	}
-	ended = lab_finish(ops, count);
+	ended = lab_finish(lab, ops, count);
 	return status < 0 ? status : ended;
 }
 

@@ -16,7 +16,7 @@ static uint64_t bucket_count(const struct lab *lab, int bucket)
 /* Calls one bucket's all-reduce, or what a rank with a fault calls in its place. */
 static int start_bucket(struct lab *lab, int bucket, struct tow_op **op_out)
 {
-	struct tow_coll_options options = TOW_COLL_OPTIONS_INIT;
+	struct tow_coll_options options = lab_coll_options(lab);
 	uint64_t count = bucket_count(lab, bucket);
 	float *data = lab->buffers[bucket];
 	char name[24];
@@ -37,7 +37,7 @@ static int start_bucket(struct lab *lab, int bucket, struct tow_op **op_out)
 /* The broadcast that ends a step. */
 static int start_last(struct lab *lab, struct tow_op **op_out)
 {
-	struct tow_coll_options options = TOW_COLL_OPTIONS_INIT;
+	struct tow_coll_options options = lab_coll_options(lab);
 	uint32_t root = lab_once(lab, "root") ? 1 : 0;
 
 	options.name = "weights";
@@ -79,6 +79,7 @@ static int start_all(struct lab *lab, struct tow_op **ops, int *count_out)
 /* Waits in one group, then in the other; one rank has them the other way round. */
 static int both_groups(struct lab *lab)
 {
+	struct tow_coll_options options = lab_coll_options(lab);
 	bool swapped = lab_once(lab, "groups");
 	int status = TOW_OK;
 
@@ -87,9 +88,9 @@ static int both_groups(struct lab *lab)
 		struct tow_op *op;
 
 		status = tow_coll_all_reduce_start(group, lab->buffers[0], lab->buffers[0], 16,
-						   TOW_F32, TOW_MAX, NULL, &op);
+						   TOW_F32, TOW_MAX, &options, &op);
 		if (status >= 0)
-			status = lab_finish(&op, 1);
+			status = lab_finish(lab, &op, 1);
 	}
 	return status;
 }
@@ -110,7 +111,7 @@ static int coll_step(struct lab *lab, uint64_t n)
 	if (status < 0)
 		return status;
 	status = start_all(lab, ops, &count);
-	ended = lab_finish(ops, count);
+	ended = lab_finish(lab, ops, count);
 	status = status < 0 ? status : ended;
 	return status >= 0 && lab->groups != 0 ? both_groups(lab) : status;
 }
@@ -131,7 +132,7 @@ static int fused_step(struct lab *lab, uint64_t n)
 	}
 	ended = tow_coll_batch_end(lab->group);
 	status = status < 0 ? status : ended;
-	ended = lab_finish(ops, count);
+	ended = lab_finish(lab, ops, count);
 	return status < 0 ? status : ended;
 }
 
@@ -154,7 +155,7 @@ static int pool_step(struct lab *lab, uint64_t n)
 		blocks++;
 		status = start_bucket(lab, i, &op);
 		if (status >= 0)
-			status = lab_finish(&op, 1);
+			status = lab_finish(lab, &op, 1);
 	}
 	for (int i = keeps ? 1 : 0; i < blocks; i++)
 		tow_free(lab->runtime, lab->buffers[i]);

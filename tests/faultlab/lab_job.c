@@ -1,8 +1,8 @@
 /*
  * lab_job.c - one rank of a job with a fault in it.
  *
- *	lab_job shape=coll fault=slow page=FILE [how=spin|sleep] [address=ADDRESS]
- *		[NAME=NUMBER...]
+ *	lab_job shape=coll fault=slow page=FILE [how=spin|sleep]
+ *		[way=wait|test|fd|call|queue] [address=ADDRESS] [NAME=NUMBER...]
  *
  * Who it is comes from the launcher's variables (docs/bootstrap.md). FILE is the page that all
  * ranks share; it ends when the page says so, when its limit is over, or when its job has failed,
@@ -99,21 +99,10 @@ void lab_compute(const struct lab *lab, int64_t us)
 		lab_sleep(us);
 }
 
-int lab_finish(struct tow_op **ops, int count)
+void lab_tell(int status, const char *why)
 {
-	int status, first = TOW_OK;
-
-	for (int i = 0; i < count; i++) {
-		status = tow_op_wait(ops[i], TOW_FOREVER);
-		if (status < 0 && first == TOW_OK) {
-			first = status;
-			/* The release may change what was said of it. */
-			fprintf(stderr, "error: %s: %s\n", tow_status_name(status),
-				tow_error_message());
-		}
-		tow_op_release(ops[i]);
-	}
-	return first;
+	fprintf(stderr, "error: %s: %s\n", tow_status_name(status),
+		why != NULL ? why : tow_error_message());
 }
 
 /* What a rank does in place of its next step, or before it. */
@@ -226,6 +215,8 @@ static void set_option(struct lab *lab, const char *text)
 		lab->shape = value;
 	else if (IS("how"))
 		lab->how = value;
+	else if (IS("way"))
+		lab->way = value;
 	else if (IS("fault"))
 		lab->fault = value;
 	else if (IS("address"))
@@ -245,6 +236,8 @@ static void check_options(const struct lab *lab)
 		fail("options", "a number is out of its range");
 	if (strcmp(lab->how, "spin") != 0 && strcmp(lab->how, "sleep") != 0)
 		fail(lab->how, "how is spin or sleep");
+	if (!lab_way_known(lab))
+		fail(lab->way, "way is wait, test, fd, call or queue");
 }
 
 /* The page is made by whoever comes first, all zero. */
@@ -267,6 +260,8 @@ static int open_all(struct lab *lab, const struct lab_shape *shape)
 	void *memory;
 
 	where.address = lab->address;
+	if (status == TOW_OK)
+		status = lab_way_open(lab);
 	if (status == TOW_OK)
 		status = tow_group_open(lab->runtime, &where, &lab->group);
 	if (status < 0)
@@ -293,7 +288,7 @@ static int open_all(struct lab *lab, const struct lab_shape *shape)
 int main(int argc, char **argv)
 {
 	const struct lab_shape *shape = NULL;
-	struct lab lab = { .shape = "coll", .how = "sleep", .fault = "none", .page_path = NULL };
+	struct lab lab = { .shape = "coll", .how = "sleep", .way = "wait", .fault = "none" };
 	int status;
 
 #define SET_DEFAULT(name, initial, what) lab.name = (initial);
@@ -317,7 +312,7 @@ int main(int argc, char **argv)
 		status = run_steps(&lab, shape);
 	tell_steps(&lab);
 	if (status < 0 && !lab_stops(&lab)) {
-		fprintf(stderr, "error: %s: %s\n", tow_status_name(status), tow_error_message());
+		lab_tell(status, NULL);
 		return 1;
 	}
 	fflush(NULL);

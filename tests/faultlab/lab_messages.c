@@ -1,8 +1,6 @@
 /* lab_messages.c - steps of messages: neighbours of a ring, stages of a pipeline, a flow to one. */
 #include "lab.h"
 
-#include <stdio.h>
-
 #define TAG_TOKEN 900u
 #define TAG_CROSS 901u
 #define TAG_WRONG 1000u
@@ -14,13 +12,14 @@ static void *buffer_of(struct lab *lab, uint64_t i)
 
 static int start_receives(struct lab *lab, uint32_t from, struct tow_op **ops, int *count)
 {
+	struct tow_op_options options = lab_op_options(lab);
 	int status = TOW_OK;
 
 	for (int i = 0; status >= 0 && i < lab->messages; i++) {
 		/* Nobody looks at what comes, so all of it may go to one place. */
-		status =
-			tow_group_recv_start(lab->group, from, lab->buffers[0],
-					     (uint64_t)lab->bytes, (uint64_t)i, NULL, &ops[*count]);
+		status = tow_group_recv_start(lab->group, from, lab->buffers[0],
+					      (uint64_t)lab->bytes, (uint64_t)i, &options,
+					      &ops[*count]);
 		*count += status >= 0;
 	}
 	return status;
@@ -29,11 +28,12 @@ static int start_receives(struct lab *lab, uint32_t from, struct tow_op **ops, i
 static int start_sends(struct lab *lab, uint32_t to, struct tow_op **ops, int *count)
 {
 	uint64_t wrong = lab_has(lab, "tag") ? TAG_WRONG : 0;
+	struct tow_op_options options = lab_op_options(lab);
 	int status = TOW_OK;
 
 	for (int i = 0; status >= 0 && i < lab->messages; i++) {
 		status = tow_group_send_start(lab->group, to, buffer_of(lab, 1),
-					      (uint64_t)lab->bytes, (uint64_t)i + wrong, NULL,
+					      (uint64_t)lab->bytes, (uint64_t)i + wrong, &options,
 					      &ops[*count]);
 		*count += status >= 0;
 	}
@@ -50,11 +50,8 @@ static int cross_waits(struct lab *lab, int right)
 
 	if (!mine && !other)
 		return TOW_OK;
-	status = tow_recv(lab->group, (uint32_t)with, lab->buffers[0], 64, TAG_CROSS, TOW_FOREVER,
-			  NULL);
-	return status < 0 ? status
-			  : tow_send(lab->group, (uint32_t)with, lab->buffers[0], 64, TAG_CROSS,
-				     TOW_FOREVER);
+	status = lab_recv(lab, (uint32_t)with, lab->buffers[0], 64, TAG_CROSS);
+	return status < 0 ? status : lab_send(lab, (uint32_t)with, lab->buffers[0], 64, TAG_CROSS);
 }
 
 static bool is_fault(const struct lab *lab, const char *name)
@@ -85,7 +82,7 @@ static int ring_step(struct lab *lab, uint64_t n)
 		lab_sleep(lab->ms * 1000);
 		status = start_receives(lab, left, ops, &count);
 	}
-	ended = lab_finish(ops, count);
+	ended = lab_finish(lab, ops, count);
 	return status < 0 ? status : ended;
 }
 
@@ -95,10 +92,10 @@ static int hand_token(struct lab *lab)
 	if (lab->size < 2)
 		return TOW_OK;
 	if (lab->me == lab->size - 1)
-		return tow_send(lab->group, 0, lab->buffers[0], 64, TAG_TOKEN, TOW_FOREVER);
-	return lab->me != 0 ? TOW_OK
-			    : tow_recv(lab->group, (uint32_t)lab->size - 1, lab->buffers[0], 64,
-				       TAG_TOKEN, TOW_FOREVER, NULL);
+		return lab_send(lab, 0, lab->buffers[0], 64, TAG_TOKEN);
+	return lab->me != 0
+		       ? TOW_OK
+		       : lab_recv(lab, (uint32_t)lab->size - 1, lab->buffers[0], 64, TAG_TOKEN);
 }
 
 static int pipe_step(struct lab *lab, uint64_t n)
@@ -109,17 +106,14 @@ static int pipe_step(struct lab *lab, uint64_t n)
 	(void)n;
 	for (int64_t i = 0; status >= 0 && i < lab->messages; i++) {
 		if (lab->me > 0)
-			status = tow_recv(lab->group, before, lab->buffers[0], (uint64_t)lab->bytes,
-					  (uint64_t)i, TOW_FOREVER, NULL);
+			status = lab_recv(lab, before, lab->buffers[0], (uint64_t)lab->bytes,
+					  (uint64_t)i);
 		lab_compute(lab, lab->step_us / lab->messages);
 		if (status >= 0 && lab->me < lab->size - 1)
-			status = tow_send(lab->group, after, lab->buffers[0], (uint64_t)lab->bytes,
-					  (uint64_t)i, TOW_FOREVER);
+			status = lab_send(lab, after, lab->buffers[0], (uint64_t)lab->bytes,
+					  (uint64_t)i);
 	}
-	status = status < 0 ? status : hand_token(lab);
-	if (status < 0)
-		fprintf(stderr, "error: %s: %s\n", tow_status_name(status), tow_error_message());
-	return status;
+	return status < 0 ? status : hand_token(lab);
 }
 
 /* Rank 0 takes what the others send, one by one; where it has the fault each costs it time. */
@@ -129,8 +123,8 @@ static int flow_take(struct lab *lab)
 
 	for (int64_t i = 0; status >= 0 && i < lab->messages; i++) {
 		for (uint32_t from = 1; status >= 0 && from < (uint32_t)lab->size; from++) {
-			status = tow_recv(lab->group, from, lab->buffers[0], (uint64_t)lab->bytes,
-					  (uint64_t)i, TOW_FOREVER, NULL);
+			status = lab_recv(lab, from, lab->buffers[0], (uint64_t)lab->bytes,
+					  (uint64_t)i);
 			if (lab_has(lab, "credit") || lab_phase_now(lab) == LAB_MENDED)
 				lab_sleep(lab->serve_us);
 		}
@@ -148,7 +142,7 @@ static int flow_step(struct lab *lab, uint64_t n)
 		return flow_take(lab);
 	lab_compute(lab, lab->step_us);
 	status = start_sends(lab, 0, ops, &count);
-	ended = lab_finish(ops, count);
+	ended = lab_finish(lab, ops, count);
 	return status < 0 ? status : ended;
 }
 

@@ -2,7 +2,7 @@
  * threads_bench.c - what threads cost that a thread shares a runtime with.
  *
  *	threads_bench [--lane LANE] [--threads N] [--style wait|test] [--window N] [--bytes N]
- *		      [--for MS] [--quick]
+ *		      [--seldom US] [--for MS] [--quick]
  *
  *	alone     one pair of threads exchanges 8 bytes; no other thread has used the runtimes
  *	blocked   the same while the N - 1 other pairs have exchanged and block in tow_op_wait
@@ -13,6 +13,9 @@
  *
  * An exchange is 8 bytes there and back. With --window it is so many messages of --bytes from and
  * to registered memory, all started before the first is waited for, and 8 bytes back.
+ *
+ * With --seldom the last of the N pairs exchanges 8 bytes once in so many microseconds beside the
+ * others, and how long that takes it is printed.
  *
  * The near and the far threads are two processes, on the loop lane one. All pairs share one
  * connection, each has tags of its own. alone, blocked and ended are measured in turns, several
@@ -35,6 +38,7 @@
 
 #define THREADS_MAX 256
 #define WINDOW_MAX  64u
+#define SELDOM_MAX  100000u     /* exchanges of which the time is kept */
 #define BYTES_MAX   (64u << 20) /* of all windows of a side */
 #define ROUNDS_MAX  9
 #define BEGIN_NS    50000000u /* until all exchange */
@@ -67,7 +71,8 @@ struct worker {
 	const struct side *side;
 	pthread_t thread;
 	unsigned number;
-	bool block; /* after it has exchanged */
+	bool block;  /* after it has exchanged */
+	bool seldom; /* it does so once in options.seldom_us */
 	uint64_t from_ns, until_ns;
 	uint64_t exchanges, worst_ns;
 	uint64_t counted; /* of the exchanges: those between from_ns and until_ns */
@@ -75,12 +80,15 @@ struct worker {
 
 static struct {
 	const char *lane;
-	unsigned threads, rounds, window;
+	unsigned threads, rounds, window, seldom_us;
 	uint64_t bytes; /* of a window's message */
 	uint64_t part_ns;
 	bool test;     /* tow_op_test instead of tow_op_wait */
 	bool only_all; /* the last measurement alone, for a profiler */
-} options = { "tcp", 64, 5, 0, 65536, 300000000, false, false };
+} options = { "tcp", 64, 5, 0, 0, 65536, 300000000, false, false };
+
+static double seldom_took_us[SELDOM_MAX];
+static unsigned seldom_count;
 
 static uint64_t now_ns(void)
 {
@@ -172,10 +180,15 @@ static void ask_once(struct worker *worker)
 	for (uint64_t value = 0; value == 0 || last_ns < worker->until_ns; value++) {
 		uint64_t at_ns;
 
+		if (worker->seldom) {
+			usleep(options.seldom_us);
+			last_ns = now_ns();
+		}
 		OK(tow_recv_start(side->peer, &answer, sizeof(answer), TAG_ANSWER + worker->number,
 				  NULL, &op));
 		put_value(side, TAG_ASK + worker->number, value);
-		move_window(worker, memory);
+		if (!worker->seldom)
+			move_window(worker, memory);
 		finish_op(op);
 		if (answer != value) {
 			fprintf(stderr, "threads_bench: a wrong answer\n");
@@ -184,6 +197,8 @@ static void ask_once(struct worker *worker)
 		at_ns = now_ns();
 		if (at_ns - last_ns > worker->worst_ns)
 			worker->worst_ns = at_ns - last_ns;
+		if (worker->seldom && last_ns >= worker->from_ns && seldom_count < SELDOM_MAX)
+			seldom_took_us[seldom_count++] = (double)(at_ns - last_ns) / 1e3;
 		worker->counted += last_ns >= worker->from_ns && at_ns <= worker->until_ns;
 		last_ns = at_ns;
 		worker->exchanges++;
@@ -198,7 +213,8 @@ static void answer_once(struct worker *worker)
 	uint64_t value;
 
 	while ((value = get_value(worker->side, TAG_ASK + worker->number)) != STOP) {
-		move_window(worker, memory);
+		if (!worker->seldom)
+			move_window(worker, memory);
 		put_value(worker->side, TAG_ANSWER + worker->number, value);
 	}
 	window_free(worker->side, memory);
@@ -232,6 +248,8 @@ static void begin_workers(struct worker *workers, const struct side *side, unsig
 		workers[i] = (struct worker){ .side = side,
 					      .number = i,
 					      .block = until_ns == 0,
+					      .seldom = options.seldom_us > 0 && until_ns > 0 &&
+							i == options.threads - 1,
 					      .from_ns = from_ns,
 					      .until_ns = until_ns };
 		if (pthread_create(&workers[i].thread, NULL, worker_run, &workers[i]) != 0) {
@@ -329,12 +347,27 @@ static double median_of(double *values)
 	return values[options.rounds / 2];
 }
 
+static void report_seldom(void)
+{
+	const double *took = seldom_took_us;
+	unsigned count = seldom_count;
+
+	if (count == 0)
+		return;
+	qsort(seldom_took_us, count, sizeof(took[0]), by_value);
+	printf("{\"seldom_us\": %u, \"exchanges\": %u, \"p50_us\": %.1f, \"p90_us\": %.1f, "
+	       "\"p99_us\": %.1f, \"most_us\": %.1f}\n",
+	       options.seldom_us, count, took[count / 2], took[count - 1 - count / 10],
+	       took[count - 1 - count / 100], took[count - 1]);
+}
+
 static void report_figures(struct figures *figures)
 {
 	double alone = median_of(figures->alone_us), blocked = median_of(figures->blocked_us);
 	double ended = median_of(figures->ended_us), all = median_of(figures->all_per_s);
 	double whole = median_of(figures->whole_per_s);
 
+	report_seldom();
 	if (options.window > 0)
 		printf("{\"window\": %u, \"bytes\": %" PRIu64 ", \"all_gb_per_s\": %.3f}\n",
 		       options.window, options.bytes,
@@ -436,7 +469,7 @@ static void usage_exit(void)
 	bench_lane_names(names);
 	fprintf(stderr,
 		"usage: threads_bench [--lane LANE] [--threads N] [--style wait|test] "
-		"[--window N] [--bytes N] [--for MS] [--quick]\n"
+		"[--window N] [--bytes N] [--seldom US] [--for MS] [--quick]\n"
 		"LANE is %s, tow or loop; all windows of a side have up to %u bytes\n",
 		names, BYTES_MAX);
 	exit(1);
@@ -478,6 +511,8 @@ int main(int argc, char **argv)
 			options.part_ns = strtoul(value, NULL, 10) * 1000000;
 		else if (strcmp(argv[i], "--window") == 0)
 			options.window = (unsigned)strtoul(value, NULL, 10);
+		else if (strcmp(argv[i], "--seldom") == 0)
+			options.seldom_us = (unsigned)strtoul(value, NULL, 10);
 		else if (strcmp(argv[i], "--bytes") == 0)
 			options.bytes = strtoul(value, NULL, 10);
 		else if (strcmp(argv[i], "--style") == 0)
@@ -488,6 +523,7 @@ int main(int argc, char **argv)
 	}
 	if (options.threads < 2 || options.threads > THREADS_MAX || options.part_ns == 0 ||
 	    options.part_ns > PART_MAX_NS || options.window > WINDOW_MAX || options.bytes == 0 ||
+	    options.seldom_us >= 1000000 ||
 	    (options.window > 0 && options.bytes > BYTES_MAX / options.window / options.threads))
 		usage_exit();
 	alarm(options.rounds * 60);

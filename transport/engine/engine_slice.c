@@ -24,7 +24,8 @@
 #define HOG_PAYS      4                /* such a yield counts for so many slices that do not pay */
 #define SEEN_NS       (10u * SLICE_NS) /* waits are counted for so long, and then anew */
 #define PAID_WAITS    32u              /* of one that takes SLICE_NS */
-#define CORES_EACH    2u               /* one for a thread here, and one for its partner */
+#define ANSWER_WAITS  4u /* of the owner: then the one over there is known to be its partner */
+#define CORES_EACH    2u /* one for a thread here, and one for its partner */
 #define SELDOM_ROUNDS 2u /* turns of all: who has waited for longer exchanges seldom */
 
 static void set_ringless(struct twi_slices *slices, bool ringless)
@@ -62,6 +63,8 @@ void twi_slice_withdraw(struct twi_engine *engine, struct twi_wait *wait)
 	twi_assert_hot(wait->due && engine->slices.due_count > 0);
 	twi_list_remove(&wait->link);
 	engine->slices.due_count--;
+	if (engine->slices.fresh == wait)
+		engine->slices.fresh = NULL;
 	wait->due = false;
 	twi_wait_wake_ended(engine, wait);
 }
@@ -117,8 +120,11 @@ static void slice_begin(struct twi_slices *slices, uint32_t owner, uint64_t now_
 	else
 		slices->again_in_ns = AGAIN_NS;
 	slices->count++;
+	if (slices->owner != owner)
+		slices->last_owner = slices->owner;
 	slices->owner = owner;
 	slices->owner_waits = 0;
+	slices->fresh = NULL;
 	slices->news = 0;
 	slices->missed_ns = 0;
 	set_ringless(slices, false);
@@ -221,6 +227,26 @@ static bool is_favoured(struct twi_engine *engine, const struct twi_wait *wait)
 	return true;
 }
 
+/*
+ * The owner has gone on exchanging since somebody became due: the owner over there is still its
+ * partner, so what came was sent by one that goes on out of its turn. Then its partner here does
+ * so, too. To the last owner its own partner may have answered late: that is none.
+ */
+static void wake_answering(struct twi_engine *engine, uint64_t now_ns)
+{
+	struct twi_slices *slices = &engine->slices;
+	struct twi_wait *fresh = slices->fresh;
+
+	if (fresh == NULL || slices->owner_waits < slices->fresh_waits + ANSWER_WAITS)
+		return;
+	slices->fresh = NULL;
+	if (now_ns < slices->favour_ns)
+		return;
+	slices->favour_ns = now_ns + slices->slice_ns / 2;
+	slices->favoured = true;
+	twi_slice_withdraw(engine, fresh);
+}
+
 /* They are woken, and whose slice it is stays. */
 static void wake_seldom(struct twi_engine *engine, uint64_t now_ns)
 {
@@ -251,6 +277,7 @@ bool twi_slice_may_lead(struct twi_engine *engine, const struct twi_wait *wait)
 		slice_begin(slices, twi_self.mark, twi_engine_clock(engine));
 		return true;
 	}
+	wake_answering(engine, wait->since_ns);
 	slices->missed_ns = 0;
 	slices->news = 0;
 	slices->owner_waits++;
@@ -293,6 +320,10 @@ bool twi_slice_defer(struct twi_engine *engine, struct twi_wait *wait)
 	twi_list_push_back(&slices->due, &wait->link);
 	slices->due_count++;
 	slices->news++;
+	if (wait->mark != slices->last_owner) {
+		slices->fresh = wait;
+		slices->fresh_waits = slices->owner_waits;
+	}
 	return true;
 }
 

@@ -18,7 +18,9 @@
  * slices, but no shorter than what their waits take that pay for one.
  *
  * Who exchanges seldom is not to wait for a turn, nor would it use one: it is woken at once, at
- * most twice in a slice, and the owner, which may be on the core that it needs, yields once.
+ * most twice in a slice, and the owner, which may be on the core that it needs, yields once. Its
+ * partner over there has not come to its wait just now, but for long; it is known by what it is
+ * sent while the owner there goes on exchanging, whose partner is the owner here.
  *
  * Slices begin where waits are many, for operations of memory-polled lanes, whose other process is
  * of this host, too: where more than two threads wait, and more than one for each CORES_EACH
@@ -51,10 +53,13 @@ struct twi_slices {
 	_Atomic bool ringless; /* the owner has no ring: it polls the memory-polled lanes alone */
 	uint32_t above;        /* with more threads in waits than these slices may begin */
 	uint32_t owner;        /* the mark of its thread */
+	uint32_t last_owner;   /* of the slice before this one */
 	uint32_t owner_waits;  /* that it has begun in this slice */
 	uint32_t news;         /* threads that have become due since its wait began */
 	uint32_t due_count;
-	bool favoured;       /* somebody was woken out of turn: the owner is to give way once */
+	struct twi_wait *fresh; /* the one that became due last in this slice; NULL: none, */
+	uint32_t fresh_waits;   /* when the owner had begun so many waits */
+	bool favoured;          /* somebody was woken out of turn: the owner is to give way once */
 	struct twi_list due; /* struct twi_wait; in front the one that has been due for longest */
 	int32_t pays;        /* slices that have paid less those that have not, within bounds */
 	uint64_t slice_ns;   /* how long they are to be */

@@ -18,7 +18,7 @@ void twi_engine_rebind(struct twi_engine *engine);
 /* The ring in a slot goes, with all that was armed in it. */
 void twi_engine_drop_ring(struct twi_engine *engine, unsigned index);
 
-/* Not while so many are being closed that there is no end to it. */
+/* May another ring go? It may not while TWI_RINGS_MAX of them wait to be closed. */
 bool twi_engine_may_drop_ring(const struct twi_engine *engine);
 
 /* Moves every lane once, ends what is past its deadline. The engine is held and has a ring. */

@@ -21,7 +21,7 @@
 #define IDLE_ALONE_NS (1000u * 1000) /* there is no library's own thread that moves the others' */
 #define TAKE_SHARE    8u /* of the time at most a ninth goes into taking rings from each other */
 #define TAKE_PAUSE_NS (20ull * 1000 * 1000) /* whatever the last one cost */
-#define CLOSING_MOST  4u /* are being closed: living threads keep theirs meanwhile */
+#define CLOSING_MOST  4u /* while so many wait to be closed, living threads keep theirs */
 
 void twi_engine_drop_ring(struct twi_engine *engine, unsigned index)
 {

@@ -230,7 +230,7 @@ static bool is_favoured(struct twi_engine *engine, const struct twi_wait *wait)
 /*
  * The owner has gone on exchanging since somebody became due: the owner over there is still its
  * partner, so what came was sent by one that goes on out of its turn. Then its partner here does
- * so, too. To the last owner its own partner may have answered late: that is none.
+ * so, too. The last owner is left out: its partner may merely have answered late.
  */
 static void wake_answering(struct twi_engine *engine, uint64_t now_ns)
 {

@@ -19,8 +19,8 @@
  *
  * Who exchanges seldom is not to wait for a turn, nor would it use one: it is woken at once, at
  * most twice in a slice, and the owner, which may be on the core that it needs, yields once. Its
- * partner over there has not come to its wait just now, but for long; it is known by what it is
- * sent while the owner there goes on exchanging, whose partner is the owner here.
+ * partner in the other process has waited for long, as those have that wait for their turn, so it
+ * is known otherwise: the owner there goes on exchanging after the message to it has come.
  *
  * Slices begin where waits are many, for operations of memory-polled lanes, whose other process is
  * of this host, too: where more than two threads wait, and more than one for each CORES_EACH

@@ -99,6 +99,7 @@ bool twi_uring_closer_take(struct twi_engine *engine, struct twi_uring *ring)
 
 	if (engine->failing)
 		return false;
+	twi_assert_held(engine);
 	if (closer == NULL)
 		closer = engine->uring_closer = begin_closer(engine);
 	if (closer == NULL)

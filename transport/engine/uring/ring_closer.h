@@ -9,6 +9,11 @@
  * was seen without a core for more than half a minute, in which nobody had the engine, and the
  * other side took this one for dead. So rings that go while the runtime is open are closed by a
  * thread that starts with the first of them. It ends with the runtime.
+ *
+ * Until it is closed a ring does nothing that others could notice: a deferred one moves only
+ * when its thread enters it, a plain one has polls alone, and sends are over when they are
+ * submitted (MSG_DONTWAIT). But it keeps the sockets that it polls: one that is closed meanwhile
+ * ends with it.
  */
 #ifndef TWI_RING_CLOSER_H
 #define TWI_RING_CLOSER_H

@@ -74,26 +74,11 @@ static int setup_error(int err)
 }
 
 #ifdef __SANITIZE_THREAD__
-/*
- * liburing maps a ring behind the sanitizer's back, which takes what was at its addresses before,
- * and by whom, for accesses to the ring. The same mappings once more, through libc, tell it.
- */
-static void tell_sanitizer(const struct io_uring *uring)
+void twi_uring_order_mappings(void)
 {
-	const int prot = PROT_READ | PROT_WRITE, flags = MAP_SHARED | MAP_POPULATE | MAP_FIXED;
+	static _Atomic uint32_t turns;
 
-	mmap(uring->sq.ring_ptr, uring->sq.ring_sz, prot, flags, uring->ring_fd,
-	     IORING_OFF_SQ_RING);
-	if (uring->cq.ring_ptr != uring->sq.ring_ptr)
-		mmap(uring->cq.ring_ptr, uring->cq.ring_sz, prot, flags, uring->ring_fd,
-		     IORING_OFF_CQ_RING);
-	mmap(uring->sq.sqes, *uring->sq.kring_entries * sizeof(struct io_uring_sqe), prot, flags,
-	     uring->ring_fd, IORING_OFF_SQES);
-}
-#else
-static void tell_sanitizer(const struct io_uring *uring)
-{
-	(void)uring;
+	atomic_fetch_add_explicit(&turns, 1, memory_order_acq_rel);
 }
 #endif
 
@@ -114,7 +99,7 @@ static int setup_ring(struct twi_uring *ring)
 
 		err = -io_uring_queue_init_params(TWI_RING_ENTRIES, &ring->uring, &params);
 		if (err == 0) {
-			tell_sanitizer(&ring->uring);
+			twi_uring_order_mappings();
 			ring->base.deferred = (tries[i] & IORING_SETUP_DEFER_TASKRUN) != 0;
 			return TOW_OK;
 		}

@@ -47,6 +47,20 @@ static inline struct twi_uring *twi_uring_of(struct twi_ring *ring)
 extern bool twi_uring_plain;
 
 /*
+ * liburing maps and unmaps rings by system calls of its own, which TSan does not see. A ring may
+ * get the addresses of one that another runtime has closed; the kernel has ordered the two, and
+ * this tells TSan so: called before a ring is unmapped, and after one is mapped. (Its mappings once
+ * more through libc, with MAP_FIXED, would say it too, but Linux refuses those of a ring.)
+ */
+#ifdef __SANITIZE_THREAD__
+void twi_uring_order_mappings(void);
+#else
+static inline void twi_uring_order_mappings(void)
+{
+}
+#endif
+
+/*
  * ring_regions.c. The registrar table by which regions are registered; its ctx is the ring. Only a
  * ring's own thread can register with it, so `add` from another thread is kept for sync, which the
  * thread calls when it drives again; until then sends of that region go plainly.

@@ -36,6 +36,7 @@ static void pause_closing(void)
 void twi_uring_close(struct twi_uring *ring)
 {
 	pause_closing();
+	twi_uring_order_mappings();
 	if (ring->uring.ring_fd >= 0)
 		io_uring_queue_exit(&ring->uring);
 	if (ring->buffers != NULL)

@@ -32,6 +32,7 @@ TOW_PUBLIC int tow_progress(struct tow_runtime *runtime)
 		if (engine->ring != NULL)
 			twi_fd_clear(engine, engine->ring);
 		events = twi_engine_poll(engine);
+		twi_polled_news(events);
 	}
 	twi_engine_leave(engine);
 	twi_polled_vain(engine);

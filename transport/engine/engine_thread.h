@@ -26,14 +26,16 @@ struct twi_polled {
 	uint64_t mark_ns;    /* when the engine's logs are due */
 	uint64_t queued_ns;  /* for which it has wanted a CPU, likewise */
 	uint64_t sleeps;     /* of the thread, when they were read last */
-	uint64_t slept_ns;   /* before the last calls, in one sleep each: for what is not known */
+	uint64_t slept_ns;   /* between calls, in one sleep each: for what is not known */
 	uint64_t away_ns;    /* since when, where that is so */
-	uint64_t rest_ns;    /* of slept_ns, before the last call alone */
+	uint64_t rest_ns;    /* of slept_ns, in the last sleep alone */
+	uint64_t woke_ns;    /* and its end */
 	uint32_t far;        /* so many times that begin are looked at: lately some were long */
 	uint32_t brief;      /* times between two calls since then, too short to be looked at */
 	bool rests;          /* it sleeps on a descriptor of the library's */
 	bool slow;           /* calls, or what is between them, take long */
 	bool apart;          /* last_ns is the beginning of the call that goes on */
+	bool news;           /* there were some for the call that ended one of those sleeps */
 	bool heard;          /* of the end of an operation, after it had polled */
 	uint32_t colls;      /* of whose ends it has heard, by whatever */
 };

@@ -45,7 +45,7 @@ TOW_PUBLIC int tow_op_test(struct tow_op *op)
 		int status = twi_engine_bind_ring(engine);
 
 		if (status == TOW_OK)
-			twi_engine_poll(engine);
+			twi_polled_news(twi_engine_poll(engine));
 		twi_engine_leave(engine);
 		if (status < 0 && status != TOW_EBUSY) /* then others drive */
 			return status;

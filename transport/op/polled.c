@@ -15,12 +15,13 @@
 #include "transport/op/op_wait.h"
 
 #define SPIN_NS   20000u  /* to the next call, with no more than a look at something between them */
+#define BRIEF_NS  3000u   /* too short a time to sleep in */
 #define WORK_NS   200000u /* the thread did something of its own */
 #define WORK      4u      /* and that is long where it is one of so many parts */
 #define NAP_NS    2000000u  /* it slept for a moment */
 #define REST_NS   50000000u /* others had its CPU, or it did what cannot be told from that */
 #define AWAKE     2u        /* who sleeps is on a CPU for less than one of so many parts of it */
-#define ITSELF_NS 100000u   /* an operation that ended so long before the call was ended by it */
+#define ITSELF_NS 100000u   /* an operation that ended so long before a call was ended by it */
 #define FAR       16u
 #define MARK_NS   100000000u /* the logs of the engine have their own, longer times */
 
@@ -53,26 +54,30 @@ static uint64_t take_queued(struct twi_polled *polled)
 }
 
 /*
- * Whether the thread has slept once since it was read last, not counting times that were too short
+ * How often the thread has slept since that was read last, not counting times that were too short
  * to be looked at, in which it may have slept as well.
  */
-static bool has_slept_once(struct twi_polled *polled)
+static uint64_t take_sleeps(struct twi_polled *polled)
 {
 	struct rusage usage;
-	uint64_t sleeps;
+	uint64_t sleeps, brief = polled->brief;
 
+	polled->brief = 0;
 	if (getrusage(RUSAGE_THREAD, &usage) != 0)
-		return false;
+		return UINT64_MAX;
 	sleeps = (uint64_t)usage.ru_nvcsw - polled->sleeps;
 	polled->sleeps = (uint64_t)usage.ru_nvcsw;
-	sleeps -= twi_min(sleeps, (uint64_t)polled->brief);
-	polled->brief = 0;
-	return sleeps == 1;
+	return sleeps <= 1 ? sleeps : sleeps - twi_min(sleeps - 1, brief);
 }
 
-/* Of a thread that sleeps on a descriptor: what comes of this call tells whether it did. */
+/*
+ * Of a thread that sleeps on a descriptor: what comes of this call, or of those that follow it
+ * without another sleep, tells whether it did. One that had no CPU for a while may not have slept.
+ */
 static bool note_rest(struct twi_polled *polled, uint64_t gap_ns, uint64_t awake_ns)
 {
+	uint64_t sleeps;
+
 	if (!polled->rests)
 		return false;
 	if (gap_ns <= WORK_NS) {
@@ -80,8 +85,10 @@ static bool note_rest(struct twi_polled *polled, uint64_t gap_ns, uint64_t awake
 		return false;
 	}
 	polled->far = FAR;
-	if (!has_slept_once(polled)) {
-		polled->slept_ns = 0;
+	sleeps = take_sleeps(polled);
+	if (sleeps != 1) {
+		if (sleeps > 1 || awake_ns * AWAKE >= gap_ns)
+			twi_polled_forget_sleep(polled);
 		return false;
 	}
 	if (polled->slept_ns == 0)
@@ -89,6 +96,7 @@ static bool note_rest(struct twi_polled *polled, uint64_t gap_ns, uint64_t awake
 	awake_ns += take_queued(polled);
 	polled->rest_ns = gap_ns - twi_min(awake_ns, gap_ns);
 	polled->slept_ns += polled->rest_ns;
+	polled->woke_ns = polled->last_ns + gap_ns;
 	return true;
 }
 
@@ -101,6 +109,7 @@ static void add_gap(struct twi_polled *polled, uint64_t now)
 	uint64_t gap_ns = now - polled->last_ns, cpu_ns, awake_ns;
 
 	if (gap_ns <= SPIN_NS) {
+		polled->brief += polled->rests && gap_ns > BRIEF_NS;
 		add_spun(polled, gap_ns);
 		return;
 	}
@@ -161,7 +170,7 @@ static bool begin_rest(struct twi_polled *polled)
 	if (polled->far == 0)
 		return false;
 	polled->far--;
-	has_slept_once(polled);
+	take_sleeps(polled);
 	take_queued(polled);
 	polled->cpu_ns = thread_cpu_ns();
 	polled->spun_ns = 0;
@@ -195,13 +204,18 @@ void twi_op_note_wait(const struct tow_op *op, uint64_t ns)
 			  op->peer, ns);
 }
 
-/* A thread that nobody stands in for ends its operations itself, whatever it has slept for. */
+/*
+ * The call that follows a sleep ended the operation, or brought other news: one message of several,
+ * or the end itself where tow_progress drives. A thread that nobody stands in for ends its
+ * operations itself, whatever it has slept for.
+ */
 static bool slept_for(const struct twi_polled *polled, const struct twi_engine *engine,
 		      uint64_t end_ns)
 {
-	return polled->slept_ns > 0 && polled->apart &&
+	bool woken = polled->news || (polled->apart && polled->woke_ns == polled->last_ns);
+
+	return polled->slept_ns > 0 && woken && end_ns + ITSELF_NS >= polled->woke_ns &&
 	       atomic_load_explicit(&engine->backed, memory_order_relaxed) &&
-	       end_ns + ITSELF_NS >= polled->last_ns &&
 	       atomic_load_explicit(&engine->told.missed_ns, memory_order_relaxed) <=
 		       polled->away_ns;
 }

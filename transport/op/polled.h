@@ -6,8 +6,10 @@
  *
  * So it is with a thread that sleeps until its tow_fd can be read, but for how long it sleeps, and
  * that it may sleep for something else. It has slept for the descriptor where it has slept once
- * since the last call, and then ends an operation itself: had it slept for something else, the
- * library's own thread would have done so before, or seen it sleep on (told.h).
+ * between two calls, and the second of them finds news, or ends the operation: had the thread slept
+ * for something else, the library's own would have taken that before, or seen it sleep on (told.h).
+ * News need not be the end: a collective is woken for each of its messages, and the end that
+ * tow_progress brings is heard of in the call after it.
  */
 #ifndef TWI_POLLED_H
 #define TWI_POLLED_H
@@ -57,6 +59,13 @@ static inline uint64_t twi_polled_blocked(const struct twi_engine *engine)
 	return ns;
 }
 
+/* What the thread slept for, between the calls until now, was something else. */
+static inline void twi_polled_forget_sleep(struct twi_polled *polled)
+{
+	polled->slept_ns = 0;
+	polled->news = false;
+}
+
 /* See twi_polled_begin. */
 void twi_polled_again(struct twi_engine *engine, struct twi_polled *polled);
 
@@ -67,6 +76,15 @@ static inline void twi_polled_begin(struct twi_engine *engine)
 
 	if (polled != NULL && __builtin_expect(polled->slow && polled->last_ns != 0, 0))
 		twi_polled_again(engine, polled);
+}
+
+/* It has driven, and something came, if not what the caller asked for. */
+static inline void twi_polled_news(unsigned events)
+{
+	struct twi_polled *polled = twi_polled_mine();
+
+	if (polled != NULL && events > 0 && polled->apart && polled->woke_ns == polled->last_ns)
+		polled->news = true;
 }
 
 /* It was: nothing that the caller asked for has come. The engine is not held. */
@@ -112,7 +130,8 @@ static inline void twi_polled_reset(struct twi_polled *polled)
 {
 	if (polled == NULL || polled->last_ns == 0)
 		return;
-	polled->last_ns = polled->blocked_ns = polled->slept_ns = 0;
+	polled->last_ns = polled->blocked_ns = 0;
+	twi_polled_forget_sleep(polled);
 	polled->apart = false;
 }
 

@@ -4,7 +4,8 @@
  * something else is none of it, also where its operation ends meanwhile. Never is more counted than
  * the test has seen; of what it has seen most is counted, in one of several turns at least, as a
  * busy machine has threads sleep in between. Where the thread slept for something else first, its
- * last sleep counts from when the library's thread first saw it.
+ * last sleep counts from when the library's thread first saw it. Who sleeps on its tow_fd and tests
+ * is woken for another message before, as for each but the last of a collective.
  */
 #include "twt.h"
 
@@ -25,15 +26,16 @@
 #define ELSE_US     25000 /* for which the thread sleeps for something else */
 #define TURNS       60u
 #define SLEEP_TURNS 6u
+#define ENOUGH      4u /* turns of who tests: once it happens that it ends the message itself */
 #define SLACK_NS    1000000u
 
-enum way { CALLED, TAKES, DRIVES, WAYS };
+enum way { CALLED, TAKES, DRIVES, TESTS, WAYS };
 enum meanwhile { NOTHING, COMPUTES, DOZES, SLEEPS, MEANWHILES };
 
 /* As compared with what there was. */
 enum counted { LESS, MOST, MORE };
 
-static const char *const way_names[WAYS] = { "is called", "takes", "drives" };
+static const char *const way_names[WAYS] = { "is called", "takes", "drives", "tests" };
 static const char *const meanwhile_names[MEANWHILES] = { "nothing", "work", "a short sleep",
 							 "another sleep" };
 
@@ -41,8 +43,8 @@ static struct twt_lane_pair pair;
 static struct tow_queue *queue;
 static sem_t semaphore;
 static atomic_bool called;
-static bool driven_counted; /* on some lane */
-static char word[8];
+static bool driven_counted[WAYS]; /* on some lane */
+static char word[8], word_before[8];
 
 /* The library's thread counts when it has told, before it gives the engine back. */
 static uint64_t blocked_ns(void)
@@ -62,17 +64,31 @@ static void note_call(struct tow_op *op, const struct tow_result *result)
 	sem_post(&semaphore);
 }
 
-static void *send_later(void *arg)
+struct later {
+	useconds_t comes_us;
+	bool in_two; /* and another message in the middle of that time */
+};
+
+static void send_after(useconds_t us, uint64_t tag)
 {
 	struct tow_op *op;
 	int status;
 
-	usleep(*(const useconds_t *)arg);
-	TWT_OK(tow_send_start(pair.peer[0], "1234567", 8, 1, NULL, &op));
+	usleep(us);
+	TWT_OK(tow_send_start(pair.peer[0], "1234567", 8, tag, NULL, &op));
 	while ((status = tow_op_test(op)) == TOW_AGAIN)
 		usleep(50);
 	TWT_OK(status);
 	TWT_OK(tow_op_release(op));
+}
+
+static void *send_later(void *arg)
+{
+	const struct later *later = arg;
+
+	if (later->in_two)
+		send_after(later->comes_us / 2, 2);
+	send_after(later->in_two ? later->comes_us / 2 : later->comes_us, 1);
 	return NULL;
 }
 
@@ -84,7 +100,7 @@ static void await_fd(int fd)
 }
 
 /* Until it has come; how long that took. */
-static uint64_t sleep_for_it(enum way way, int fd)
+static uint64_t sleep_for_it(enum way way, struct tow_op *op, int fd)
 {
 	struct tow_result result = { .size = sizeof(result) };
 	uint64_t from = twi_now_ns();
@@ -96,9 +112,9 @@ static uint64_t sleep_for_it(enum way way, int fd)
 		await_fd(fd);
 		assert_true(tow_queue_take(queue, &result, 1, &count) != TOW_EINVAL);
 	}
-	while (way == DRIVES) {
+	while (way == DRIVES || way == TESTS) {
 		tow_progress(pair.runtime[1]);
-		if (called)
+		if (way == DRIVES ? called : tow_op_test(op) == TOW_OK)
 			break;
 		await_fd(fd);
 	}
@@ -130,21 +146,27 @@ static enum counted play_turn(enum way way, enum meanwhile meanwhile, int fd)
 {
 	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
 	uint64_t before = blocked_ns(), took, counted;
-	useconds_t comes_us = meanwhile == DOZES ? COMES_LATE : COMES_US;
-	struct tow_op *op = NULL;
+	struct later later = { meanwhile == DOZES ? COMES_LATE : COMES_US, way == TESTS };
+	struct tow_op *op = NULL, *first = NULL;
 	pthread_t sender;
 
 	called = false;
-	options.done = way == TAKES ? NULL : note_call;
+	options.done = way == TAKES || way == TESTS ? NULL : note_call;
 	options.queue = way == TAKES ? queue : NULL;
-	assert_int_equal(pthread_create(&sender, NULL, send_later, &comes_us), 0);
+	assert_int_equal(pthread_create(&sender, NULL, send_later, &later), 0);
+	if (way == TESTS)
+		TWT_OK(tow_recv_start(pair.peer[1], word_before, 8, 2, NULL, &first));
 	TWT_OK(tow_recv_start(pair.peer[1], word, sizeof(word), 1, &options,
 			      way == TAKES ? NULL : &op));
 	took = do_meanwhile(meanwhile);
-	took += sleep_for_it(way, fd);
+	took += sleep_for_it(way, op, fd);
 	pthread_join(sender, NULL);
 	if (way == DRIVES)
 		sem_wait(&semaphore);
+	if (way == TESTS)
+		assert_int_equal(tow_op_test(first), TOW_OK);
+	if (way == TESTS)
+		TWT_OK(tow_op_release(first));
 	if (op != NULL)
 		TWT_OK(tow_op_release(op));
 	counted = blocked_ns() - before;
@@ -164,18 +186,19 @@ static enum counted play_turn(enum way way, enum meanwhile meanwhile, int fd)
  */
 static void expect_counted(enum way way, enum meanwhile meanwhile, int fd)
 {
-	unsigned turns = meanwhile == SLEEPS ? SLEEP_TURNS : TURNS, more = 0;
+	unsigned turns = meanwhile == SLEEPS ? SLEEP_TURNS : TURNS, more = 0, most = 0;
 
 	for (unsigned i = 0; i < turns; i++) {
 		enum counted counted = play_turn(way, meanwhile, fd);
 
 		more += counted == MORE;
-		if (counted != MOST || i == 0 || meanwhile == SLEEPS)
+		most += counted == MOST && i > 0;
+		if (most < (way == TESTS ? ENOUGH : 1) || meanwhile == SLEEPS)
 			continue;
-		driven_counted |= way == DRIVES;
+		driven_counted[way] = true;
 		return;
 	}
-	if (more == turns || (meanwhile != SLEEPS && way != DRIVES))
+	if (more == turns || (meanwhile != SLEEPS && way < DRIVES))
 		fail_msg("%s: who %s, with %s meanwhile, is %s blocked", pair.lane->name,
 			 way_names[way], meanwhile_names[meanwhile], more > 0 ? "always" : "never");
 }
@@ -186,10 +209,10 @@ static void play_lane(enum way way)
 
 	if (way == TAKES)
 		TWT_OK(tow_queue_fd(queue, &fd));
-	if (way == DRIVES)
+	if (way >= DRIVES)
 		TWT_OK(tow_fd(pair.runtime[1], &fd));
 	for (enum meanwhile meanwhile = 0; meanwhile < MEANWHILES; meanwhile++) {
-		if (way != DRIVES || meanwhile != DOZES) /* of which nothing is known */
+		if (way < DRIVES || meanwhile != DOZES) /* of which nothing is known */
 			expect_counted(way, meanwhile, fd);
 	}
 }
@@ -213,7 +236,8 @@ static void test_lane(void **state)
 static void test_driven(void **state)
 {
 	(void)state;
-	assert_true(driven_counted);
+	assert_true(driven_counted[DRIVES]);
+	assert_true(driven_counted[TESTS]);
 }
 
 int main(void)

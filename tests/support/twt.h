@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include <dirent.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -41,6 +42,13 @@
 
 /* The seed of this run: TOW_TEST_SEED, else from the clock. Prints it. */
 uint64_t twt_seed(void);
+
+/*
+ * Whether case `which` of a test that asks about many is played: with a sanitizer each third of
+ * them, which, says the seed; else all. Of a number of three times three and so on cases each third
+ * has as many of each kind, whether kinds follow each other or take turns.
+ */
+bool twt_case_drawn(uint64_t seed, size_t which);
 
 /* Open file descriptors of this process. */
 int twt_fd_count(void);

@@ -78,6 +78,8 @@ static void play_case(size_t which)
 			      .grouped = which / FJ_FAULTS % 2 == 1,
 			      .play = play };
 
+	if (!twt_case_drawn(seed, which))
+		return;
 	job.ranks = 2 + (uint32_t)twt_random_below(&state, FJ_RANKS - 1);
 	job.victim = (uint32_t)twt_random_below(&state, job.ranks);
 	twt_fj_begin(&job);

@@ -130,10 +130,10 @@ static void test_faults(void **state)
 
 	(void)state;
 	for (int fault = VJ_NEVER; fault < VJ_FAULTS; fault++)
-		if (!wants_quiet((enum twt_vj_fault)fault))
+		if (twt_case_drawn(seed, (size_t)fault) && !wants_quiet((enum twt_vj_fault)fault))
 			pids[fault] = start((enum twt_vj_fault)fault, repeats);
 	for (int fault = VJ_NEVER; fault < VJ_FAULTS; fault++)
-		if (!wants_quiet((enum twt_vj_fault)fault))
+		if (pids[fault] != 0)
 			fault_reap((enum twt_vj_fault)fault, pids[fault]);
 }
 
@@ -141,7 +141,7 @@ static void test_quiet(void **state)
 {
 	(void)state;
 	for (int fault = VJ_NEVER; fault < VJ_FAULTS; fault++)
-		if (wants_quiet((enum twt_vj_fault)fault))
+		if (twt_case_drawn(seed, (size_t)fault) && wants_quiet((enum twt_vj_fault)fault))
 			fault_reap((enum twt_vj_fault)fault,
 				   start((enum twt_vj_fault)fault, repeats));
 }

@@ -11,6 +11,8 @@
 
 #include <stdio.h>
 
+#include <internal/base.h>
+
 #define BURSTS     6u   /* at least, of both, where what they know overlaps */
 #define CONFIDENCE 0.75 /* ranks that work in turns, with calls that are alike, look like that */
 #define OF_TWO     0.6
@@ -21,6 +23,7 @@
 /* What two ranks know of the same time. */
 struct overlap {
 	uint32_t a, b, common; /* bursts */
+	uint32_t moved;        /* and of a's with one number of calls between, the most */
 };
 
 static bool begins_at(const struct twi_state_group *group, uint64_t seq)
@@ -29,6 +32,37 @@ static bool begins_at(const struct twi_state_group *group, uint64_t seq)
 		if (group->heads[i].seq == seq)
 			return true;
 	return false;
+}
+
+/* Calls from one burst to the next, at least. */
+static uint64_t shortest_burst(const struct twi_state_group *group)
+{
+	uint64_t least = UINT64_MAX;
+
+	for (uint32_t i = 1; i < group->head_count; i++)
+		least = twi_min(least, group->heads[i - 1].seq - group->heads[i].seq);
+	return least;
+}
+
+/* Of the bursts of `a` in that time so many have one of `b` as many calls before or after them. */
+static uint32_t most_moved(const struct twi_state_group *a, const struct twi_state_group *b,
+			   uint64_t from, uint64_t to)
+{
+	uint64_t least = twi_min(shortest_burst(a), shortest_burst(b));
+	uint32_t most = 0;
+
+	for (uint64_t moved = 1; moved <= MOVED_MOST && moved < least; moved++) {
+		uint32_t after = 0, before = 0;
+
+		for (uint32_t i = 0; i < a->head_count; i++) {
+			if (a->heads[i].seq < from || a->heads[i].seq > to)
+				continue;
+			after += begins_at(b, a->heads[i].seq + moved);
+			before += begins_at(b, a->heads[i].seq - moved);
+		}
+		most = twi_max(most, twi_max(after, before));
+	}
+	return most;
 }
 
 static struct overlap overlap_of(const struct twi_state_group *a, const struct twi_state_group *b)
@@ -50,12 +84,19 @@ static struct overlap overlap_of(const struct twi_state_group *a, const struct t
 	}
 	for (uint32_t i = 0; i < b->head_count; i++)
 		out.b += b->heads[i].seq >= from && b->heads[i].seq <= to;
+	out.moved = most_moved(a, b, from, to);
 	return out;
 }
 
+/*
+ * Each knows those of its bursts alone before which it had nothing under way for long, so that two
+ * that pause in turn have none in common: but then these are not moved alike.
+ */
 static bool are_apart(const struct overlap *two)
 {
-	return two->a >= BURSTS && two->b >= BURSTS && two->common == 0;
+	uint32_t fewer = two->a < two->b ? two->a : two->b;
+
+	return fewer >= BURSTS && two->common == 0 && two->moved * 4 >= fewer * 3;
 }
 
 /* The one of them that has fewer bursts has them where the other has some as well. */

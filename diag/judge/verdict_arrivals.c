@@ -126,16 +126,50 @@ static void find_before(const struct twi_judge *judge, uint32_t ctx,
 	}
 }
 
+static bool took_long(const struct twi_state_group *group, uint64_t seq)
+{
+	for (uint32_t i = 0; i < group->long_count; i++)
+		if (group->longs[i].seq == seq)
+			return true;
+	return false;
+}
+
+/*
+ * For how long the rank does something of its own before a burst, at most, but for bursts that took
+ * long; UINT64_MAX: its last calls do not say.
+ */
+static uint64_t usual_own(const struct twi_state_group *group)
+{
+	uint64_t most = 0;
+	bool known = false;
+
+	for (uint32_t i = 0; i < group->past_count; i++) {
+		const struct twi_state_past *past = &group->past[i];
+		const struct twi_state_past *before = twi_state_group_past(group, past->seq - 1);
+
+		if (before == NULL || before->done_ns == 0 || before->done_ns > past->start_ns ||
+		    took_long(group, past->seq))
+			continue;
+		most = twi_max(most, past->start_ns - before->done_ns);
+		known = true;
+	}
+	return known ? most : UINT64_MAX;
+}
+
 /*
  * How much of its lateness the others can have lost by this call. One that always comes as late, to
  * calls that nobody waits for before they are over, costs nothing: and where it is not known how
- * late it was before, it may be such a one, unless the burst took far longer than usual.
+ * late it was before, it may be such a one, unless the burst took far longer than usual. Such a
+ * burst's rank may have been as late many calls before, as of one that pauses these are known
+ * alone; but it always does so much of its own, and has done more here.
  */
 static uint64_t newly_late(const struct twi_judge *judge, uint32_t ctx,
-			   const struct twi_arrival *arrival, bool is_long)
+			   const struct twi_arrival *arrival, bool is_long, uint64_t own_ns)
 {
+	const struct twi_state_group *group = twi_group_at(arrival->last, ctx);
 	uint64_t late = twi_since(arrival->at_ns, arrival->second_ns);
 	struct twi_arrival before;
+	uint64_t more;
 
 	find_before(judge, ctx, arrival, &before);
 	if (have_waited(judge, ctx, arrival, &before))
@@ -144,7 +178,10 @@ static uint64_t newly_late(const struct twi_judge *judge, uint32_t ctx,
 		return is_long ? late : 0;
 	if (before.last != arrival->last)
 		return late;
-	return twi_since(late, twi_since(before.at_ns, before.second_ns));
+	more = twi_since(late, twi_since(before.at_ns, before.second_ns));
+	if (is_long && before.seq + 1 != arrival->seq)
+		more = twi_max(more, twi_min(late, twi_since(own_ns, usual_own(group))));
+	return more;
 }
 
 /* That it was held up itself until just before its call is not its own doing. */
@@ -153,16 +190,17 @@ static void find_own_delay(const struct twi_judge *judge, uint32_t ctx, struct t
 {
 	const struct twi_state_group *group = twi_group_at(arrival->last, ctx);
 	const struct twi_state_past *past = twi_state_group_past(group, arrival->seq - 1);
-	uint64_t late = twi_since(arrival->at_ns, arrival->second_ns), delay = late, start, idle;
+	uint64_t late = twi_since(arrival->at_ns, arrival->second_ns), own = late, delay, start;
+	uint64_t idle;
 
 	if (!came_at(group, arrival->seq, &start))
 		return;
 	idle = idle_since(group, arrival->seq, start);
 	if (idle != 0)
-		delay = twi_min(delay, twi_since(start, idle));
+		own = twi_since(start, idle);
 	else if (past != NULL)
-		delay = twi_min(delay, twi_since(start, past->start_ns));
-	delay = twi_min(delay, newly_late(judge, ctx, arrival, is_long));
+		own = twi_since(start, past->start_ns);
+	delay = twi_min(twi_min(late, own), newly_late(judge, ctx, arrival, is_long, own));
 	arrival->delay_ns = delay > 2 * arrival->error_ns ? delay - arrival->error_ns : 0;
 	arrival->burst = arrival->delay_ns < TWI_JUDGE_LATE_NS && late >= TWI_JUDGE_LATE_NS;
 }

@@ -3,7 +3,8 @@
  * parallel training makes them: jobs of random shapes are played on paper, with the very records
  * that a runtime keeps of them (series.h), and judged. One slow rank is named, before its bursts or
  * within them, and so is one that pauses once in several steps; a healthy job names nobody, though
- * all of its ranks pause together, or each once in a while.
+ * all of its ranks pause together, or each once in a while. In half of the jobs it is known for how
+ * long each rank was blocked, else only that a thread was in a wait.
  *
  * TOW_TEST_SEED replays. TOW_VERDICT_CASES: how many of each (default 400).
  */
@@ -22,6 +23,7 @@ struct shape {
 	/* Once in so many steps (0: never) one rank pauses, or all do, or in turn one of them. */
 	uint32_t every, pauses;
 	uint64_t pause_ns;
+	bool measured; /* for how long the callers were blocked, as they hear of ends themselves */
 };
 
 #define ALL_PAUSE UINT32_MAX
@@ -30,6 +32,7 @@ struct shape {
 static uint64_t random_state;
 static struct twt_vs_job job;
 static struct twi_series series[VS_RANKS];
+static struct twi_series_caller callers[VS_RANKS];
 static uint64_t step_ns; /* of the last one */
 
 static uint64_t below(uint64_t most)
@@ -50,8 +53,8 @@ static uint64_t work_of(const struct shape *shape, uint32_t rank, uint32_t k)
 }
 
 /* Enters and leaves in the order of their times. */
-static void write_down(struct twi_series *one, const uint64_t *start, const uint64_t *done,
-		       uint32_t count)
+static void write_down(struct twi_series *one, const struct twi_series_caller *caller,
+		       const uint64_t *start, const uint64_t *done, uint32_t count)
 {
 	uint32_t left = 0;
 
@@ -60,7 +63,7 @@ static void write_down(struct twi_series *one, const uint64_t *start, const uint
 
 		for (; left < k && done[left] <= start[k]; left++)
 			twi_series_leave(one, done[left], done[left] >= start[count - 1]);
-		twi_series_enter(one, seq, start[k], &(struct twi_series_caller){ 0 });
+		twi_series_enter(one, seq, start[k], caller);
 		*twi_series_past(one, seq) = (struct twi_state_past){
 			.seq = seq, .signature = 1, .start_ns = start[k], .done_ns = done[k]
 		};
@@ -94,8 +97,14 @@ static uint64_t play_step(const struct shape *shape, uint32_t step, uint64_t now
 		}
 		done[k] = over += shape->wire_ns;
 	}
-	for (uint32_t r = 0; r < shape->size; r++)
-		write_down(&series[r], start[r], done, shape->buckets);
+	for (uint32_t r = 0; r < shape->size; r++) {
+		write_down(&series[r], &callers[r], start[r], done, shape->buckets);
+		if (!shape->measured)
+			continue;
+		callers[r].thread = 1;
+		callers[r].heard += shape->buckets;
+		callers[r].blocked_ns += over - start[r][shape->buckets - 1];
+	}
 	return over;
 }
 
@@ -106,6 +115,7 @@ static void play(const struct shape *shape)
 	twt_vs_healthy(&job, shape->size);
 	for (uint32_t r = 0; r < shape->size; r++)
 		series[r] = (struct twi_series){ .next_seq = 1 };
+	memset(callers, 0, sizeof(callers));
 	for (uint32_t i = 0; i < (shape->every > 0 ? PAUSED : STEPS); i++) {
 		before = now;
 		now = play_step(shape, i, now);
@@ -116,6 +126,7 @@ static void play(const struct shape *shape)
 
 		for (unsigned i = 0; i < 2; i++) {
 			states[i]->now_ns = now - (i == 0 ? VS_GAP : 0);
+			states[i]->tells |= twi_series_measured(&series[r]) ? TWI_TELLS_WAITED : 0;
 			twt_vs_tell(&series[r], &states[i]->groups[0]);
 		}
 	}
@@ -133,6 +144,7 @@ static struct shape random_shape(void)
 
 	shape.jitter_ns = shape.compute_ns * below(4) / 100;
 	shape.slow = shape.size;
+	shape.measured = below(2) == 0;
 	return shape;
 }
 
@@ -179,14 +191,14 @@ static void test_slow_rank(void **state)
 	}
 }
 
-/* A fifth of the time, once in so many steps that the last calls say nothing of it. */
+/* A fifth of the time, or more, once in so many steps that the last calls say nothing of it. */
 static struct shape pausing_shape(uint32_t pauses)
 {
 	struct shape shape = random_shape();
 	uint64_t usual = shape.compute_ns + shape.buckets * (shape.gap_ns + shape.wire_ns);
 
 	shape.every = 5 + (uint32_t)below(16);
-	shape.pause_ns = twi_max(shape.every * usual / 4, 2 * usual);
+	shape.pause_ns = twi_max(shape.every * usual * (1 + below(6)) / 4, 2 * usual);
 	shape.pauses = pauses;
 	return shape;
 }

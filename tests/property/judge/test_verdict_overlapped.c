@@ -2,7 +2,8 @@
  * test_verdict_overlapped.c - jobs whose collectives go on beside computing: a rank may begin each
  * step as much later than the others as it likes, and none of them is blocked. Such jobs, of random
  * shape, are played on paper with the records that a runtime keeps (series.h), and judged: nobody
- * is named. Where one computes for longer the others wait for it, and it is named.
+ * is named, also where the network takes long once in a while. Where one computes for longer the
+ * others wait for it, and it is named.
  *
  * TOW_TEST_SEED replays. TOW_VERDICT_CASES: how many of each (default 400).
  */
@@ -20,7 +21,9 @@ struct shape {
 	uint64_t offset_ns[VS_RANKS]; /* of the first step */
 	uint32_t slow;                /* the rank; = size: none */
 	uint64_t extra_ns;            /* for which it computes beside */
-	bool tests;                   /* no thread is in a wait as they end: it tests, or is told */
+	uint32_t every;               /* once in so many steps a collective takes far longer */
+	uint64_t hiccup_ns;
+	bool tests; /* no thread is in a wait as they end: it tests, or is told */
 };
 
 static uint64_t random_state;
@@ -40,14 +43,14 @@ static uint64_t start_of(const struct shape *shape, uint32_t rank, uint32_t buck
 }
 
 /* Each is over a moment after all have begun it, and not before the one ahead of it. */
-static void end_calls(const struct shape *shape)
+static void end_calls(const struct shape *shape, uint32_t step)
 {
-	uint64_t last = 0;
+	uint64_t last = 0, hiccup_ns = step % shape->every == 0 ? shape->hiccup_ns : 0;
 
 	for (uint32_t k = 0; k < shape->buckets; k++) {
 		for (uint32_t r = 0; r < shape->size; r++)
 			last = twi_max(last, start_of(shape, r, k));
-		last += shape->wire_ns;
+		last += shape->wire_ns + (k == 0 ? hiccup_ns : 0);
 		done_ns[k] = last;
 	}
 }
@@ -79,7 +82,7 @@ static void play_step(const struct shape *shape, uint32_t step)
 {
 	uint64_t over;
 
-	end_calls(shape);
+	end_calls(shape, step);
 	over = done_ns[shape->buckets - 1];
 	for (uint32_t r = 0; r < shape->size; r++) {
 		uint64_t computed = begun_ns[r] + shape->compute_ns + below(shape->jitter_ns + 1) +
@@ -127,6 +130,8 @@ static struct shape random_shape(void)
 	shape.jitter_ns = shape.compute_ns / 100;
 	shape.slow = shape.size;
 	shape.tests = below(2) == 0;
+	shape.every = 7 + (uint32_t)below(20);
+	shape.hiccup_ns = below(2) * (20 + below(300)) * VS_MS;
 	for (uint32_t r = 0; r < shape.size; r++)
 		shape.offset_ns[r] =
 			below(twi_since(shape.compute_ns, busy + shape.compute_ns / 8));
@@ -153,6 +158,7 @@ static void test_slow(void **state)
 	for (uint64_t n = 0; n < twt_vs_cases(400); n++) {
 		struct shape shape = random_shape();
 
+		shape.hiccup_ns = 0;
 		shape.slow = (uint32_t)below(shape.size);
 		shape.extra_ns = shape.compute_ns * (40 + below(200)) / 100;
 		play(&shape);

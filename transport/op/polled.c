@@ -206,15 +206,16 @@ void twi_op_note_wait(const struct tow_op *op, uint64_t ns)
 
 /*
  * The call that follows a sleep ended the operation, or brought other news: one message of several,
- * or the end itself where tow_progress drives. A thread that nobody stands in for ends its
- * operations itself, whatever it has slept for.
+ * or the end itself where tow_progress drives. What was started after that sleep is none of it. A
+ * thread that nobody stands in for ends its operations itself, whatever it has slept for.
  */
-static bool slept_for(const struct twi_polled *polled, const struct twi_engine *engine,
-		      uint64_t end_ns)
+static bool slept_for(const struct twi_polled *polled, const struct tow_op *op, uint64_t end_ns)
 {
+	const struct twi_engine *engine = op->engine;
 	bool woken = polled->news || (polled->apart && polled->woke_ns == polled->last_ns);
 
-	return polled->slept_ns > 0 && woken && end_ns + ITSELF_NS >= polled->woke_ns &&
+	return polled->slept_ns > 0 && woken && op->start_ns < polled->woke_ns &&
+	       end_ns + ITSELF_NS >= polled->woke_ns &&
 	       atomic_load_explicit(&engine->backed, memory_order_relaxed) &&
 	       atomic_load_explicit(&engine->told.missed_ns, memory_order_relaxed) <=
 		       polled->away_ns;
@@ -225,7 +226,7 @@ void twi_polled_count(const struct tow_op *op, struct twi_polled *polled)
 {
 	uint64_t end_ns = op->start_ns + op->latency_ns, blocked_ns;
 
-	if (slept_for(polled, op->engine, end_ns)) /* of before its start no more than the last */
+	if (slept_for(polled, op, end_ns)) /* of before its start no more than the last */
 		polled->blocked_ns +=
 			polled->away_ns >= op->start_ns ? polled->slept_ns : polled->rest_ns;
 	if (end_ns > polled->last_ns)

@@ -203,6 +203,62 @@ static void expect_counted(enum way way, enum meanwhile meanwhile, int fd)
 			 way_names[way], meanwhile_names[meanwhile], more > 0 ? "always" : "never");
 }
 
+/*
+ * Who was woken by a message that it asks for later computes beside what it starts then, and asks
+ * for that in between: the sleep was before it. Less than half of that time is to count; of a turn
+ * in which the thread had no CPU for much of the time nothing is said.
+ */
+static enum counted started_later(int fd)
+{
+	struct later later = { COMES_US * 2, true };
+	struct tow_op *first, *op;
+	uint64_t from, before, cpu;
+	pthread_t sender;
+	int status;
+
+	TWT_OK(tow_recv_start(pair.peer[1], word_before, 8, 2, NULL, &first));
+	assert_int_equal(pthread_create(&sender, NULL, send_later, &later), 0);
+	while (tow_progress(pair.runtime[1]) != TOW_OK)
+		await_fd(fd);
+	from = twi_now_ns();
+	cpu = cpu_now();
+	before = blocked_ns();
+	TWT_OK(tow_recv_start(pair.peer[1], word, sizeof(word), 1, NULL, &op));
+	do {
+		for (uint64_t at = twi_now_ns(); twi_now_ns() - at < 100000;)
+			;
+		status = tow_op_test(op);
+	} while (status == TOW_AGAIN);
+	TWT_OK(status);
+	from = twi_now_ns() - from;
+	cpu = cpu_now() - cpu;
+	before = blocked_ns() - before;
+	pthread_join(sender, NULL);
+	while ((status = tow_op_test(first)) == TOW_AGAIN)
+		usleep(50);
+	TWT_OK(status);
+	TWT_OK(tow_op_release(first));
+	TWT_OK(tow_op_release(op));
+	if (cpu * 10 < from * 9)
+		return MOST;
+	return before * 2 < from ? LESS : MORE;
+}
+
+static void expect_later(int fd)
+{
+	unsigned right = 0, wrong = 0;
+
+	for (unsigned i = 0; i < TURNS && right < 3; i++) {
+		enum counted counted = started_later(fd);
+
+		wrong += counted == MORE;
+		right = counted == MORE ? 0 : right + (counted == LESS);
+	}
+	if (right < 3 && wrong > 0)
+		fail_msg("%s: a sleep counts for what was started after it, %u times",
+			 pair.lane->name, wrong);
+}
+
 static void play_lane(enum way way)
 {
 	int fd = -1;
@@ -215,6 +271,8 @@ static void play_lane(enum way way)
 		if (way < DRIVES || meanwhile != DOZES) /* of which nothing is known */
 			expect_counted(way, meanwhile, fd);
 	}
+	if (way == TESTS)
+		expect_later(fd);
 }
 
 static void test_lane(void **state)

@@ -40,8 +40,7 @@ static uint64_t foreign_bytes(const struct twi_coll_group *coll, const struct tw
 static void add_step(const struct twi_coll_group *coll, const struct twi_plan *plan,
 		     const struct twi_plan_step *step, uint64_t times, struct twi_coll_traffic *sum)
 {
-	/* A plan of barriers alone has no references. */
-	const struct twi_plan_ref *refs = plan->refs != NULL ? &plan->refs[step->ref] : NULL;
+	const struct twi_plan_ref *refs = twi_plan_refs(plan, step);
 	uint64_t bytes = step->bytes * times;
 
 	switch (step->kind) {

@@ -63,7 +63,7 @@ static uint32_t written_by(const struct twi_plan_step *step)
 static bool touches_span(const struct twi_coll_entry *entry, const struct twi_plan_step *step,
 			 uint32_t count, const struct span *span)
 {
-	const struct twi_plan_ref *refs = &entry->plan->refs[step->ref];
+	const struct twi_plan_ref *refs = twi_plan_refs(entry->plan, step);
 
 	for (uint32_t i = 0; i < count; i++) {
 		uint8_t space = refs[i].space;

@@ -32,7 +32,7 @@ static bool is_own(const struct twi_coll_group *coll, const struct twi_plan_ref 
 static bool read_give(const struct twi_coll_group *coll, const struct twi_plan *plan,
 		      const struct twi_plan_step *step, struct twi_coll_quick *quick)
 {
-	const struct twi_plan_ref *refs = &plan->refs[step->ref];
+	const struct twi_plan_ref *refs = twi_plan_refs(plan, step);
 
 	if (step->kind != TWI_PLAN_COPY || !is_own(coll, &refs[0], TWI_PLAN_CELL) ||
 	    !is_own(coll, &refs[1], TWI_PLAN_IN))
@@ -60,7 +60,7 @@ static bool add_take(const struct twi_coll_group *coll, struct twi_coll_quick *q
 static bool read_take(const struct twi_coll_group *coll, const struct twi_coll_entry *entry,
 		      const struct twi_plan_step *step, struct twi_coll_quick *quick)
 {
-	const struct twi_plan_ref *refs = &entry->plan->refs[step->ref];
+	const struct twi_plan_ref *refs = twi_plan_refs(entry->plan, step);
 
 	if (quick->reduces)
 		return false; /* it is the only one */

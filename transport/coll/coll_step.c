@@ -108,7 +108,7 @@ static int start_message(struct twi_coll_run *run, struct twi_coll_chain *chain,
 			 bool early)
 {
 	const struct twi_plan_step *step = &run->entry->plan->steps[index];
-	const struct twi_plan_ref *ref = &run->entry->plan->refs[step->ref];
+	const struct twi_plan_ref *ref = twi_plan_refs(run->entry->plan, step);
 	const struct tow_op_options options = {
 		.size = sizeof(options), .timeout_ns = TOW_FOREVER, .done = on_message, .user = NULL
 	};

@@ -80,14 +80,14 @@ static void carry_on(const struct twi_clock_sync *sync, const struct twi_clock_s
 		     uint64_t now_ns, struct twi_clock_estimate *out)
 {
 	double worst = TWI_CLOCK_DRIFT_PPM / 1e6, per_ns = worst;
-	double age = now_ns > sample->at_ns ? (double)(now_ns - sample->at_ns) : 0;
-	double offset = 0;
+	uint64_t age_ns = now_ns > sample->at_ns ? now_ns - sample->at_ns : 0;
+	double age = (double)age_ns, offset = 0;
 
 	if (sync->rate_error + TWI_CLOCK_WANDER_PPM / 1e6 < worst) {
 		per_ns = sync->rate_error + TWI_CLOCK_WANDER_PPM / 1e6;
 		offset = sync->rate * age;
 	}
-	out->age_ns = (uint64_t)age;
+	out->age_ns = age_ns;
 	out->delay_ns = sample->delay_ns;
 	out->offset_ns = (int64_t)((uint64_t)sample->offset_ns + (uint64_t)(int64_t)offset);
 	out->error_ns = sample->delay_ns / 2 + (uint64_t)(age * per_ns) +

@@ -183,4 +183,11 @@ int twi_plan_build(const struct twi_plan_row *row, const struct twi_plan_case *w
 		   struct twi_plan **plan_out);
 void twi_plan_free(struct twi_plan *plan);
 
+/* The references of a step of it. NULL in a plan of barriers alone, which has none. */
+static inline struct twi_plan_ref *twi_plan_refs(const struct twi_plan *plan,
+						 const struct twi_plan_step *step)
+{
+	return plan->refs != NULL ? &plan->refs[step->ref] : NULL;
+}
+
 #endif

@@ -67,7 +67,7 @@ const char *twt_bad_told(const struct tow_result *result, const uint8_t *at, siz
 	char from[32], to[32];
 
 	snprintf(from, sizeof(from), "at %p to ", (const void *)at);
-	snprintf(to, sizeof(to), "%p", (const void *)(at + bytes));
+	snprintf(to, sizeof(to), "%p", (void *)((uintptr_t)at + bytes));
 	if (strstr(text, "cannot be read") != NULL || strstr(text, "cannot be written") != NULL)
 		return strstr(text, from) != NULL && strstr(text, to) != NULL
 			       ? "mine, with its place"

@@ -25,19 +25,22 @@ static bool twt_play_stage(struct twt_play *play, struct twt_play_rank *rank,
 static bool twt_play_start(struct twt_play *play, struct twt_play_rank *rank)
 {
 	const struct twi_plan *plan = rank->plan;
-	const struct twi_plan_program *program = &plan->programs[rank->program];
+	const struct twi_plan_program *program;
 	struct twt_play_run *run = rank->runs;
 
-	if (rank->program == plan->program_count || rank->live == plan->depth ||
-	    (program->fence && rank->k == 0 && rank->live > 0))
+	if (rank->program == plan->program_count)
+		return false;
+	program = &plan->programs[rank->program];
+	if (rank->live == plan->depth || (program->fence && rank->k == 0 && rank->live > 0))
 		return false;
 	while (run->live)
 		run++;
 	*run = (struct twt_play_run){ true,           rank->program,  rank->k, rank->number++,
 				      program->first, program->first, 0,       run->states };
-	memset(rank->memory.at[TWI_PLAN_SCRATCH] +
-		       (uint64_t)(run - rank->runs) * plan->scratch_bytes,
-	       0xee, plan->scratch_bytes);
+	if (plan->scratch_bytes > 0)
+		memset(rank->memory.at[TWI_PLAN_SCRATCH] +
+			       (uint64_t)(run - rank->runs) * plan->scratch_bytes,
+		       0xee, plan->scratch_bytes);
 	rank->live++;
 	if (++rank->k == program->repeats) {
 		rank->k = 0;
@@ -65,7 +68,7 @@ static bool twt_play_send(struct twt_play *play, struct twt_play_rank *rank,
 		.bytes = step->bytes,
 		.sender = run,
 		.step = index,
-		.source = twt_play_at(play, rank, run, &rank->plan->refs[step->ref]),
+		.source = twt_play_at(play, rank, run, twi_plan_refs(rank->plan, step)),
 	};
 
 	for (uint32_t i = 0; i < to->inbox_n; i++)
@@ -93,7 +96,7 @@ static bool twt_play_recv(struct twt_play *play, struct twt_play_rank *rank,
 {
 	const struct twi_plan_step *step = &rank->plan->steps[index];
 	struct twt_play_message *message = rank->inbox;
-	struct twt_play_message *end = rank->inbox + rank->inbox_n;
+	struct twt_play_message *end = message == NULL ? NULL : message + rank->inbox_n;
 
 	while (message < end && (message->from != step->peer || message->run != run->number ||
 				 message->tag != step->tag))
@@ -106,7 +109,7 @@ static bool twt_play_recv(struct twt_play *play, struct twt_play_rank *rank,
 				      (unsigned long long)step->bytes);
 	if (!twt_play_hold_step(play, rank, run, index))
 		return false;
-	memcpy(twt_play_at(play, rank, run, &rank->plan->refs[step->ref]),
+	memcpy(twt_play_at(play, rank, run, twi_plan_refs(rank->plan, step)),
 	       message->data != NULL ? message->data : message->source, step->bytes);
 	if (message->data == NULL)
 		message->sender->left--;
@@ -119,7 +122,7 @@ static bool twt_play_recv(struct twt_play *play, struct twt_play_rank *rank,
 static void twt_play_reduce(struct twt_play *play, struct twt_play_rank *rank,
 			    struct twt_play_run *run, const struct twi_plan_step *step)
 {
-	const struct twi_plan_ref *refs = &rank->plan->refs[step->ref];
+	const struct twi_plan_ref *refs = twi_plan_refs(rank->plan, step);
 	uint64_t unit = twt_plan_unit(rank->what->type);
 	const unsigned char **from = calloc(step->sources_n, sizeof(*from));
 	unsigned char *element = malloc(step->bytes);
@@ -153,7 +156,7 @@ static bool twt_play_step(struct twt_play *play, struct twt_play_rank *rank,
 			  struct twt_play_run *run, uint32_t index)
 {
 	const struct twi_plan_step *step = &rank->plan->steps[index];
-	const struct twi_plan_ref *refs = &rank->plan->refs[step->ref];
+	const struct twi_plan_ref *refs = twi_plan_refs(rank->plan, step);
 
 	if (run->states[index]++ == 0) {
 		rank->syncs += step->kind == TWI_PLAN_SYNC;

@@ -14,7 +14,7 @@
 #include "transport/engine/engine.h"
 #include "transport/engine/runtime.h"
 
-static int memory_fails, descriptors_fail; /* this call of it from now does; 0: none */
+static int descriptors_fail; /* this call of it from now does; 0: none */
 
 static bool is_due(int *left)
 {
@@ -22,6 +22,8 @@ static bool is_due(int *left)
 }
 
 #ifndef TWT_SANITIZED
+static int memory_fails; /* likewise */
+
 void *aligned_alloc(size_t align, size_t bytes)
 {
 	static union {

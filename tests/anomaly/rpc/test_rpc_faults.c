@@ -76,7 +76,9 @@ static void test_first_call(void **state)
 		assert_int_equal(tow_runtime_close(runtime), TOW_OK);
 	}
 	assert_false(hit);
-#ifndef TWT_SANITIZED
+#ifdef TWT_SANITIZED
+	(void)refused;
+#else
 	assert_true(refused > 0); /* the other side's, too, was reached */
 #endif
 }

@@ -270,7 +270,7 @@ static void who_is_silent_is_told_without(void **state)
 	struct twi_stacks stacks;
 
 	(void)state;
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#ifdef TWT_SANITIZED
 	skip(); /* they make another call of vfork */
 #endif
 	assert_int_equal(twi_stacks_allow(SIGNAL), TOW_OK);

@@ -1,9 +1,10 @@
-"""testtargets.py BUILD [--objects] [--suite S] [--no-suite S] ... - what these tests alone need.
+"""testtargets.py BUILD [--installed] [--objects] [--suite S] [--no-suite S] ... - what these tests
+alone need.
 
 Prints the targets, for ninja, that `meson test` would run or need with the same arguments; other
-arguments are left out. With --objects, every object file besides, and what is installed: all is
-compiled, not all linked.
-scripts/test builds no more of its builds with clang and with sanitizers.
+arguments are left out. With --installed, besides, what is installed; with --objects that and every
+object file: all is compiled, not all linked.
+scripts/test makes no more of its builds with clang and with sanitizers.
 """
 import json
 import os
@@ -35,6 +36,7 @@ def main(build, arguments):
              for target in test["depends"] for name in files[target]}
     if "--objects" in arguments:
         found |= objects(build)
+    if "--objects" in arguments or "--installed" in arguments:
         found |= {name for target in read(build, "targets") if target["installed"]
                   for name in target["filename"]}
     print(" ".join(sorted(os.path.relpath(name, os.path.realpath(build)) for name in found)))

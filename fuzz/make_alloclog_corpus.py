@@ -13,8 +13,11 @@ def event(ns, kind, number, size=0, caller=0x401000, thread=7, tag=0, align=6, r
     return struct.pack("<QQQQIIBB6s", ns, number, size, caller, thread, tag, kind, align, rest)
 
 
-def log(events, magic=b"TOWALOG\n", major=1, minor=0, header=128, record=48, flags=0,
-        duration=1000, count=None, lost=0, shift=0, unknown=0, rest=bytes(16), more=b""):
+ARENA = struct.pack("<8sQ", b"pagerun", 4 << 20)
+
+
+def log(events, magic=b"TOWALOG\n", major=2, minor=0, header=128, record=48, flags=0,
+        duration=1000, count=None, lost=0, shift=0, unknown=0, rest=ARENA, more=b""):
     body = struct.pack("<8sHHIIIQQQQQQQQQIIQ16s", magic, major, minor, header, record, flags,
                        1700000000 * 10**9, 5, duration, len(events) if count is None else count,
                        lost, 4096, 1, 1 << 28, 4096, shift, 42, unknown, rest)
@@ -35,14 +38,18 @@ SEEDS = {
     "unknown_free_miscounted": log([event(3, FREE, 0)]),
     "sampled": log(PAIR, shift=3, lost=9),
     "longer_header": log(PAIR, minor=1, header=132, more=b"more"),
-    "reserved_used": log(PAIR, rest=b"x" * 16),
+    "version_1": log(PAIR, major=1, rest=bytes(16)),
+    "reserved_used": log(PAIR, major=1, rest=b"x" * 16),
+    "arena_long": log(PAIR, rest=struct.pack("<8sQ", b"jemalloc", 2**64 - 1)),
+    "arena_none": log(PAIR, rest=bytes(16)),
+    "arena_split": log(PAIR, rest=b"page\0run" + bytes(8)),
     "cut_header": GOOD[:60],
     "cut_records": GOOD[:200],
     "cut_end": GOOD[:-3],
     "more_behind": GOOD + b"x",
     "bit": GOOD[:140] + bytes([GOOD[140] ^ 4]) + GOOD[141:],
     "magic": log(PAIR, magic=b"TOWALOG\r"),
-    "major_2": log(PAIR, major=2),
+    "major_3": log(PAIR, major=3),
     "header_short": log(PAIR, header=64),
     "header_long": log(PAIR, header=2**32 - 1),
     "record_49": log(PAIR, record=49),
@@ -59,6 +66,7 @@ SEEDS = {
     "free_twice": log([*PAIR, event(3, FREE, 1, 100)]),
     "free_other_size": log([PAIR[0], event(2, FREE, 1, 99)]),
     "free_unknown_size": log([event(2, FREE, 0, 99)], unknown=1),
+    "free_unknown_size_1": log([event(2, FREE, 0, 99)], major=1, unknown=1, rest=bytes(16)),
     "bytes_huge": log([event(1, ALLOC, 1, 2**56)]),
     "align_huge": log([event(1, ALLOC, 1, 8, align=64)]),
     "kind_0": log([event(1, 0, 1)]),

@@ -244,13 +244,14 @@ static int open_alloclog(struct twi_engine *engine)
 
 	if (status < 0)
 		return status;
-	twi_alloclog_attach(engine->alloclog, engine->pool);
+	twi_alloclog_attach(engine->alloclog, engine->pool, engine->knobs.staging_bytes);
 	return engine->knobs.alloclog ? twi_alloclog_open(engine->alloclog) : TOW_OK;
 }
 
 static void close_alloclog(struct twi_engine *engine)
 {
 	twi_alloclog_destroy(engine->alloclog);
+	engine->alloclog = NULL;
 }
 
 static int open_engine(struct twi_engine *engine)

@@ -45,9 +45,13 @@ static void print_head(const struct twi_alloc_trace *t)
 	       t->from_open ? "true" : "false", t->pid, (uint64_t)1 << t->sampling_shift, t->lost);
 	printf("  \"live_bytes_at_start\": %" PRIu64 ",\n"
 	       "  \"live_allocations_at_start\": %" PRIu64 ",\n  \"unknown_frees\": %" PRIu64 ",\n"
-	       "  \"pool_bytes\": %" PRIu64 ",\n  \"page_bytes\": %" PRIu64 ",\n  \"events\": [",
+	       "  \"pool_bytes\": %" PRIu64 ",\n  \"page_bytes\": %" PRIu64 ",\n",
 	       t->live_bytes_at_start, t->live_allocations_at_start, t->unknown_frees,
 	       t->pool_bytes, t->page_bytes);
+	if (t->arena[0] != '\0')
+		printf("  \"arena\": \"%s\",\n  \"staging_bytes\": %" PRIu64 ",\n", t->arena,
+		       t->staging_bytes);
+	printf("  \"events\": [");
 }
 
 /* What a kind has no use for is left out. */
@@ -56,13 +60,19 @@ static void print_event(const struct twi_alloc_event *e, const char *before)
 	printf("%s\n    {\"ns\": %" PRIu64 ", \"kind\": \"%s\"", before, e->ns, kind_name(e));
 	if (e->kind == TWI_ALLOC_STEP)
 		printf(", \"step\": %" PRIu64, e->id);
-	else if (e->id == 0)
+	else if (e->id == 0 && e->bytes == 0)
 		printf(", \"id\": null");
+	else if (e->id == 0)
+		printf(", \"id\": null, \"bytes\": %" PRIu64, e->bytes);
 	else
 		printf(", \"id\": %" PRIu64 ", \"bytes\": %" PRIu64, e->id, e->bytes);
 	if (e->kind == TWI_ALLOC_ALLOC)
 		printf(", \"align\": %" PRIu64, (uint64_t)1 << e->align_log2);
-	printf(", \"thread\": %" PRIu32 ", \"tag\": %" PRIu32, e->thread, e->tag);
+	printf(", \"thread\": %" PRIu32, e->thread);
+	if (e->tag == TWI_ALLOC_TAG_LIBRARY)
+		printf(", \"tag\": \"library\"");
+	else
+		printf(", \"tag\": %" PRIu32, e->tag);
 	if (e->caller != 0)
 		printf(", \"caller\": \"0x%" PRIx64 "\"", e->caller);
 	printf("}");
@@ -85,7 +95,7 @@ static void print_summary(const struct twi_alloc_trace *t)
 
 		counts[e->kind]++;
 		live += e->kind == TWI_ALLOC_ALLOC ? e->bytes : 0;
-		live -= e->kind == TWI_ALLOC_FREE ? e->bytes : 0;
+		live -= e->kind == TWI_ALLOC_FREE && e->id != 0 ? e->bytes : 0;
 		if (live > most) {
 			most = live;
 			at_ns = e->ns;
@@ -99,7 +109,8 @@ static void print_summary(const struct twi_alloc_trace *t)
 	       t->live_bytes_at_start, t->live_allocations_at_start, t->unknown_frees);
 	printf("the most that was live of what was allocated in it: %" PRIu64 " bytes, at %.3f s\n",
 	       most, (double)at_ns / 1e9);
-	printf("pool: %" PRIu64 " bytes on pages of %" PRIu64 "\n", t->pool_bytes, t->page_bytes);
+	printf("pool: %" PRIu64 " bytes on pages of %" PRIu64 "%s%s\n", t->pool_bytes,
+	       t->page_bytes, t->arena[0] != '\0' ? ", arena " : "", t->arena);
 	if (t->sampling_shift > 0)
 		printf("sampled: one address in %" PRIu64
 		       " is in it; raise alloclog_events or capture for a shorter time\n",

@@ -47,7 +47,7 @@ static double loop_with(uint64_t bytes, void **live)
 
 	for (uint64_t i = 0; i < pairs; i++) {
 		void **at = &live[i % LIVE];
-		uint64_t begun = twi_alloclog_begin(alloclog, *at);
+		struct twi_alloclog_begun begun = twi_alloclog_begin(alloclog, *at);
 
 		if (twi_pool_free(pool, *at) >= 0)
 			twi_alloclog_free(alloclog, *at, begun, TWI_SITE_HERE);

@@ -19,6 +19,7 @@
 #include "diag/record/diag.h"
 #include "memreg/alloclog/alloclog_impl.h"
 #include "memreg/arena/arena.h"
+#include "memreg/pool/pool.h"
 
 #define CHUNK_EVENTS 1024
 #define CHUNKS_MIN   64
@@ -306,18 +307,24 @@ void twi_alloclog_record_alloc(struct twi_alloclog *log, const void *p, uint64_t
 	record_rec(log, &rec);
 }
 
-uint64_t twi_alloclog_begin_on(struct twi_alloclog *log, const void *p)
+struct twi_alloclog_begun twi_alloclog_begin_on(struct twi_alloclog *log, const void *p)
 {
-	return kept_now(log, p) ? twi_now_ns() : 0;
+	struct twi_alloclog_begun begun = { 0, 0 };
+
+	if (!kept_now(log, p))
+		return begun;
+	begun.bytes = log->pool != NULL ? twi_pool_bytes_at(log->pool, p) : 0;
+	begun.ns = twi_now_ns();
+	return begun;
 }
 
-void twi_alloclog_record_free(struct twi_alloclog *log, const void *p, uint64_t begun_ns,
-			      struct twi_site site)
+void twi_alloclog_record_free(struct twi_alloclog *log, const void *p,
+			      struct twi_alloclog_begun begun, struct twi_site site)
 {
 	struct twi_alloclog_rec rec = {
-		.ns = begun_ns,
+		.ns = begun.ns,
 		.address = (uintptr_t)p,
-		.what = (uint64_t)TWI_ALLOC_FREE << 62,
+		.what = (uint64_t)TWI_ALLOC_FREE << 62 | begun.bytes,
 		.caller = (uintptr_t)site.caller,
 		.tag = site.tag,
 	};

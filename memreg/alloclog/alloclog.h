@@ -55,17 +55,26 @@ int twi_alloclog_create(struct twi_diag *diag, uint64_t max_events, struct twi_a
 /* The stats socket is closed and no thread records any more. NULL is legal. */
 void twi_alloclog_destroy(struct twi_alloclog *log);
 
-/* Whose size and use the log tells; it must outlive the log. Before the log is on. */
-void twi_alloclog_attach(struct twi_alloclog *log, struct twi_pool *pool);
+/*
+ * Whose size, use and arena the log tells; it must outlive the log. Before the log is on, and when
+ * the runtime has taken of the pool what it takes at its open. staging_bytes: the knob.
+ */
+void twi_alloclog_attach(struct twi_alloclog *log, struct twi_pool *pool, uint64_t staging_bytes);
 
 /* On from now until twi_alloclog_destroy: the knob alloclog. TOW_ENOMEM. */
 int twi_alloclog_open(struct twi_alloclog *log);
 
 void twi_alloclog_record_alloc(struct twi_alloclog *log, const void *p, uint64_t bytes,
 			       uint64_t align, struct twi_site site);
-uint64_t twi_alloclog_begin_on(struct twi_alloclog *log, const void *p);
-void twi_alloclog_record_free(struct twi_alloclog *log, const void *p, uint64_t begun_ns,
-			      struct twi_site site);
+/* A free that is under way: since when, and of how much of the pool. */
+struct twi_alloclog_begun {
+	uint64_t ns; /* 0: the log does not keep it */
+	uint64_t bytes;
+};
+
+struct twi_alloclog_begun twi_alloclog_begin_on(struct twi_alloclog *log, const void *p);
+void twi_alloclog_record_free(struct twi_alloclog *log, const void *p,
+			      struct twi_alloclog_begun begun, struct twi_site site);
 
 static inline bool twi_alloclog_is_on(const struct twi_alloclog *log)
 {
@@ -84,16 +93,18 @@ static inline void twi_alloclog_alloc(struct twi_alloclog *log, const void *p, u
 }
 
 /* p is about to be freed. Returns what twi_alloclog_free wants, when the free has succeeded. */
-static inline uint64_t twi_alloclog_begin(struct twi_alloclog *log, const void *p)
+static inline struct twi_alloclog_begun twi_alloclog_begin(struct twi_alloclog *log, const void *p)
 {
-	return twi_unlikely(twi_alloclog_is_on(log)) ? twi_alloclog_begin_on(log, p) : 0;
+	struct twi_alloclog_begun none = { 0, 0 };
+
+	return twi_unlikely(twi_alloclog_is_on(log)) ? twi_alloclog_begin_on(log, p) : none;
 }
 
-static inline void twi_alloclog_free(struct twi_alloclog *log, const void *p, uint64_t begun_ns,
-				     struct twi_site site)
+static inline void twi_alloclog_free(struct twi_alloclog *log, const void *p,
+				     struct twi_alloclog_begun begun, struct twi_site site)
 {
-	if (twi_unlikely(begun_ns != 0))
-		twi_alloclog_record_free(log, p, begun_ns, site);
+	if (twi_unlikely(begun.ns != 0))
+		twi_alloclog_record_free(log, p, begun, site);
 }
 
 /* A training step begins: a mark in the log when it is on. Never sampled away. */

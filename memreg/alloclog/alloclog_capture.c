@@ -2,6 +2,7 @@
  * alloclog_capture.c - who wants the log, from when to when, and what they get: a copy of the
  * chunks, thinned to one rate, in the order of time. Also the log as /v1/alloclog has it.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
@@ -37,9 +38,10 @@ static void begin_now(struct twi_alloclog *log, struct twi_alloclog_capture *out
 					      .lost_before = twi_alloclog_lost(log) };
 	if (log->pool != NULL)
 		twi_pool_stats(log->pool, &stats);
-	/* What the library keeps of the pool for itself is no allocation of the program's. */
-	out->live_bytes = stats.allocated - twi_min(stats.waste + stats.own, stats.allocated);
-	out->live_allocations = stats.allocations - stats.own_allocations;
+	/* What every runtime takes at its open is told apart. */
+	out->live_bytes = stats.allocated - twi_min(stats.waste + log->own_bytes, stats.allocated);
+	out->live_allocations =
+		stats.allocations - twi_min(log->own_allocations, stats.allocations);
 }
 
 /* One more user; `control` is held. */
@@ -58,9 +60,15 @@ static void capture_unuse(struct twi_alloclog *log)
 		twi_alloclog_off(log);
 }
 
-void twi_alloclog_attach(struct twi_alloclog *log, struct twi_pool *pool)
+void twi_alloclog_attach(struct twi_alloclog *log, struct twi_pool *pool, uint64_t staging_bytes)
 {
+	struct twi_pool_stats stats;
+
+	twi_pool_stats(pool, &stats);
 	log->pool = pool;
+	log->staging_bytes = staging_bytes;
+	log->own_bytes = stats.own;
+	log->own_allocations = stats.own_allocations;
 }
 
 int twi_alloclog_open(struct twi_alloclog *log)
@@ -188,6 +196,8 @@ static int capture_snapshot(struct twi_alloclog *log, const struct twi_alloclog_
 		twi_pool_stats(log->pool, &stats);
 		out->pool_bytes = stats.mapped;
 		out->page_bytes = log->pool->extents.extent[0]->page_bytes;
+		out->staging_bytes = log->staging_bytes;
+		snprintf(out->arena, sizeof(out->arena), "%s", log->pool->ops->name);
 	}
 	status = twi_alloclog_pair(recs, count, out);
 	free(recs);

@@ -16,13 +16,14 @@
 
 #define TWI_ALLOCLOG_MAGIC       "TOWALOG\n"
 #define TWI_ALLOCLOG_MAGIC_BYTES 8u
-#define TWI_ALLOCLOG_MAJOR       1
+#define TWI_ALLOCLOG_MAJOR       2 /* and 1, without an arena and sizes of frees with id 0 */
 #define TWI_ALLOCLOG_FROM_OPEN   1u
 #define TWI_ALLOCLOG_END_MAGIC   0x444e4554u /* "TEND" */
 
 /* What is known of the events so far. `live` is to be given to free() in the end. */
 struct twi_alloclog_checker {
 	uint64_t last_ns, duration_ns, unknown_frees;
+	bool unsized;   /* frees of what was allocated before the log have no size */
 	uint32_t *live; /* by id - 1: the index of its event, UINT32_MAX once it is freed */
 	size_t allocs, room;
 	const char *wrong;

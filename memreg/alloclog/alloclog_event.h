@@ -9,6 +9,9 @@
 
 #include <stdint.h>
 
+/* The tag of what the library takes of the pool for itself; no tag of a program's is that large. */
+#define TWI_ALLOC_TAG_LIBRARY UINT32_MAX
+
 enum twi_alloc_kind {
 	TWI_ALLOC_ALLOC = 1,
 	TWI_ALLOC_FREE = 2,
@@ -17,8 +20,10 @@ enum twi_alloc_kind {
 
 struct twi_alloc_event {
 	uint64_t ns;
-	uint64_t id;     /* pairs alloc and free; a free with 0: allocated before the log began */
-	uint64_t bytes;  /* what was asked for; of a free what its allocation asked for, or 0 */
+	uint64_t id; /* pairs alloc and free; a free with 0: allocated before the log began */
+	/* What was asked for; of a free what its allocation asked for. With id 0 what that took of
+	 * the pool; 0: not known. */
+	uint64_t bytes;
 	uint64_t caller; /* return address in the user's program; 0: not known */
 	uint32_t thread; /* as the kernel numbers them */
 	uint32_t tag;    /* of that thread then; 0: none */

@@ -7,6 +7,7 @@
 #include "memreg/alloclog/alloclog_file.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "diag/base/checksum.h"
 #include "diag/base/error.h"
@@ -48,7 +49,7 @@ static bool check_free(struct twi_alloclog_checker *c, const struct twi_alloc_ev
 
 	if (e->id == 0) {
 		c->unknown_frees++;
-		return e->bytes == 0 ||
+		return e->bytes == 0 || !c->unsized ||
 		       refuse_event(c, 16, "a free without its allocation has a size");
 	}
 	if (e->id > c->allocs)
@@ -109,6 +110,9 @@ static void encode_header(const struct twi_alloc_trace *t, uint64_t unknown_free
 	twi_put_le(p + 96, t->sampling_shift, 4);
 	twi_put_le(p + 100, t->pid, 4);
 	twi_put_le(p + 104, unknown_frees, 8);
+	for (size_t i = 0; i < TWI_ALLOCLOG_ARENA_BYTES; i++)
+		p[112 + i] = i < strlen(t->arena) ? (uint8_t)t->arena[i] : 0;
+	twi_put_le(p + 120, t->staging_bytes, 8);
 }
 
 static void encode_event(const struct twi_alloc_event *e, uint8_t *p)

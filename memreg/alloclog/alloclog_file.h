@@ -21,6 +21,8 @@
 /* The most events that a file may have: twice what the knob alloclog_events allows. */
 #define TWI_ALLOCLOG_EVENTS_MAX ((uint64_t)1 << 27)
 #define TWI_ALLOCLOG_SHIFT_MAX  10
+/* The longest name of an arena. */
+#define TWI_ALLOCLOG_ARENA_BYTES 8
 
 struct twi_alloc_trace {
 	struct twi_alloc_event *events; /* by time; twi_alloc_trace_fini frees them */
@@ -32,10 +34,12 @@ struct twi_alloc_trace {
 	uint64_t live_bytes_at_start;
 	uint64_t live_allocations_at_start;
 	uint64_t pool_bytes, page_bytes;
+	uint64_t staging_bytes;  /* the knob: the runtime takes as much of its pool when it opens */
 	uint64_t unknown_frees;  /* frees with id 0 */
 	uint32_t sampling_shift; /* allocations at one in 2^this addresses are in it */
 	uint32_t pid;
-	bool from_open; /* it began when the runtime was opened */
+	bool from_open;                           /* it began when the runtime was opened */
+	char arena[TWI_ALLOCLOG_ARENA_BYTES + 1]; /* which provider the pool has; "": not known */
 };
 
 void twi_alloc_trace_fini(struct twi_alloc_trace *trace);

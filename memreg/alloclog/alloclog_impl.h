@@ -53,7 +53,9 @@ struct twi_alloclog {
 	uint32_t chunk_events, chunks_max;
 	struct twi_diag *diag;
 	struct twi_pool *pool;
-	struct twi_alloclog *next; /* on the list of all */
+	uint64_t own_bytes, own_allocations; /* of the pool, since the open */
+	uint64_t staging_bytes;              /* the knob */
+	struct twi_alloclog *next;           /* on the list of all */
 	struct twi_alloclog_ring *rings;
 	_Atomic uint64_t lost; /* by threads that got no ring */
 

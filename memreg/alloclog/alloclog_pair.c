@@ -123,6 +123,7 @@ static int add_free(struct walk *w, const struct twi_alloclog_rec *rec)
 	at = place_of(&w->live, rec->address);
 	if (w->live.rows[at].event == NONE) {
 		w->trace->unknown_frees++;
+		event->bytes = twi_alloclog_rec_bytes(rec);
 		return TOW_OK;
 	}
 	event->id = w->trace->events[w->live.rows[at].event].id;
@@ -170,7 +171,7 @@ static int add_alloc(struct walk *w, size_t index)
 	if (event == NULL)
 		return TOW_ENOMEM;
 	event->id = ++w->allocs;
-	event->bytes = rec->what & (((uint64_t)1 << TWI_ALLOCLOG_BYTES_BITS) - 1);
+	event->bytes = twi_alloclog_rec_bytes(rec);
 	event->align_log2 = (uint8_t)(rec->what >> TWI_ALLOCLOG_BYTES_BITS & 63);
 	at = place_of(&w->live, rec->address);
 	w->live.rows[at].address = rec->address;

@@ -27,6 +27,11 @@ static inline unsigned twi_alloclog_rec_kind(const struct twi_alloclog_rec *rec)
 	return (unsigned)(rec->what >> 62);
 }
 
+static inline uint64_t twi_alloclog_rec_bytes(const struct twi_alloclog_rec *rec)
+{
+	return rec->what & (((uint64_t)1 << TWI_ALLOCLOG_BYTES_BITS) - 1);
+}
+
 /*
  * Sorts `recs` and writes their events to trace, times counted from trace->start_monotonic_ns;
  * what is earlier counts as of then. An allocation at an address that is live means that the free

@@ -227,6 +227,16 @@ int twi_pool_try(struct twi_pool *pool, size_t bytes, size_t align, void **out)
 	return TOW_OK;
 }
 
+uint64_t twi_pool_bytes_at(struct twi_pool *pool, const void *p)
+{
+	const struct twi_extent *extent = twi_pool_find(pool, p, 1);
+	struct twi_block block;
+
+	if (extent == NULL || pool->ops->find(pool->arena[extent->slot], p, &block) < 0)
+		return 0;
+	return block.base == p ? block.bytes : 0;
+}
+
 void twi_pool_own(struct twi_pool *pool, uint64_t bytes, int count)
 {
 	/* Wraps around for -1, as it should. */

@@ -119,6 +119,9 @@ bool twi_pool_waits(const struct twi_pool *pool);
 /* The most bytes that it may become. */
 uint64_t twi_pool_limit(const struct twi_pool *pool);
 
+/* What the allocation that begins at p takes of the pool; 0: none does. */
+uint64_t twi_pool_bytes_at(struct twi_pool *pool, const void *p);
+
 /* Notes that an allocation of `bytes` is the library's own (count 1), or no more (count -1). */
 void twi_pool_own(struct twi_pool *pool, uint64_t bytes, int count);
 

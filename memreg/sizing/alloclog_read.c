@@ -42,6 +42,7 @@ struct reader {
 	FILE *file;
 	uint64_t offset; /* of the next byte */
 	uint32_t crc;
+	unsigned major;
 	uint64_t promised; /* events */
 	struct twi_alloc_trace *trace;
 	size_t room;
@@ -102,6 +103,18 @@ static void decode_header(const uint8_t *p, struct twi_alloc_trace *t)
 	t->sampling_shift = (uint32_t)twi_get_le(p + 96, 4);
 	t->pid = (uint32_t)twi_get_le(p + 100, 4);
 	t->unknown_frees = twi_get_le(p + 104, 8);
+	memcpy(t->arena, p + 112, TWI_ALLOCLOG_ARENA_BYTES);
+	t->staging_bytes = twi_get_le(p + 120, 8);
+}
+
+/* Printable, and nothing behind its end. */
+static bool is_arena(const uint8_t *p)
+{
+	size_t i = 0;
+
+	while (i < TWI_ALLOCLOG_ARENA_BYTES && p[i] > ' ' && p[i] <= '~')
+		i++;
+	return all_zero(p + i, TWI_ALLOCLOG_ARENA_BYTES - i);
 }
 
 static int read_header(struct reader *r)
@@ -114,11 +127,12 @@ static int read_header(struct reader *r)
 		return status;
 	if (memcmp(p, TWI_ALLOCLOG_MAGIC, TWI_ALLOCLOG_MAGIC_BYTES) != 0)
 		return wrong_at(0, "this is no allocation log: it does not begin with TOWALOG");
-	if (twi_get_le(p + 8, 2) != TWI_ALLOCLOG_MAJOR)
+	r->major = (unsigned)twi_get_le(p + 8, 2);
+	if (r->major < 1 || r->major > TWI_ALLOCLOG_MAJOR)
 		return twi_error(TOW_EINVAL,
-				 "allocation log: at byte 8: version %u.%u; this reads version %d",
-				 (unsigned)twi_get_le(p + 8, 2), (unsigned)twi_get_le(p + 10, 2),
-				 TWI_ALLOCLOG_MAJOR);
+				 "allocation log: at byte 8: version %u.%u; this reads versions 1 "
+				 "to %d",
+				 r->major, (unsigned)twi_get_le(p + 10, 2), TWI_ALLOCLOG_MAJOR);
 	header_bytes = twi_get_le(p + 12, 4);
 	if (header_bytes < TWI_ALLOCLOG_HEADER_BYTES || header_bytes > HEADER_MAX)
 		return wrong_at(12, "the header's length is not from 128 to 4096");
@@ -133,8 +147,12 @@ static int read_header(struct reader *r)
 		return wrong_at(48, "more events than a log can have");
 	if (twi_get_le(p + 96, 4) > TWI_ALLOCLOG_SHIFT_MAX)
 		return wrong_at(96, "a sampling that there is not (2^0 to 2^10)");
-	if (twi_get_le(p + 10, 2) == 0 && !all_zero(p + 112, 16))
+	if (r->major == 1 && twi_get_le(p + 10, 2) == 0 && !all_zero(p + 112, 16))
 		return wrong_at(112, "the reserved bytes are not zero");
+	if (r->major > 1 && !is_arena(p + 112))
+		return wrong_at(112, "the arena's name is none");
+	if (r->major == 1)
+		memset(p + 112, 0, 16); /* what they may mean there is not known */
 	r->promised = twi_get_le(p + 48, 8);
 	decode_header(p, r->trace);
 	return skip_bytes(r, (size_t)header_bytes - sizeof(p));
@@ -212,6 +230,7 @@ int twi_alloclog_read(FILE *file, struct twi_alloc_trace *out)
 	*out = (struct twi_alloc_trace){ 0 };
 	status = read_header(&r);
 	r.checker.duration_ns = out->duration_ns;
+	r.checker.unsized = r.major == 1;
 	while (status == TOW_OK && r.trace->count < r.promised)
 		status = read_batch(&r,
 				    (size_t)twi_min(r.promised - r.trace->count, (uint64_t)BATCH));

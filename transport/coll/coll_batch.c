@@ -12,13 +12,13 @@
 
 #include "diag/base/error.h"
 #include "diag/base/hash.h"
-#include "diag/record/counter.h"
 #include "diag/record/diag.h"
 #include "transport/coll/coll_report.h"
 #include "transport/coll/reduce/reduce.h"
 #include "transport/engine/engine.h"
 #include "transport/engine/runtime.h"
 #include "transport/job/group.h"
+#include "transport/op/own_memory.h"
 #include "transport/op/path.h"
 
 #define PART_ALIGN 64u
@@ -81,7 +81,7 @@ static struct held *first_held(const struct twi_coll_batch *batch)
 
 static void free_fused(struct fused *fused)
 {
-	twi_pool_free(fused->coll->engine->pool, fused->memory);
+	twi_own_give(fused->coll->engine, fused->memory);
 	free(fused);
 }
 
@@ -345,10 +345,10 @@ int twi_coll_batch_fill(struct tow_op *op, struct twi_coll_call *call)
 
 	twi_assert_held(op->engine);
 	if (fused->room < bytes) {
-		twi_pool_free(coll->engine->pool, fused->memory);
-		fused->memory = NULL;
+		twi_own_give(coll->engine, fused->memory);
 		fused->room = 0;
-		status = twi_pool_alloc(coll->engine->pool, bytes, PART_ALIGN, &fused->memory);
+		status = twi_own_take(coll->engine, bytes, PART_ALIGN, TWI_SITE_NONE,
+				      &fused->memory);
 		if (status < 0)
 			return status;
 		fused->room = bytes;

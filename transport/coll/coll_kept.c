@@ -5,12 +5,12 @@
 
 #include <stdlib.h>
 
-#include "memreg/pool/pool.h"
 #include "transport/coll/coll_line.h"
 #include "transport/coll/coll_local.h"
 #include "transport/engine/engine.h"
 #include "transport/job/group.h"
 #include "transport/job/rank_words.h"
+#include "transport/op/own_memory.h"
 
 struct reader {
 	uint32_t job_rank;
@@ -85,7 +85,7 @@ void twi_coll_region_end(struct twi_coll_group *coll)
 			kept->readers[count++].job_rank = kept->readers[i].job_rank;
 	}
 	if (count == 0) {
-		twi_pool_free(coll->engine->pool, coll->region);
+		twi_own_give(coll->engine, coll->region);
 		free(kept);
 		return;
 	}
@@ -105,7 +105,7 @@ static void drop_reader(struct twi_ranks *ranks, struct twi_coll_kept *kept, uin
 	}
 	if (kept->count > 0)
 		return;
-	twi_pool_free(ranks->engine->pool, kept->region);
+	twi_own_give(ranks->engine, kept->region);
 	twi_list_remove(&kept->link);
 	free(kept);
 }
@@ -139,7 +139,7 @@ void twi_coll_regions_drop(struct twi_engine *engine)
 	twi_assert_held(engine);
 	while ((region = engine->coll_regions) != NULL) {
 		engine->coll_regions = region->older;
-		twi_pool_free(engine->pool, region);
+		twi_own_give(engine, region);
 	}
 }
 

@@ -5,11 +5,11 @@
 
 #include "diag/base/error.h"
 #include "diag/record/diag.h"
-#include "memreg/pool/pool.h"
 #include "transport/coll/coll_local.h"
 #include "transport/coll/plan/plan.h"
 #include "transport/coll/reduce/reduce.h"
 #include "transport/engine/engine.h"
+#include "transport/op/own_memory.h"
 #include "transport/op/path.h"
 
 #define STEPS_MAX 60000u /* they are counted in 16 bits */
@@ -138,7 +138,7 @@ static int show_input(struct twi_coll_run *run, const struct cut *cut)
 	if (!needs_ring(run)) {
 		bytes = is_read(run) ? run->entry->in_bytes : 0;
 	} else if (run->staged == NULL) {
-		status = twi_pool_alloc_at(run->coll->engine->pool, bytes, 64, run->site, &ring);
+		status = twi_own_take(run->coll->engine, bytes, 64, run->site, &ring);
 		if (status < 0)
 			return status;
 		run->staged = ring;

@@ -9,7 +9,6 @@
 #include "diag/base/error.h"
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
-#include "memreg/pool/pool.h"
 #include "transport/coll/coll_line.h"
 #include "transport/coll/coll_local.h"
 #include "transport/coll/coll_pipeline.h"
@@ -17,6 +16,7 @@
 #include "transport/coll/coll_report.h"
 #include "transport/engine/engine.h"
 #include "transport/job/group.h"
+#include "transport/op/own_memory.h"
 
 /*
  * How often a start looks for the others, some 150 ns, before it leaves that to polls: where all
@@ -51,8 +51,8 @@ static int make_scratch(struct twi_coll_group *coll, struct twi_coll_run *run)
 
 	if (plan->scratch_bytes == 0)
 		return TOW_OK;
-	status =
-		twi_pool_alloc(coll->engine->pool, plan->scratch_bytes * plan->depth, 64, &scratch);
+	status = twi_own_take(coll->engine, plan->scratch_bytes * plan->depth, 64, TWI_SITE_NONE,
+			      &scratch);
 	run->scratch = scratch;
 	return status;
 }
@@ -95,7 +95,7 @@ int twi_coll_run_make(struct twi_coll_group *coll, struct twi_coll_entry *entry,
 
 void twi_coll_run_free(struct twi_coll_run *run)
 {
-	twi_pool_free(run->coll->engine->pool, run->scratch);
+	twi_own_give(run->coll->engine, run->scratch);
 	free(run);
 }
 
@@ -258,10 +258,10 @@ static void finish_run(struct twi_coll_run *run, int status)
 
 	run->op = NULL;
 	no_poll(run);
-	twi_pool_free(coll->engine->pool, run->staged);
+	twi_own_give(coll->engine, run->staged);
 	run->staged = NULL;
 	if (twi_unlikely(run->scale_memory != NULL)) {
-		twi_pool_free(coll->engine->pool, run->scale_memory);
+		twi_own_give(coll->engine, run->scale_memory);
 		run->scale_memory = NULL;
 	}
 	twi_coll_record_end(run, op, status);

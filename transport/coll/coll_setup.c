@@ -17,7 +17,6 @@
 
 #include "diag/base/error.h"
 #include "diag/record/diag.h"
-#include "memreg/pool/pool.h"
 #include "transport/coll/coll_kept.h"
 #include "transport/coll/coll_line.h"
 #include "transport/coll/coll_local.h"
@@ -25,6 +24,7 @@
 #include "transport/job/group.h"
 #include "transport/lanes/auto/auto_address.h"
 #include "transport/op/endpoint.h"
+#include "transport/op/own_memory.h"
 
 #define NO_REGION UINT32_MAX
 #define MAY_SHARE 1u
@@ -199,8 +199,8 @@ static int make_region(struct twi_coll_group *coll)
 {
 	struct twi_engine *engine = coll->engine;
 	void *memory;
-	int status = twi_pool_alloc(engine->pool, sizeof(struct twi_coll_region),
-				    _Alignof(struct twi_coll_region), &memory);
+	int status = twi_own_take(engine, sizeof(struct twi_coll_region),
+				  _Alignof(struct twi_coll_region), TWI_SITE_NONE, &memory);
 
 	if (status < 0)
 		return status;
@@ -513,7 +513,7 @@ void twi_coll_setup_gathered(struct twi_coll_group *coll, int status)
 		return;
 	}
 	if (coll->locals_n == 0) {
-		twi_pool_free(coll->engine->pool, coll->region);
+		twi_own_give(coll->engine, coll->region);
 		coll->region = NULL;
 	}
 	twi_coll_setup_end(coll);

@@ -17,6 +17,7 @@
 #include "transport/job/group.h"
 #include "transport/op/endpoint.h"
 #include "transport/op/message.h"
+#include "transport/op/own_memory.h"
 #include "transport/op/path.h"
 
 #define PIECE_BYTES (256u << 10)
@@ -422,7 +423,7 @@ static int make_staged(struct twi_coll_run *run)
 	void *memory;
 	int status;
 
-	status = twi_pool_alloc_at(run->coll->engine->pool, bytes, 64, run->site, &memory);
+	status = twi_own_take(run->coll->engine, bytes, 64, run->site, &memory);
 	if (status < 0)
 		return status;
 	run->staged = memory;
@@ -464,8 +465,7 @@ bool twi_coll_scale(struct twi_coll_run *run)
 	if (run->is_scaled)
 		return true;
 	if (!entry->call.in_place && run->scale_memory == NULL && entry->in_bytes > 0) {
-		status = twi_pool_alloc_at(run->coll->engine->pool, entry->in_bytes, 64, run->site,
-					   &memory);
+		status = twi_own_take(run->coll->engine, entry->in_bytes, 64, run->site, &memory);
 		if (status < 0) {
 			twi_coll_run_fail(run, status);
 			return false;

@@ -88,16 +88,16 @@ static int free_open(struct tow_runtime *runtime, void *memory, struct twi_site 
 {
 	int status = twi_runtime_check(runtime, "tow_free");
 	struct twi_engine *engine;
-	uint64_t begun_ns;
+	struct twi_alloclog_begun begun;
 
 	if (status < 0 || memory == NULL)
 		return status;
 	engine = twi_runtime_engine(runtime);
-	begun_ns = twi_alloclog_begin(engine->alloclog, memory);
+	begun = twi_alloclog_begin(engine->alloclog, memory);
 	status = twi_pool_free(engine->pool, memory);
 	if (twi_likely(status >= 0)) {
 		twi_diag_hold(engine->diag, -1);
-		twi_alloclog_free(engine->alloclog, memory, begun_ns, site);
+		twi_alloclog_free(engine->alloclog, memory, begun, site);
 	}
 	return status;
 }

@@ -35,6 +35,10 @@
  *	twi_op_fault, twi_op_fault_theirs
  *	                      it is not, here or at the other side
  *
+ * Its own memory (own_memory.h)
+ *	twi_own_try, twi_own_give
+ *	                      of the pool, for an endpoint's buffers; the allocation log has it
+ *
  * Copies (path.h): nothing else may copy payload
  *	twi_path_copy_small, twi_path_copy_large, twi_path_copy_remote
  *	                      copies that the lane's design needs
@@ -84,6 +88,7 @@
 #include "transport/op/op.h"
 #include "transport/op/op_fault.h"
 #include "transport/op/op_span.h"
+#include "transport/op/own_memory.h"
 #include "transport/op/parts.h"
 #include "transport/op/path.h"
 #include "transport/op/reach.h"

@@ -2,6 +2,7 @@
  * parts.c - see parts.h.
  */
 #include "transport/op/parts.h"
+#include "transport/op/own_memory.h"
 
 #include <stdlib.h>
 
@@ -231,7 +232,7 @@ static void gather_block(struct tow_peer *peer, struct tow_op *op)
 	if (twi_op_reach(op, 0, op->bytes, false) < op->bytes)
 		return;
 	twi_error_keep(&kept);
-	(void)twi_pool_try(engine->pool, op->bytes, 64, &block);
+	(void)twi_own_try(engine, op->bytes, 64, &block);
 	twi_error_settle(&kept, TOW_OK);
 	if (block == NULL)
 		return;
@@ -240,7 +241,7 @@ static void gather_block(struct tow_peer *peer, struct tow_op *op)
 	op->view = TWI_VIEW_NONE;
 	op->data = block;
 	twi_claim_lease(peer, op);
-	twi_pool_free(engine->pool, block);
+	twi_own_give(engine, block);
 }
 
 int twi_parts_need(struct tow_peer *peer, struct tow_op *op)

@@ -8,13 +8,14 @@
 #include "transport/engine/engine.h"
 #include "transport/op/endpoint.h"
 #include "transport/op/message.h"
+#include "transport/op/own_memory.h"
 #include "transport/wire/frame.h"
 
 #define LOOK_NS 1000000ull /* how often views that have no room look for it */
 
 static void free_room(struct tow_op *op)
 {
-	twi_pool_free(op->engine->pool, op->view_state);
+	twi_own_give(op->engine, op->view_state);
 }
 
 int twi_view_room(struct tow_op *op, uint64_t bytes)
@@ -29,7 +30,7 @@ int twi_view_room(struct tow_op *op, uint64_t bytes)
 		return TOW_OK; /* of twi_view_ready */
 	twi_view_drop(op);
 	/* A message of no bytes has a place too. */
-	status = twi_pool_try(op->engine->pool, bytes > 0 ? bytes : 1, 64, &memory);
+	status = twi_own_try(op->engine, bytes > 0 ? bytes : 1, 64, &memory);
 	if (status < 0)
 		return twi_error(status,
 				 "no room in the pool for a view of %llu bytes; raise "

@@ -12,9 +12,9 @@
 
 #include "diag/base/error.h"
 #include "diag/record/latency.h"
-#include "memreg/pool/pool.h"
 #include "transport/engine/engine.h"
 #include "transport/op/op_span.h"
+#include "transport/op/own_memory.h"
 #include "transport/op/path.h"
 #include "transport/rpc/rpc.h"
 #include "transport/rpc/rpc_failure.h"
@@ -40,7 +40,7 @@ static void free_call(struct twi_call *call)
 	if (call->slot != NULL)
 		twi_rpc_slot_release(call->slot);
 	if (call->memory != NULL)
-		twi_pool_free(call->rpc->engine->pool, call->memory);
+		twi_own_give(call->rpc->engine, call->memory);
 	twi_view_drop(&call->in.op);
 	call->slot = NULL;
 	call->memory = NULL;

@@ -11,8 +11,8 @@
 
 #include "diag/base/error.h"
 #include "diag/record/counter.h"
-#include "memreg/pool/pool.h"
 #include "transport/engine/engine.h"
+#include "transport/op/own_memory.h"
 #include "transport/op/path.h"
 #include "transport/rpc/rpc.h"
 #include "transport/rpc/rpc_records.h"
@@ -46,7 +46,7 @@ void *twi_rpc_keep_copy(struct twi_rpc_peer *rp, const void *data, uint64_t byte
 	void *memory;
 
 	twi_assert_held(rp->engine);
-	if (twi_pool_try(rp->engine->pool, bytes, 64, &memory) < 0)
+	if (twi_own_try(rp->engine, bytes, 64, &memory) < 0)
 		return NULL;
 	twi_path_copy_eager(rp->engine, memory, data, bytes);
 	return memory;

@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "diag/base/error.h"
-#include "memreg/pool/pool.h"
 #include "transport/engine/engine.h"
+#include "transport/op/own_memory.h"
 #include "transport/op/path.h"
 #include "transport/rpc/rpc.h"
 #include "transport/rpc/rpc_records.h"
@@ -180,7 +180,7 @@ static void free_inline(struct twi_chunk *chunk)
 	if (chunk->slot != NULL)
 		twi_rpc_slot_release(chunk->slot);
 	if (chunk->memory != NULL)
-		twi_pool_free(chunk->stream->rp->engine->pool, chunk->memory);
+		twi_own_give(chunk->stream->rp->engine, chunk->memory);
 	chunk->slot = NULL;
 	chunk->memory = NULL;
 }
@@ -212,7 +212,7 @@ static void give_slot_back(struct tow_op *op)
 
 static void give_memory_back(struct tow_op *op)
 {
-	twi_pool_free(op->engine->pool, op->view_state);
+	twi_own_give(op->engine, op->view_state);
 }
 
 /* A piece that is here goes to its pull. */

@@ -55,7 +55,8 @@ static void *get(struct worker *w)
 static void give(struct worker *w, void *p)
 {
 	struct shared *s = w->shared;
-	uint64_t bytes = *(uint64_t *)p, begun = twi_alloclog_begin(s->log, p);
+	struct twi_alloclog_begun begun = twi_alloclog_begin(s->log, p);
+	uint64_t bytes = *(uint64_t *)p;
 
 	if (twi_pool_free(s->pool, p) != TOW_OK)
 		w->failure = "free";

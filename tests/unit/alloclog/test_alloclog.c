@@ -127,7 +127,7 @@ static void from_open(void **state)
 
 	assert_int_equal(twi_pool_create(&options, &pool), TOW_OK);
 	assert_int_equal(twi_pool_alloc(pool, 1000, 0, &p), TOW_OK);
-	twi_alloclog_attach(f->log, pool);
+	twi_alloclog_attach(f->log, pool, 0);
 	assert_int_equal(twi_alloclog_open(f->log), TOW_OK);
 	assert_int_equal(twi_alloclog_open(f->log), TOW_OK);
 	log_alloc(f->log, 0x1000, 1);

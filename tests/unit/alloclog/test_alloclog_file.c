@@ -3,13 +3,14 @@
 
 #include <string.h>
 
+#include "diag/base/checksum.h"
 #include "diag/base/error.h"
 #include "memreg/sizing/alloclog_read.h"
 
 static struct twi_alloc_event some[] = {
 	{ .ns = 0, .kind = TWI_ALLOC_STEP, .id = 1, .caller = 5, .thread = 4, .tag = 3 },
 	{ .ns = 5, .kind = TWI_ALLOC_ALLOC, .id = 1, .bytes = 100, .align_log2 = 6, .thread = 1 },
-	{ .ns = 5, .kind = TWI_ALLOC_FREE, .id = 0, .thread = 2, .caller = UINT64_MAX },
+	{ .ns = 5, .kind = TWI_ALLOC_FREE, .bytes = 4096, .thread = 2, .caller = UINT64_MAX },
 	{ .ns = 7, .kind = TWI_ALLOC_ALLOC, .id = 2, .bytes = 0, .align_log2 = 21, .tag = 77 },
 	{ .ns = 9, .kind = TWI_ALLOC_FREE, .id = 1, .bytes = 100 },
 };
@@ -28,8 +29,10 @@ static struct twi_alloc_trace sample(void)
 		.pool_bytes = 1 << 28,
 		.page_bytes = 4096,
 		.sampling_shift = 2,
+		.staging_bytes = 5 << 20,
 		.pid = 99,
 		.from_open = true,
+		.arena = "jemalloc",
 	};
 }
 
@@ -80,8 +83,48 @@ static void comes_back(void **state)
 	assert_int_equal(again.unknown_frees, 1);
 	assert_int_equal(again.pid, 99);
 	assert_true(again.from_open);
+	assert_string_equal(again.arena, "jemalloc");
+	assert_int_equal(again.staging_bytes, 5 << 20);
 	twi_alloc_trace_fini(&again);
 	free(bytes);
+}
+
+/* Makes it one of version 1, and its checksum right. */
+static void make_old(char *bytes, size_t count)
+{
+	uint32_t crc;
+
+	bytes[8] = 1;
+	memset(bytes + 112, 0, 16);
+	crc = twi_crc32(0, bytes, count - 16);
+	for (unsigned i = 0; i < 4; i++)
+		bytes[count - 12 + i] = (char)(crc >> 8 * i);
+}
+
+/* Version 1 had no arena, and no size of what was allocated before the log. */
+static void old_ones_are_read(void **state)
+{
+	struct twi_alloc_trace trace = sample(), again;
+	uint64_t earlier = some[2].bytes;
+	char *bytes;
+	size_t count;
+
+	(void)state;
+	assert_int_equal(twi_alloclog_encode(&trace, &bytes, &count), TOW_OK);
+	make_old(bytes, count);
+	assert_int_equal(read_bytes(bytes, count, &again), TOW_EINVAL);
+	assert_non_null(strstr(tow_error_message(), "without its allocation"));
+	free(bytes);
+	some[2].bytes = 0;
+	assert_int_equal(twi_alloclog_encode(&trace, &bytes, &count), TOW_OK);
+	make_old(bytes, count);
+	assert_int_equal(read_bytes(bytes, count, &again), TOW_OK);
+	same_events(&again, &trace);
+	assert_string_equal(again.arena, "");
+	assert_int_equal(again.staging_bytes, 0);
+	twi_alloc_trace_fini(&again);
+	free(bytes);
+	some[2].bytes = earlier;
 }
 
 /* More than one batch of the reader. */
@@ -169,7 +212,6 @@ static void wrong_traces_are_not_written(void **state)
 		{ { .ns = 9, .kind = TWI_ALLOC_FREE, .id = 1, .bytes = 100 }, "second free" },
 		{ { .ns = 9, .kind = TWI_ALLOC_FREE, .id = 3 }, "never allocated" },
 		{ { .ns = 9, .kind = TWI_ALLOC_FREE, .id = 2, .bytes = 1 }, "another size" },
-		{ { .ns = 9, .kind = TWI_ALLOC_FREE, .bytes = 1 }, "without its allocation" },
 		{ { .ns = 9, .kind = 4 }, "kind" },
 		{ { .ns = 9, .kind = TWI_ALLOC_ALLOC, .id = 3, .align_log2 = 64 }, "alignment" },
 		{ { .ns = 9, .kind = TWI_ALLOC_ALLOC, .id = 3, .bytes = UINT64_MAX }, "2^56" },
@@ -211,6 +253,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(comes_back),
+		cmocka_unit_test(old_ones_are_read),
 		cmocka_unit_test(many_come_back),
 		cmocka_unit_test(damage_is_seen),
 		cmocka_unit_test(promises_cost_nothing),

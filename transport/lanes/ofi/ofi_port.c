@@ -86,7 +86,7 @@ static int lay_out(struct twi_ofi_port *port)
 	port->buffer_bytes =
 		(uint32_t)(port->multi_recv ? twi_max(2 * packet, (uint64_t)(128u << 10)) : packet);
 	first = add_part(&at, (uint64_t)port->buffer_count * port->buffer_bytes);
-	status = twi_pool_try(engine->pool, at, 4096, &memory);
+	status = twi_own_try(engine, at, 4096, &memory);
 	if (status < 0)
 		return twi_error(status,
 				 "no room in the pool for an ofi endpoint (%llu bytes); raise "
@@ -344,7 +344,7 @@ void twi_ofi_port_close(struct twi_ofi_port *port)
 	twi_ofi_domain_close(port->domain);
 	if (port->memory != NULL) {
 		twi_pool_own(engine->pool, port->memory_bytes, -1);
-		twi_pool_free(engine->pool, port->memory);
+		twi_own_give(engine, port->memory);
 	}
 	free(port->slots);
 	free(port->gives);

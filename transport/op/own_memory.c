@@ -1,0 +1,52 @@
+/*
+ * own_memory.c - what the library takes of the pool, with a line in the allocation log.
+ */
+#include "transport/op/own_memory.h"
+
+#include "memreg/alloclog/alloclog.h"
+#include "memreg/pool/pool.h"
+#include "transport/engine/engine.h"
+#include <towline/status.h>
+
+static void log_take(struct twi_engine *engine, const void *memory, size_t bytes, size_t align,
+		     struct twi_site site)
+{
+	site.tag = TWI_ALLOC_TAG_LIBRARY;
+	if (engine->alloclog != NULL)
+		twi_alloclog_alloc(engine->alloclog, memory, bytes, align, site);
+}
+
+int twi_own_take(struct twi_engine *engine, size_t bytes, size_t align, struct twi_site site,
+		 void **out)
+{
+	int status = twi_pool_alloc_at(engine->pool, bytes, align, site, out);
+
+	if (status >= 0)
+		log_take(engine, *out, bytes, align, site);
+	return status;
+}
+
+int twi_own_try(struct twi_engine *engine, size_t bytes, size_t align, void **out)
+{
+	int status = twi_pool_try(engine->pool, bytes, align, out);
+
+	if (status >= 0)
+		log_take(engine, *out, bytes, align, TWI_SITE_NONE);
+	return status;
+}
+
+void twi_own_give(struct twi_engine *engine, void *memory)
+{
+	struct twi_alloclog_begun begun = { 0, 0 };
+	struct twi_site site = TWI_SITE_NONE;
+
+	if (memory == NULL)
+		return;
+	if (engine->alloclog != NULL)
+		begun = twi_alloclog_begin(engine->alloclog, memory);
+	if (twi_pool_free(engine->pool, memory) < 0)
+		return;
+	site.tag = TWI_ALLOC_TAG_LIBRARY;
+	if (engine->alloclog != NULL)
+		twi_alloclog_free(engine->alloclog, memory, begun, site);
+}

@@ -27,6 +27,9 @@ static const char help[] =
 	"  --set NAME=N      a number that the strategy assumes (ranks, micro_batches, ...)\n"
 	"  --tensors N       only the first N tensors [all]\n"
 	"  --replay LOG      a recorded allocation log, or its text form (docs/sizing.md)\n"
+	"  --arena NAME      which arena the job's pool has: pagerun, or jemalloc in programs "
+	"that\n"
+	"                    link it [as the log says; else the one that needs more]\n"
 	"  --premap SIZE     only say whether SIZE is enough; exit 1 when it is not\n"
 	"  --svg FILE        draw it\n"
 	"\n"
@@ -38,7 +41,8 @@ static const char help[] =
 	"  --quick           small and short, to see that it works\n"
 	"  --json            one JSON document\n"
 	"\n"
-	"Exit: 0 good; 1 the size is not enough, or it did not work; 2 wrong options or files.\n";
+	"Exit: 0 good; 1 the size is not enough, or it did not work; 2 wrong options or files;\n"
+	"3 a size is named, and not verified.\n";
 
 static bool parse_bytes(const char *text, uint64_t *bytes_out)
 {
@@ -127,19 +131,13 @@ static int parse_premap(struct memreg_options *options, const char *text)
 }
 
 static const struct option long_options[] = {
-	{ "workload", required_argument, NULL, 'w' },
-	{ "replay", required_argument, NULL, 'R' },
-	{ "set", required_argument, NULL, 'S' },
-	{ "tensors", required_argument, NULL, 't' },
-	{ "premap", required_argument, NULL, 'p' },
-	{ "svg", required_argument, NULL, 'v' },
-	{ "machine", no_argument, NULL, 'm' },
-	{ "sizes", required_argument, NULL, 's' },
-	{ "rounds", required_argument, NULL, 'r' },
-	{ "quick", no_argument, NULL, 'q' },
-	{ "json", no_argument, NULL, 'j' },
-	{ "help", no_argument, NULL, 'h' },
-	{ NULL, 0, NULL, 0 },
+	{ "workload", required_argument, NULL, 'w' }, { "replay", required_argument, NULL, 'R' },
+	{ "set", required_argument, NULL, 'S' },      { "tensors", required_argument, NULL, 't' },
+	{ "arena", required_argument, NULL, 'a' },    { "premap", required_argument, NULL, 'p' },
+	{ "svg", required_argument, NULL, 'v' },      { "machine", no_argument, NULL, 'm' },
+	{ "sizes", required_argument, NULL, 's' },    { "rounds", required_argument, NULL, 'r' },
+	{ "quick", no_argument, NULL, 'q' },          { "json", no_argument, NULL, 'j' },
+	{ "help", no_argument, NULL, 'h' },           { NULL, 0, NULL, 0 },
 };
 
 /* -1: help was asked for and given. */
@@ -160,6 +158,9 @@ static int apply_option(struct memreg_options *options, int option, char *value)
 	case 't':
 		rc = parse_count("--tensors", value, 100000, &number);
 		options->limit = (uint64_t)number;
+		break;
+	case 'a':
+		options->arena = value;
 		break;
 	case 'p':
 		return parse_premap(options, value);
@@ -201,6 +202,8 @@ static int check_options(const struct memreg_options *options)
 		: options->workload == NULL && options->limit > 0     ? "--tensors needs --workload"
 		: options->workload == NULL && options->replay == NULL && options->premap > 0
 			? "--premap needs --workload or --replay"
+		: options->workload == NULL && options->replay == NULL && options->arena != NULL
+			? "--arena needs --workload or --replay"
 		: options->svg != NULL && (options->premap > 0 ||
 					   (options->workload == NULL && options->replay == NULL))
 			? "--svg needs --workload or --replay, without --premap"

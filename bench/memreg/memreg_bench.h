@@ -8,6 +8,7 @@
  *
  *   memreg_input.c     a job: the events of a log, or of a workload and strategy
  *   memreg_log.c       reads logs
+ *   memreg_arena.c     which arena and staging the pool has that is sized
  *   memreg_size.c      sizing: bounds, search, headroom, budget, verification, cost curve
  *   memreg_run.c       one real run of a job with a pool of some size, counted by the library
  *   memreg_report.c    sizing as text;  memreg_json.c as JSON;  memreg_svg.c as a picture
@@ -25,8 +26,9 @@
 #include "memreg/sizing/budget.h"
 #include "memreg/sizing/replay.h"
 
-#define MEMREG_FAULT 1 /* it was tried, and did not work or did not hold */
-#define MEMREG_USAGE 2 /* options and files that make no sense */
+#define MEMREG_FAULT      1 /* it was tried, and did not work or did not hold */
+#define MEMREG_USAGE      2 /* options and files that make no sense */
+#define MEMREG_UNVERIFIED 3 /* a size is named, and not shown to be right */
 
 /* Group of what was live before the log began, by whomever. */
 #define MEMREG_BEFORE (UINT64_MAX - 1)
@@ -45,7 +47,7 @@ struct memreg_options {
 	int rounds;
 	uint64_t sizes[MEMREG_SIZES];
 	int size_count;
-	const char *replay, *workload, *svg;
+	const char *replay, *workload, *svg, *arena;
 	uint64_t limit;  /* only the first tensors; 0: all */
 	uint64_t premap; /* only this size: does it do? */
 	struct memreg_set sets[MEMREG_SETS];
@@ -95,9 +97,12 @@ struct memreg_op {
 struct memreg_job {
 	char source[256];      /* file */
 	char strategy[32];     /* "" for a log */
+	char arena[32];        /* which the log's pool has; "": not known */
+	int64_t staging_bytes; /* the knob, there; below 0: not known */
+	uint64_t page_bytes;   /* of the log's pool; 0: not known */
 	double sampled;        /* 1 of so many allocations is in the log */
 	uint64_t lost;         /* events that the log had no room for */
-	uint64_t before_bytes; /* live when the log began; what of it is whose is not known */
+	uint64_t before_bytes; /* live when the log began */
 	struct strategy_plan plan;
 	struct workload work;
 	struct twi_replay *replay;
@@ -107,17 +112,19 @@ struct memreg_job {
 	uint64_t steps_in_log;
 };
 
-/* own_bytes: what the runtime takes, which what a log found live when it began includes. */
-int memreg_job_open(const struct memreg_options *options, uint64_t own_bytes,
-		    struct memreg_job *out);
+int memreg_job_open(const struct memreg_options *options, struct memreg_job *out);
 void memreg_job_close(struct memreg_job *job);
 
 /* A log as it was read. */
 struct memreg_log {
 	struct twi_alloc_event *event;
 	uint64_t count, lost;
-	uint64_t before_bytes; /* live when the log began */
+	uint64_t before_bytes;  /* live when the log began */
+	uint64_t earlier_bytes; /* of it: what the log frees, and has as allocations at its begin */
 	double sampled;
+	char arena[32]; /* of its pool; "": not known */
+	int64_t staging_bytes;
+	uint64_t page_bytes;
 };
 
 int memreg_log_read(const char *path, struct memreg_log *out);
@@ -149,7 +156,8 @@ struct memreg_own {
 	char arena[32];
 };
 
-int memreg_probe(uint64_t pool_bytes, struct memreg_own *out);
+/* staging_bytes: the knob; below 0: as it is by default. */
+int memreg_probe(uint64_t pool_bytes, int64_t staging_bytes, struct memreg_own *out);
 /* Always comes back with *out filled: with counters, or with why there are none. */
 void memreg_run_job(const struct memreg_job *job, uint64_t bytes, uint64_t steps, double seconds,
 		    struct memreg_run *out);
@@ -176,7 +184,8 @@ struct memreg_sizing {
 	uint64_t named;       /* all three */
 	uint32_t orders;      /* that were tried */
 	uint64_t below_step;
-	bool clean_at_90; /* a real run at 90 % of the named size had nothing to complain of */
+	bool clean_at_90;      /* a real run at 90 % of the named size had nothing to complain of */
+	char other_arena[384]; /* why the arena is another than the log's; "": it is that */
 	bool verified;
 	char verified_why[512];
 	struct twi_budget budget;
@@ -187,6 +196,26 @@ struct memreg_sizing {
 	uint32_t shadows;
 	struct memreg_rows rows; /* premap, late */
 };
+
+#define MEMREG_PROBE_BYTES ((uint64_t)64 << 20)
+
+struct twi_arena_ops;
+
+/*
+ * The arena that the job's pool has, for replays and real runs from here on: as asked for, as the
+ * log says, else page runs.
+ */
+int memreg_arena_choose(struct memreg_sizing *sizing);
+int memreg_arena_use(struct memreg_sizing *sizing, const struct twi_arena_ops *ops);
+/* Asks a runtime with so large a pool what it takes of it. */
+int memreg_arena_probe(struct memreg_sizing *sizing, uint64_t bytes);
+const struct twi_arena_ops *memreg_arena_ops(const struct memreg_sizing *sizing);
+/* A pool as it is mapped when `bytes` are asked for. */
+struct twi_replay_pool memreg_arena_pool(const struct memreg_sizing *sizing, uint64_t bytes);
+/* Nobody says which arena it is: the size has to do in each. */
+bool memreg_arena_any(const struct memreg_sizing *sizing);
+/* Whether the log, as it was recorded, fits; in each arena, where that is not known. */
+bool memreg_arena_fits(const struct memreg_sizing *sizing, uint64_t bytes);
 
 int memreg_size(const struct memreg_options *options);
 void memreg_report(const struct memreg_sizing *sizing);

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "bench/memreg/memreg_bench.h"
+#include <internal/base.h>
 #include <towline/status.h>
 
 #define PLAN_STEPS    2 /* the second begins with what the first has left behind */
@@ -125,10 +126,10 @@ static int ops_of_log(struct memreg_job *job)
 	return 0;
 }
 
-/* What was live before the log began is one block at its begin, that nobody frees. */
-static int add_before(struct memreg_log *log, uint64_t own_bytes)
+/* What was live before the log began, and is not freed in it, is one block at its begin. */
+static int add_before(struct memreg_log *log)
 {
-	uint64_t bytes = log->before_bytes > own_bytes ? log->before_bytes - own_bytes : 0;
+	uint64_t bytes = log->before_bytes - twi_min(log->earlier_bytes, log->before_bytes);
 	struct twi_alloc_event *event;
 
 	if (bytes == 0)
@@ -140,7 +141,7 @@ static int add_before(struct memreg_log *log, uint64_t own_bytes)
 	event[0] = (struct twi_alloc_event){ .id = UINT64_MAX,
 					     .bytes = bytes,
 					     .caller = MEMREG_BEFORE,
-					     .thread = event[log->count > 0].thread,
+					     .thread = log->count > 0 ? event[1].thread : 0,
 					     .kind = TWI_ALLOC_ALLOC,
 					     .align_log2 = 6 };
 	log->event = event;
@@ -148,8 +149,7 @@ static int add_before(struct memreg_log *log, uint64_t own_bytes)
 	return 0;
 }
 
-static int open_log(const struct memreg_options *options, uint64_t own_bytes,
-		    struct memreg_job *job)
+static int open_log(const struct memreg_options *options, struct memreg_job *job)
 {
 	struct memreg_log log;
 	int rc = memreg_log_read(options->replay, &log), status;
@@ -160,7 +160,10 @@ static int open_log(const struct memreg_options *options, uint64_t own_bytes,
 	job->sampled = log.sampled;
 	job->lost = log.lost;
 	job->before_bytes = log.before_bytes;
-	rc = log.count > 0 ? add_before(&log, own_bytes) : 0;
+	job->staging_bytes = log.staging_bytes;
+	job->page_bytes = log.page_bytes;
+	snprintf(job->arena, sizeof(job->arena), "%s", log.arena);
+	rc = add_before(&log);
 	if (rc != 0) {
 		memreg_log_free(&log);
 		return rc;
@@ -244,14 +247,12 @@ static int open_workload(const struct memreg_options *options, struct memreg_job
 	return rc == 0 ? ops_of_plan(job) : rc;
 }
 
-int memreg_job_open(const struct memreg_options *options, uint64_t own_bytes,
-		    struct memreg_job *out)
+int memreg_job_open(const struct memreg_options *options, struct memreg_job *out)
 {
 	int rc;
 
-	*out = (struct memreg_job){ .sampled = 1 };
-	rc = options->replay != NULL ? open_log(options, own_bytes, out)
-				     : open_workload(options, out);
+	*out = (struct memreg_job){ .sampled = 1, .staging_bytes = -1 };
+	rc = options->replay != NULL ? open_log(options, out) : open_workload(options, out);
 	if (rc != 0)
 		memreg_job_close(out);
 	return rc;

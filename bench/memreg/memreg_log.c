@@ -23,6 +23,7 @@
 
 #include "bench/memreg/memreg_bench.h"
 #include "memreg/sizing/alloclog_read.h"
+#include <internal/base.h>
 #include <towline/status.h>
 
 #define LINE_ROOM  512
@@ -179,15 +180,64 @@ static int read_text(struct reader *reader, FILE *file)
 	return rc;
 }
 
+/* A free of what was allocated before the recording began. */
+static bool is_earlier(const struct twi_alloc_event *event)
+{
+	return event->kind == TWI_ALLOC_FREE && event->id == 0;
+}
+
+/* Drops frees of what an old recording does not say the size of; how many others are earlier. */
+static uint64_t drop_unsized(struct memreg_log *log)
+{
+	uint64_t kept = 0, earlier = 0;
+
+	for (uint64_t i = 0; i < log->count; i++) {
+		if (is_earlier(&log->event[i]) && log->event[i].bytes == 0)
+			continue;
+		earlier += is_earlier(&log->event[i]);
+		log->event[kept++] = log->event[i];
+	}
+	log->count = kept;
+	return earlier;
+}
+
 /*
- * The library's own recording. A free of what was allocated before it began cannot be told from
- * others of that time: they stay live all through, which asks for rather too much than too little.
+ * What was allocated before the recording began and is freed in it: an allocation at its begin, of
+ * what the free has given back. What nobody frees is left to add_before.
  */
+static int add_earlier(struct memreg_log *log)
+{
+	uint64_t count = drop_unsized(log), at = 0;
+	struct twi_alloc_event *event;
+
+	if (count == 0)
+		return 0;
+	event = realloc(log->event, (log->count + count) * sizeof(*event));
+	if (event == NULL)
+		return MEMREG_FAULT;
+	log->event = event;
+	memmove(event + count, event, log->count * sizeof(*event));
+	log->count += count;
+	for (uint64_t i = count; i < log->count; i++) {
+		if (!is_earlier(&event[i]))
+			continue;
+		event[i].id = UINT64_MAX - 1 - at;
+		event[at++] = (struct twi_alloc_event){ .id = event[i].id,
+							.bytes = event[i].bytes,
+							.caller = MEMREG_BEFORE,
+							.thread = event[i].thread,
+							.kind = TWI_ALLOC_ALLOC,
+							.align_log2 = 6 };
+		log->earlier_bytes += event[i].bytes;
+	}
+	return 0;
+}
+
+/* The library's own recording. */
 static int read_recording(struct reader *reader, FILE *file)
 {
 	struct memreg_log *log = reader->log;
 	struct twi_alloc_trace trace;
-	uint64_t kept = 0;
 
 	if (twi_alloclog_read(file, &trace) < 0) {
 		fprintf(stderr,
@@ -197,16 +247,18 @@ static int read_recording(struct reader *reader, FILE *file)
 			reader->path, tow_error_message());
 		return MEMREG_USAGE;
 	}
-	for (size_t i = 0; i < trace.count; i++) {
-		if (trace.events[i].kind != TWI_ALLOC_FREE || trace.events[i].id != 0)
-			trace.events[kept++] = trace.events[i];
-	}
 	log->event = trace.events;
-	log->count = kept;
+	log->count = trace.count;
 	log->lost = trace.lost;
 	log->before_bytes = trace.live_bytes_at_start;
+	log->page_bytes = trace.page_bytes;
+	snprintf(log->arena, sizeof(log->arena), "%s", trace.arena);
+	if (trace.arena[0] != '\0')
+		log->staging_bytes = (int64_t)twi_min(trace.staging_bytes, (uint64_t)INT64_MAX);
 	log->sampled = (double)(UINT64_C(1) << trace.sampling_shift);
-	return 0;
+	if (add_earlier(log) == 0)
+		return 0;
+	return refuse_field(reader, "no memory for its events", NULL);
 }
 
 /* Text has printable characters in its first line; a recording begins with its magic number. */
@@ -233,7 +285,7 @@ int memreg_log_read(const char *path, struct memreg_log *out)
 	FILE *file = fopen(path, "re");
 	int rc;
 
-	*out = (struct memreg_log){ .sampled = 1 };
+	*out = (struct memreg_log){ .sampled = 1, .staging_bytes = -1 };
 	if (file == NULL) {
 		fprintf(stderr, "memreg-bench: %s: %s\n", path, strerror(errno));
 		return MEMREG_USAGE;

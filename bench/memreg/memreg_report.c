@@ -16,11 +16,20 @@ static void print_head(const struct memreg_sizing *s)
 {
 	const struct twi_replay *replay = s->job.replay;
 
-	printf("%s%s%s: %" PRIu64 " allocations, %" PRIu64 " steps, %" PRIu32
+	printf("\n%s%s%s: %" PRIu64 " allocations, %" PRIu64 " steps, %" PRIu32
 	       " threads; at most %.1f MiB live, %.1f MiB the largest\n",
 	       s->job.source, s->job.strategy[0] ? ", " : "", s->job.strategy, replay->allocs,
 	       replay->steps, replay->threads, to_mib(replay->peak_bytes),
 	       to_mib(replay->largest_bytes));
+	printf("  pool: arena %s%s, %.2f MiB of it the runtime's, pages of %" PRIu64 " bytes\n",
+	       s->own.arena,
+	       s->options->arena != NULL ? " (as asked for)"
+	       : s->job.arena[0] != '\0' ? " (as the log says)"
+	       : s->job.strategy[0] != '\0'
+		       ? " (as in programs that do not link jemalloc)"
+		       : " (the log does not say: of those that there are here "
+			 "the one that needs more)",
+	       to_mib(s->own.bytes), s->own.page_bytes);
 	for (uint32_t i = 0; i < s->job.plan.assumption_count; i++) {
 		const struct strategy_assumption *row = &s->job.plan.assumptions[i];
 
@@ -90,20 +99,20 @@ static void print_rows(const struct memreg_rows *rows, const char *table, const 
 static void print_answer(const struct memreg_sizing *s)
 {
 	if (s->options->premap > 0) {
-		printf("\npremap_memory_bytes=%" PRIu64 " is %s\n", s->named,
+		printf("premap_memory_bytes=%" PRIu64 " is %s\n", s->named,
 		       s->verified ? "enough: 0 late registrations, 0 fallback copies"
 				   : "not shown to be enough");
 		if (!s->verified)
 			printf("  %s\n", s->verified_why);
 		return;
 	}
-	printf("\npremap_memory_bytes=%" PRIu64 "  (%.2f MiB)\n", s->named, to_mib(s->named));
+	printf("premap_memory_bytes=%" PRIu64 "  (%.2f MiB), %s%s\n", s->named, to_mib(s->named),
+	       s->verified ? "verified" : "named, not verified: ",
+	       s->verified ? "" : s->verified_why);
 	if (s->verified)
-		printf("  verified: a run at this size has 0 late registrations and 0 fallback "
-		       "copies; one of %.2f MiB has not\n",
+		printf("  a run at this size has 0 late registrations and 0 fallback copies; one "
+		       "of %.2f MiB has not\n",
 		       to_mib(s->below_step));
-	else
-		printf("  NOT verified: %s\n", s->verified_why);
 	printf("  headroom: %.2f MiB%s; at the peak %.2f MiB of it are free\n", to_mib(s->headroom),
 	       s->orders > 0 ? " for other orders of the threads" : "", to_mib(s->peak.free_bytes));
 	if (s->clean_at_90)
@@ -115,8 +124,8 @@ static void print_answer(const struct memreg_sizing *s)
 
 void memreg_report(const struct memreg_sizing *s)
 {
-	print_head(s);
 	print_answer(s);
+	print_head(s);
 	if (s->options->premap == 0)
 		print_budget(s);
 	print_runs(s);

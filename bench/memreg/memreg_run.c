@@ -129,6 +129,8 @@ static int runner_open(struct runner *runner, uint64_t bytes)
 	options.job = "memreg-bench";
 	options.rank = (int64_t)(getpid() & 0xffffff);
 	options.stats = 0;
+	if (runner->job->staging_bytes >= 0)
+		options.staging_bytes = runner->job->staging_bytes;
 	status = tow_runtime_open(&options, &runner->runtime);
 	if (status < 0)
 		return run_failed(runner, "opening a runtime", status);
@@ -361,9 +363,9 @@ void memreg_run_job(const struct memreg_job *job, uint64_t bytes, uint64_t wante
 	runner_close(&runner);
 }
 
-int memreg_probe(uint64_t pool_bytes, struct memreg_own *out)
+int memreg_probe(uint64_t pool_bytes, int64_t staging_bytes, struct memreg_own *out)
 {
-	static const struct memreg_job none;
+	const struct memreg_job none = { .staging_bytes = staging_bytes };
 	struct memreg_run run = { .bytes = pool_bytes };
 	struct runner runner = { .job = &none, .run = &run };
 	json_t *pool = NULL;

@@ -1,7 +1,7 @@
 /*
  * memreg_size.c - which premap_memory_bytes a job needs, and the proof.
  *
- *   probe     what the runtime takes for itself, and which arena it has
+ *   probe     what the runtime takes for itself, and which arena it has (memreg_arena.c)
  *   search    the smallest pool that the replay fits in
  *   orders    for threads: what the same log needs in other orders that could have been
  *   verify    real runs at that size and a step below it; where they disagree they are right
@@ -26,19 +26,16 @@
 
 #define MIB            ((uint64_t)1 << 20)
 #define GIB            ((uint64_t)1 << 30)
-#define PROBE_BYTES    (64 * MIB)
-#define PROBE_MOST     (1280 * MIB)
 #define ORDERS         32
 #define ORDERS_LARGE   4
 #define LARGE_LOG      1000000 /* events */
 #define ORDER_PERMILLE 50
 #define HEADROOM_PART  14 /* of the size: the most that other orders may add */
 #define CORRECTIONS    8
+#define BOTH_STEPS     64 /* above the larger of two sizes, for one that fits in both */
 
 #define COMBINED_MOST    (256u << 10) /* knob combine_threshold_bytes, as it is by default */
 #define COLLECTIVE_GRAIN (64u << 10)
-
-static const struct twi_arena_ops *const providers[] = { &twi_arena_pagerun, &twi_arena_jemalloc };
 
 static const unsigned percents[] = { 90, 75, 50, 25 };
 
@@ -63,33 +60,6 @@ static int sizing_failed(const struct memreg_sizing *sizing)
 	return MEMREG_FAULT;
 }
 
-static const struct twi_arena_ops *provider_of(const struct memreg_sizing *sizing)
-{
-	for (size_t i = 0; i < twi_array_count(providers); i++)
-		if (strcmp(providers[i]->name, sizing->own.arena) == 0)
-			return providers[i];
-	return providers[0];
-}
-
-/* A pool as it is mapped when `bytes` are asked for. */
-static struct twi_replay_pool pool_of(const struct memreg_sizing *sizing, uint64_t bytes)
-{
-	uint64_t page = twi_max(sizing->own.page_bytes, (uint64_t)4096);
-
-	return (struct twi_replay_pool){ provider_of(sizing), twi_align_up(bytes, page),
-					 sizing->own.bytes };
-}
-
-/* A pool of 64 MiB holds what a runtime takes, unless its knobs say more. */
-static int probe_base(struct memreg_sizing *sizing)
-{
-	const char *staging = getenv("TOW_STAGING_BYTES");
-	uint64_t bytes = staging != NULL ? PROBE_MOST : PROBE_BYTES;
-
-	memreg_progress("looking at the runtime", 0, 100);
-	return memreg_probe(bytes, &sizing->own);
-}
-
 static void on_try(void *arg, uint64_t bytes, bool fits)
 {
 	const struct memreg_sizing *sizing = arg;
@@ -103,7 +73,7 @@ static void on_try(void *arg, uint64_t bytes, bool fits)
 static int search_size(struct memreg_sizing *sizing, const struct twi_replay *replay,
 		       uint64_t least, struct twi_replay_found *found)
 {
-	struct twi_replay_search wanted = { .ops = provider_of(sizing),
+	struct twi_replay_search wanted = { .ops = memreg_arena_ops(sizing),
 					    .reserve_bytes = sizing->own.bytes,
 					    .least_bytes = least,
 					    .page_bytes = sizing->own.page_bytes,
@@ -123,10 +93,10 @@ static int search_all(struct memreg_sizing *sizing)
 {
 	int rc = search_size(sizing, sizing->job.replay, 0, &sizing->found);
 
-	for (int i = 0; i < 3 && rc == 0 && sizing->found.bytes < PROBE_BYTES; i++) {
+	for (int i = 0; i < 3 && rc == 0 && sizing->found.bytes < MEMREG_PROBE_BYTES; i++) {
 		struct memreg_own before = sizing->own;
 
-		rc = memreg_probe(sizing->found.bytes, &sizing->own);
+		rc = memreg_arena_probe(sizing, sizing->found.bytes);
 		if (rc != 0 || (sizing->own.bytes == before.bytes &&
 				sizing->own.page_bytes == before.page_bytes))
 			break;
@@ -136,14 +106,31 @@ static int search_all(struct memreg_sizing *sizing)
 	return rc;
 }
 
-/* Does the log, as it was recorded, fit? */
-static bool log_fits(const struct memreg_sizing *sizing, uint64_t bytes)
+/* Where the arena is not known the size is one that does in both: of the one that needs more. */
+static int search_arenas(struct memreg_sizing *sizing)
 {
-	struct twi_replay_pool pool = pool_of(sizing, bytes);
-	struct twi_replay_result result;
+	struct twi_replay_found found;
+	struct memreg_own own;
+	int rc = search_all(sizing);
 
-	return twi_replay_run(sizing->job.replay, &pool, false, &result) == TOW_OK &&
-	       twi_replay_clean(&result);
+	if (rc != 0 || !memreg_arena_any(sizing))
+		return rc;
+	found = sizing->found;
+	own = sizing->own;
+	rc = memreg_arena_use(sizing, &twi_arena_jemalloc);
+	if (rc == 0)
+		rc = search_all(sizing);
+	if (rc != 0)
+		return rc;
+	if (sizing->found.bytes <= found.bytes) {
+		twi_arena_force(&twi_arena_pagerun);
+		sizing->found = found;
+		sizing->own = own;
+		sizing->smallest = found.bytes;
+	}
+	for (int i = 0; i < BOTH_STEPS && !memreg_arena_fits(sizing, sizing->smallest); i++)
+		sizing->smallest += sizing->found.step_bytes;
+	return 0;
 }
 
 /* What headroom may not do: make the log itself not fit, or 90 % of it be enough. */
@@ -152,7 +139,7 @@ static void settle_headroom(struct memreg_sizing *sizing, uint64_t most)
 	uint64_t step = sizing->found.step_bytes;
 
 	while (most > sizing->smallest &&
-	       (!log_fits(sizing, most) || log_fits(sizing, most / 10 * 9)))
+	       (!memreg_arena_fits(sizing, most) || memreg_arena_fits(sizing, most / 10 * 9)))
 		most -= twi_min(step, most - sizing->smallest);
 	sizing->headroom = most > sizing->smallest ? most - sizing->smallest : 0;
 }
@@ -362,7 +349,7 @@ static int replay_shadow(struct memreg_sizing *sizing)
 	for (uint32_t i = 0; i < points; i++) {
 		uint64_t bytes =
 			sizing->smallest / 100 * (20 + i * 85 / (points - 1)) / grain * grain;
-		struct twi_replay_pool pool = pool_of(sizing, bytes);
+		struct twi_replay_pool pool = memreg_arena_pool(sizing, bytes);
 		struct twi_replay_result result;
 
 		memreg_progress("replaying smaller pools", 90 + i * 5 / points, 100);
@@ -397,6 +384,8 @@ static int add_consumers(struct memreg_sizing *sizing)
 			snprintf(name, sizeof(name), "all others");
 		else if (id == MEMREG_BEFORE)
 			snprintf(name, sizeof(name), "live before the log began");
+		else if (id == TWI_ALLOC_TAG_LIBRARY)
+			snprintf(name, sizeof(name), "the library: collectives, calls, views");
 		else if (id <= UINT32_MAX)
 			snprintf(name, sizeof(name), id ? "tag %" PRIu64 : "all of the program",
 				 id);
@@ -412,7 +401,7 @@ static int add_consumers(struct memreg_sizing *sizing)
 /* A line for each consumer at the peak, and what the pool adds to them; the sum is the size. */
 static int fill_budget(struct memreg_sizing *sizing)
 {
-	struct twi_replay_pool pool = pool_of(sizing, sizing->found.bytes);
+	struct twi_replay_pool pool = memreg_arena_pool(sizing, sizing->found.bytes);
 	struct twi_budget *budget = &sizing->budget;
 	uint64_t sum, rounding;
 	int rc;
@@ -463,7 +452,7 @@ static int compare_runs(const void *a, const void *b)
 
 static int find_size(struct memreg_sizing *sizing)
 {
-	int rc = search_all(sizing);
+	int rc = search_arenas(sizing);
 
 	if (rc == 0 && sizing->job.strategy[0] == '\0')
 		rc = try_orders(sizing);
@@ -471,6 +460,10 @@ static int find_size(struct memreg_sizing *sizing)
 		return rc;
 	verify_size(sizing);
 	scale_by_missing(sizing);
+	if (sizing->verified && sizing->other_arena[0] != '\0') {
+		sizing->verified = false;
+		not_verified(sizing, "%s", sizing->other_arena);
+	}
 	replay_curve(sizing);
 	qsort(sizing->run, sizing->runs, sizeof(sizing->run[0]), compare_runs);
 	rc = replay_shadow(sizing);
@@ -484,17 +477,21 @@ static int find_size(struct memreg_sizing *sizing)
 /* --premap: is this size enough? */
 static int check_size(struct memreg_sizing *sizing)
 {
-	struct twi_replay_pool pool = pool_of(sizing, sizing->options->premap);
+	struct twi_replay_pool pool = memreg_arena_pool(sizing, sizing->options->premap);
 
 	sizing->named = sizing->smallest = sizing->options->premap;
 	if (twi_replay_run(sizing->job.replay, &pool, true, &sizing->peak) < 0)
 		return sizing_failed(sizing);
 	real_run(sizing, sizing->named);
 	keep_run(sizing);
-	sizing->verified = memreg_run_clean(&sizing->run[0]);
+	sizing->verified =
+		memreg_run_clean(&sizing->run[0]) && memreg_arena_fits(sizing, sizing->named);
 	if (!sizing->verified)
-		snprintf(sizing->verified_why, sizeof(sizing->verified_why), "%s",
-			 sizing->run[0].ran ? "its run is not clean" : sizing->run[0].why);
+		not_verified(sizing, "%s",
+			     !sizing->run[0].ran ? sizing->run[0].why
+			     : !memreg_run_clean(&sizing->run[0])
+				     ? "its run is not clean"
+				     : "the log does not fit in it in each arena");
 	return 0;
 }
 
@@ -506,9 +503,9 @@ int memreg_size(const struct memreg_options *options)
 	if (sizing == NULL)
 		return MEMREG_FAULT;
 	sizing->options = options;
-	rc = probe_base(sizing);
+	rc = memreg_job_open(options, &sizing->job);
 	if (rc == 0)
-		rc = memreg_job_open(options, sizing->own.bytes, &sizing->job);
+		rc = memreg_arena_choose(sizing);
 	if (rc == 0)
 		rc = options->premap > 0 ? check_size(sizing) : find_size(sizing);
 	memreg_progress(NULL, 0, 0);
@@ -518,10 +515,8 @@ int memreg_size(const struct memreg_options *options)
 		rc = memreg_json(sizing);
 	else if (rc == 0)
 		memreg_report(sizing);
-	/* A size that real runs contradict is a fault; one that cannot be run is only said so. */
-	if (rc == 0 && !sizing->verified && sizing->runs > 0 && sizing->run[0].ran &&
-	    missing_factor(&sizing->job) <= 1)
-		rc = MEMREG_FAULT;
+	if (rc == 0 && !sizing->verified)
+		rc = options->premap > 0 ? MEMREG_FAULT : MEMREG_UNVERIFIED;
 	memreg_rows_free(&sizing->rows);
 	memreg_job_close(&sizing->job);
 	free(sizing);

@@ -1,0 +1,108 @@
+/*
+ * memreg_arena.c - the pool that is sized is the pool that runs: which arena and staging it has. A
+ * recording says so; a program that does not link jemalloc has page runs, whatever this one links.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/memreg/memreg_bench.h"
+#include "memreg/arena/arena.h"
+#include <internal/base.h>
+#include <towline/status.h>
+
+#define PROBE_MOST ((uint64_t)1280 << 20)
+
+static const struct twi_arena_ops *const providers[] = { &twi_arena_pagerun, &twi_arena_jemalloc };
+
+static const struct twi_arena_ops *find_provider(const char *name)
+{
+	for (size_t i = 0; i < twi_array_count(providers); i++)
+		if (strcmp(providers[i]->name, name) == 0)
+			return providers[i];
+	return NULL;
+}
+
+static bool can_use(const struct twi_arena_ops *ops)
+{
+	return ops != &twi_arena_jemalloc || twi_arena_jemalloc_refusal() == NULL;
+}
+
+const struct twi_arena_ops *memreg_arena_ops(const struct memreg_sizing *sizing)
+{
+	const struct twi_arena_ops *ops = find_provider(sizing->own.arena);
+
+	return ops != NULL ? ops : providers[0];
+}
+
+struct twi_replay_pool memreg_arena_pool(const struct memreg_sizing *sizing, uint64_t bytes)
+{
+	uint64_t page = twi_max(sizing->own.page_bytes, (uint64_t)4096);
+
+	return (struct twi_replay_pool){ memreg_arena_ops(sizing), twi_align_up(bytes, page),
+					 sizing->own.bytes };
+}
+
+int memreg_arena_probe(struct memreg_sizing *sizing, uint64_t bytes)
+{
+	int rc = memreg_probe(bytes, sizing->job.staging_bytes, &sizing->own);
+
+	if (rc == 0 && sizing->job.page_bytes > 0)
+		sizing->own.page_bytes = sizing->job.page_bytes; /* as where the job runs */
+	return rc;
+}
+
+/* A pool of 64 MiB holds what a runtime takes, unless its knobs say more. */
+int memreg_arena_use(struct memreg_sizing *sizing, const struct twi_arena_ops *ops)
+{
+	bool is_more = getenv("TOW_STAGING_BYTES") != NULL ||
+		       sizing->job.staging_bytes > (int64_t)(MEMREG_PROBE_BYTES / 4);
+
+	twi_arena_force(ops);
+	memreg_progress("looking at the runtime", 0, 100);
+	return memreg_arena_probe(sizing, is_more ? PROBE_MOST : MEMREG_PROBE_BYTES);
+}
+
+int memreg_arena_choose(struct memreg_sizing *sizing)
+{
+	const char *asked = sizing->options->arena;
+	const char *name = asked != NULL ? asked : sizing->job.arena;
+	const struct twi_arena_ops *ops = name[0] != '\0' ? find_provider(name) : providers[0];
+
+	if (asked != NULL && (ops == NULL || !can_use(ops))) {
+		fprintf(stderr, "memreg-bench: --arena %s: %s\n", asked,
+			ops == NULL ? "pagerun or jemalloc" : twi_arena_jemalloc_refusal());
+		return MEMREG_USAGE;
+	}
+	if (ops == NULL || !can_use(ops)) {
+		snprintf(sizing->other_arena, sizeof(sizing->other_arena),
+			 "the log's pool has the arena %s, which is not to be had here%s%s", name,
+			 ops != NULL ? ": " : "", ops != NULL ? twi_arena_jemalloc_refusal() : "");
+		ops = providers[0];
+	}
+	return memreg_arena_use(sizing, ops);
+}
+
+bool memreg_arena_any(const struct memreg_sizing *sizing)
+{
+	return sizing->options->arena == NULL && sizing->job.strategy[0] == '\0' &&
+	       sizing->job.arena[0] == '\0' && can_use(providers[1]);
+}
+
+static bool fits_in(const struct memreg_sizing *sizing, const struct twi_arena_ops *ops,
+		    uint64_t bytes)
+{
+	struct twi_replay_pool pool = memreg_arena_pool(sizing, bytes);
+	struct twi_replay_result result;
+
+	pool.ops = ops;
+	return twi_replay_run(sizing->job.replay, &pool, false, &result) == TOW_OK &&
+	       twi_replay_clean(&result);
+}
+
+bool memreg_arena_fits(const struct memreg_sizing *sizing, uint64_t bytes)
+{
+	if (memreg_arena_any(sizing))
+		return fits_in(sizing, providers[0], bytes) && fits_in(sizing, providers[1], bytes);
+	return fits_in(sizing, memreg_arena_ops(sizing), bytes);
+}

@@ -109,10 +109,13 @@ static void print_answer(const struct memreg_sizing *s)
 	printf("premap_memory_bytes=%" PRIu64 "  (%.2f MiB), %s%s\n", s->named, to_mib(s->named),
 	       s->verified ? "verified" : "named, not verified: ",
 	       s->verified ? "" : s->verified_why);
-	if (s->verified)
+	if (s->verified && s->below_step > 0)
 		printf("  a run at this size has 0 late registrations and 0 fallback copies; one "
 		       "of %.2f MiB has not\n",
 		       to_mib(s->below_step));
+	else if (s->verified)
+		printf("  a run at this size has 0 late registrations and 0 fallback copies; no "
+		       "pool is smaller\n");
 	printf("  headroom: %.2f MiB%s; at the peak %.2f MiB of it are free\n", to_mib(s->headroom),
 	       s->orders > 0 ? " for other orders of the threads" : "", to_mib(s->peak.free_bytes));
 	if (s->clean_at_90)

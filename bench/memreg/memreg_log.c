@@ -26,8 +26,9 @@
 #include <internal/base.h>
 #include <towline/status.h>
 
-#define LINE_ROOM  512
-#define EVENTS_MAX (UINT64_C(1) << 26)
+#define LINE_ROOM      512
+#define EVENTS_MAX     (UINT64_C(1) << 26)
+#define LIBRARY_THREAD UINT32_MAX /* the kernel gives none that number */
 
 static const char blanks[] = " \t\r\n";
 
@@ -233,6 +234,17 @@ static int add_earlier(struct memreg_log *log)
 	return 0;
 }
 
+/*
+ * When the library takes memory and gives it back hangs on the other side's timing, not on the
+ * program alone: it is a thread of its own, so that other orders of both are tried.
+ */
+static void set_library_apart(struct memreg_log *log)
+{
+	for (uint64_t i = 0; i < log->count; i++)
+		if (log->event[i].tag == TWI_ALLOC_TAG_LIBRARY)
+			log->event[i].thread = LIBRARY_THREAD;
+}
+
 /* The library's own recording. */
 static int read_recording(struct reader *reader, FILE *file)
 {
@@ -256,6 +268,7 @@ static int read_recording(struct reader *reader, FILE *file)
 	if (trace.arena[0] != '\0')
 		log->staging_bytes = (int64_t)twi_min(trace.staging_bytes, (uint64_t)INT64_MAX);
 	log->sampled = (double)(UINT64_C(1) << trace.sampling_shift);
+	set_library_apart(log);
 	if (add_earlier(log) == 0)
 		return 0;
 	return refuse_field(reader, "no memory for its events", NULL);

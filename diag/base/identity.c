@@ -14,7 +14,8 @@
 
 #include "diag/base/hash.h"
 
-#define TEXT 1024u
+#define TEXT        1024u
+#define SIGNAL_MASK 0x7fu /* of an exit code, as of wait(2) */
 
 /* The beginning of a file of /proc. 0: it cannot be read. */
 static size_t read_text(const char *path, char *out, size_t room)
@@ -30,12 +31,27 @@ static size_t read_text(const char *path, char *out, size_t room)
 	return n > 0 ? (size_t)n : 0;
 }
 
-/* The state and the start of a process; what stands before them may have blanks and parentheses. */
-static bool read_stat(uint64_t pid, char *state_out, uint64_t *start_out)
+struct stat_line {
+	char state;
+	uint64_t start;
+	uint64_t exit_code; /* as waitpid(2) would tell it; 0 unless it has one that may be seen */
+};
+
+/* Of the numbered field of `at`, which stands at field `from`, to that of `to`; NULL: too few. */
+static const char *skip_fields(const char *at, unsigned from, unsigned to)
+{
+	while (from < to && (at = strchr(at, ' ')) != NULL) {
+		at++;
+		from++;
+	}
+	return at;
+}
+
+/* What /proc says of a process; what stands before it may have blanks and parentheses. */
+static bool read_stat(uint64_t pid, struct stat_line *out)
 {
 	char path[64], text[TEXT];
 	const char *at;
-	unsigned field = 3;
 
 	snprintf(path, sizeof(path), "/proc/%llu/stat", (unsigned long long)pid);
 	if (read_text(path, text, sizeof(text)) == 0)
@@ -44,13 +60,15 @@ static bool read_stat(uint64_t pid, char *state_out, uint64_t *start_out)
 	if (at == NULL || at[1] != ' ')
 		return false;
 	at += 2;
-	*state_out = *at;
-	while (field < 22 && (at = strchr(at, ' ')) != NULL) {
-		at++;
-		field++;
-	}
-	*start_out = at != NULL ? strtoull(at, NULL, 10) : 0;
-	return at != NULL;
+	*out = (struct stat_line){ .state = *at };
+	at = skip_fields(at, 3, 22);
+	if (at == NULL)
+		return false;
+	out->start = strtoull(at, NULL, 10);
+	at = skip_fields(at, 22, 52);
+	if (at != NULL)
+		out->exit_code = strtoull(at, NULL, 10);
+	return true;
 }
 
 /* Kernels before 5.6 have no such namespaces: one clock for all. 0: /proc does not tell. */
@@ -65,7 +83,8 @@ static uint64_t time_namespace_of_self(void)
 
 void twi_identity_self(struct twi_identity *out)
 {
-	char text[TEXT], state;
+	char text[TEXT];
+	struct stat_line line;
 	struct stat namespace;
 
 	*out = (struct twi_identity){ .pid = (uint64_t)getpid() };
@@ -74,7 +93,8 @@ void twi_identity_self(struct twi_identity *out)
 	if (stat("/proc/self/ns/pid", &namespace) == 0)
 		out->pid_namespace = (uint64_t) namespace.st_ino;
 	out->time_namespace = time_namespace_of_self();
-	read_stat(out->pid, &state, &out->pid_start);
+	if (read_stat(out->pid, &line))
+		out->pid_start = line.start;
 }
 
 bool twi_identity_shares_clock(const struct twi_identity *self, const struct twi_identity *other)
@@ -89,6 +109,11 @@ bool twi_identity_is_near(const struct twi_identity *self, const struct twi_iden
 	       self->pid_namespace == other->pid_namespace && other->pid != 0;
 }
 
+static bool is_ended(char state)
+{
+	return state == 'Z' || state == 'X';
+}
+
 /* There is no process of that number, which is more than that /proc does not show one. */
 static bool is_nobody(uint64_t pid)
 {
@@ -98,16 +123,30 @@ static bool is_nobody(uint64_t pid)
 enum twi_process twi_identity_look(const struct twi_identity *self,
 				   const struct twi_identity *other, char *state_out)
 {
-	uint64_t start;
+	struct stat_line line = { .state = 0 };
 
 	*state_out = 0;
 	if (!twi_identity_is_near(self, other) || other->pid_start == 0)
 		return TWI_PROCESS_UNKNOWN;
-	if (!read_stat(other->pid, state_out, &start))
+	if (!read_stat(other->pid, &line))
 		return is_nobody(other->pid) ? TWI_PROCESS_GONE : TWI_PROCESS_UNKNOWN;
-	if (start != other->pid_start)
+	*state_out = line.state;
+	if (line.start != other->pid_start)
 		return TWI_PROCESS_GONE;
-	if (*state_out == 'T' || *state_out == 't')
+	if (line.state == 'T' || line.state == 't')
 		return TWI_PROCESS_STOPPED;
-	return *state_out == 'Z' || *state_out == 'X' ? TWI_PROCESS_GONE : TWI_PROCESS_RUNS;
+	return is_ended(line.state) ? TWI_PROCESS_GONE : TWI_PROCESS_RUNS;
+}
+
+/* A thread that ends itself has no signal in its code: one that has was killed with all others. */
+bool twi_identity_was_killed(const struct twi_identity *self, const struct twi_identity *other)
+{
+	struct stat_line line;
+
+	if (!twi_identity_is_near(self, other) || other->pid_start == 0)
+		return false;
+	if (!read_stat(other->pid, &line))
+		return is_nobody(other->pid);
+	return line.start != other->pid_start ||
+	       (is_ended(line.state) && (line.exit_code & SIGNAL_MASK) != 0);
 }

@@ -34,4 +34,12 @@ bool twi_identity_shares_clock(const struct twi_identity *self, const struct twi
 enum twi_process twi_identity_look(const struct twi_identity *self,
 				   const struct twi_identity *other, char *state_out);
 
+/*
+ * Has it been killed, as far as /proc says, or is there another process of its number? Its threads
+ * may still be on their way out in the kernel, where nothing of it runs any more; until the last
+ * one is through, neither wait(2) nor a descriptor of it (pidfd_open(2)) tells. False: it was not
+ * killed, or that may not be seen.
+ */
+bool twi_identity_was_killed(const struct twi_identity *self, const struct twi_identity *other);
+
 #endif

@@ -91,6 +91,8 @@ static inline unsigned settle_poll(struct twi_engine *engine, unsigned events, b
 		events += twi_parts_poll(engine);
 	if (all && twi_unlikely(engine->next_expiry_ns != UINT64_MAX))
 		expire_due(engine);
+	if (all)
+		twi_processes_polled(engine, &engine->processes);
 	twi_engine_run_callbacks(engine);
 	/* What has failed is its operation's to tell, not the call's that happened to drive. */
 	if (twi_unlikely(twi_error_thread.since_poll))
@@ -154,6 +156,7 @@ uint64_t twi_engine_next_deadline(struct twi_engine *engine, uint64_t until_ns)
 
 		next = twi_min(next, at);
 	}
+	next = twi_processes_sleep(&engine->processes, next);
 	return twi_list_empty(&engine->polled) ? next : twi_parts_deadline_ns(engine, next);
 }
 

@@ -13,6 +13,9 @@
 #include "transport/engine/poller.h"
 #include "transport/engine/watch.h"
 
+#define LOOK_EVERY_NS 1000000000ull
+#define LOOK_AT_ONCE  8u /* processes: each costs some us, and nobody drives meanwhile */
+
 struct twi_watched {
 	struct twi_list link; /* of processes->known */
 	struct twi_list users;
@@ -108,6 +111,8 @@ static struct twi_watched *add_process(struct twi_engine *engine,
 		drop_set(engine);
 		return NULL;
 	}
+	if (twi_list_empty(&processes->known))
+		processes->due_ns = twi_engine_clock(engine) + LOOK_EVERY_NS;
 	twi_list_push_back(&processes->known, &process->link);
 	twi_processes_arm(engine);
 	return process;
@@ -216,6 +221,36 @@ void twi_processes_completed(struct twi_engine *engine, uint64_t user_data)
 		end_process(engine, event.data.ptr);
 	drop_set(engine);
 	twi_processes_arm(engine);
+}
+
+/*
+ * The first ones of the list, which go to its end. It may change while users are told, so it is
+ * begun anew after each that has ended.
+ */
+void twi_processes_look(struct twi_engine *engine)
+{
+	struct twi_processes *processes = &engine->processes;
+	uint64_t now = twi_engine_clock(engine);
+	struct twi_watched *process;
+	struct twi_list *entry;
+
+	twi_assert_held(engine);
+	if (now < processes->due_ns)
+		return;
+	processes->due_ns = now + LOOK_EVERY_NS;
+	for (unsigned i = 0; i < LOOK_AT_ONCE; i++) {
+		entry = twi_list_first(&processes->known);
+		if (entry == NULL)
+			break;
+		process = twi_container_of(entry, struct twi_watched, link);
+		if (twi_identity_was_killed(&engine->self, &process->identity)) {
+			end_process(engine, process);
+			continue;
+		}
+		twi_list_remove(&process->link);
+		twi_list_push_back(&processes->known, &process->link);
+	}
+	drop_set(engine);
 }
 
 void twi_processes_ring_gone(struct twi_engine *engine, unsigned index)

@@ -1,10 +1,12 @@
 /*
  * process.h - processes of this host whose end is to be known, though their sockets do not tell.
  *
- * A connection tells that the other process was killed when its last descriptor is closed. That may
- * be late, or never: a child that was forked holds it as well (data loaders are such children), and
- * what io_uring still had under way is ended by a thread of the kernel's, on a busy machine after
- * seconds. A descriptor of the process itself (pidfd_open(2)) tells at once.
+ * A connection tells that the other process was killed when its last descriptor is closed. That
+ * may be late, or never: a child that was forked holds it as well (data loaders are such
+ * children), and what io_uring still had under way is ended by a thread of the kernel's, on a busy
+ * machine after seconds. A descriptor of the process itself (pidfd_open(2)) tells when its last
+ * thread is through, which the kernel may be long about, too. So /proc is asked as well: each
+ * second, for a few processes in turn.
  *
  *	user ---+
  *	user ---+--- process: pidfd ---+
@@ -25,11 +27,16 @@
 struct twi_engine;
 struct twi_watched;
 
+#define TWI_PROCESSES_POLLS 256u
+
 /* Part of the engine. */
 struct twi_processes {
 	struct twi_list known;
 	int set; /* -1: there are none */
 	uint32_t rings;
+	uint32_t polls;  /* since somebody looked at the time */
+	bool sleeping;   /* somebody was about to sleep */
+	uint64_t due_ns; /* when /proc is asked again */
 };
 
 /* Who wants to know. All zero: watches nothing. */
@@ -59,5 +66,30 @@ void twi_process_unwatch(struct twi_engine *engine, struct twi_process_user *use
 void twi_processes_arm(struct twi_engine *engine);
 void twi_processes_completed(struct twi_engine *engine, uint64_t user_data);
 void twi_processes_ring_gone(struct twi_engine *engine, unsigned index);
+
+/* /proc is asked, if it is time for that, and those that were killed are told of. */
+void twi_processes_look(struct twi_engine *engine);
+
+/*
+ * A poll is over. The time is looked at behind a sleep, and else now and then: that costs as much
+ * as a poll of memory.
+ */
+static inline void twi_processes_polled(struct twi_engine *engine, struct twi_processes *processes)
+{
+	if (processes->set < 0 ||
+	    (!processes->sleeping && ++processes->polls % TWI_PROCESSES_POLLS != 0))
+		return;
+	processes->sleeping = false;
+	twi_processes_look(engine);
+}
+
+/* Somebody is going to sleep, until next_ns at the latest. When he is to wake up. */
+static inline uint64_t twi_processes_sleep(struct twi_processes *processes, uint64_t next_ns)
+{
+	if (processes->set < 0)
+		return next_ns;
+	processes->sleeping = true;
+	return next_ns < processes->due_ns ? next_ns : processes->due_ns;
+}
 
 #endif

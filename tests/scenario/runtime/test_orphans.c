@@ -1,12 +1,14 @@
 /*
  * test_orphans.c - a process that was killed while another one, a child that it had forked, holds
  * all of its descriptors: its connections do not end, and whoever waits for it is told all the
- * same. What it had sent before still comes. Over each lane that joins processes, by both pollers,
- * in each way of driving; and in a collective. No silence ends anything here: peer_timeout_ns is
- * long.
+ * same, even while a thread of it is not through. What it had sent before still comes. Over each
+ * lane that joins processes, by both pollers, in each way of driving; and in a collective. No
+ * silence ends anything here: peer_timeout_ns is long.
  */
 #include <poll.h>
 #include <pthread.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
 
 #include "twt.h"
 
@@ -21,10 +23,35 @@
 
 enum drive { BY_WAIT, BY_TEST, BY_PROGRESS, BY_CALLBACK, BY_FD, DRIVES };
 
+struct hello {
+	char where[TOW_ADDRESS_MAX];
+	pid_t thread; /* another one than that which is killed */
+};
+
 struct words {
 	pid_t holder;
 	char text[sizeof(TEXT)];
 };
+
+static void *tell_and_stay(void *arg)
+{
+	atomic_store((_Atomic pid_t *)arg, (pid_t)syscall(SYS_gettid));
+	for (;;)
+		pause();
+	return NULL;
+}
+
+static pid_t start_thread(void)
+{
+	static _Atomic pid_t tid;
+	pthread_t thread;
+
+	if (pthread_create(&thread, NULL, tell_and_stay, &tid) != 0)
+		abort();
+	while (atomic_load(&tid) == 0)
+		usleep(100);
+	return atomic_load(&tid);
+}
 
 /* A process that holds what this one has, and does nothing. */
 static pid_t fork_holder(void)
@@ -47,13 +74,13 @@ static pid_t fork_holder(void)
 static int die(struct twt_side *side, void *arg)
 {
 	struct words words = { .text = TEXT };
-	char where[TOW_ADDRESS_MAX] = "";
+	struct hello hello = { .thread = start_thread() };
 	struct tow_peer *second;
 	struct tow_op *op;
 
 	(void)arg;
-	TWT_OK(tow_endpoint_address(side->endpoint, where, sizeof(where)));
-	TWT_OK(tow_send_start(side->peer, where, sizeof(where), 3, NULL, &op));
+	TWT_OK(tow_endpoint_address(side->endpoint, hello.where, sizeof(hello.where)));
+	TWT_OK(tow_send_start(side->peer, &hello, sizeof(hello), 3, NULL, &op));
 	TWT_OK(twt_finish(op, NULL));
 	second = twt_accept(side->endpoint);
 	words.holder = fork_holder();
@@ -127,26 +154,65 @@ static struct tow_op *receive(struct tow_peer *peer, struct words *words, uint64
 	return op;
 }
 
-/* The parent: hears the last words, and then of the end, on both connections. */
-static void outlive(struct twt_side *side, enum drive drive)
+static bool is_zombie(pid_t pid)
+{
+	char path[64], state = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	file = fopen(path, "r");
+	if (file == NULL || fscanf(file, "%*d (%*[^)]) %c", &state) != 1)
+		abort();
+	fclose(file);
+	return state == 'Z';
+}
+
+/*
+ * Whoever traces a thread is told of its end first: until it asks, the process has not ended for
+ * wait(2) and its descriptor, as with a thread that the kernel cannot end yet.
+ */
+static void await_end(pid_t child, bool late)
+{
+	siginfo_t info;
+	struct pollfd fd = { .events = POLLIN };
+
+	if (!late) {
+		assert_int_equal(waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT), 0);
+		return;
+	}
+	while (!is_zombie(child))
+		usleep(1000);
+	usleep(10000);
+	fd.fd = (int)syscall(SYS_pidfd_open, child, 0);
+	assert_true(fd.fd >= 0);
+	assert_int_equal(poll(&fd, 1, 0), 0); /* else this test shows nothing */
+	close(fd.fd);
+}
+
+/*
+ * The parent: hears the last words, and then of the end, on both connections. `late`: a thread of
+ * the child is not through meanwhile.
+ */
+static void outlive(struct twt_side *side, enum drive drive, bool late)
 {
 	struct tow_peer *peers[2] = { side->peer, NULL };
 	struct words words[2] = { 0 }, none[2];
 	struct tow_op *last[2], *never[2], *op;
-	char where[TOW_ADDRESS_MAX];
+	struct hello hello;
 	_Atomic int seen[2][2];
-	siginfo_t info;
 	char text[512];
 
-	TWT_OK(tow_recv_start(side->peer, where, sizeof(where), 3, NULL, &op));
+	TWT_OK(tow_recv_start(side->peer, &hello, sizeof(hello), 3, NULL, &op));
 	TWT_OK(twt_finish(op, NULL));
-	peers[1] = twt_connect(side->endpoint, where);
+	if (late)
+		assert_int_equal(ptrace(PTRACE_SEIZE, hello.thread, NULL, NULL), 0);
+	peers[1] = twt_connect(side->endpoint, hello.where);
 	for (int i = 0; i < 2; i++) {
 		last[i] = receive(peers[i], &words[i], 1, drive, &seen[i][0]);
 		never[i] = receive(peers[i], &none[i], 2, drive, &seen[i][1]);
 	}
-	if (drive != BY_CALLBACK) /* nobody drives here until it is dead */
-		assert_int_equal(waitid(P_PID, (id_t)side->child, &info, WEXITED | WNOWAIT), 0);
+	if (late || drive != BY_CALLBACK) /* nobody drives here until it is dead */
+		await_end(side->child, late);
 	for (int i = 0; i < 2; i++) {
 		TWT_OK(finish(side->runtime, last[i], drive, &seen[i][0], text));
 		assert_string_equal(words[i].text, TEXT);
@@ -157,6 +223,8 @@ static void outlive(struct twt_side *side, enum drive drive)
 		assert_non_null(strstr(text, "its process has ended"));
 	}
 	kill(words[0].holder, SIGKILL);
+	if (late)
+		assert_int_equal(waitpid(hello.thread, NULL, __WALL), hello.thread);
 }
 
 static uint64_t seed;
@@ -179,7 +247,7 @@ static bool has_lane(const struct twt_lane_row *lane)
 	return there;
 }
 
-static void outlive_one(size_t which)
+static void outlive_at(size_t which, bool late)
 {
 	const struct twt_lane_row *lane = &twt_lane_rows[which % TWT_LANE_ROWS];
 	enum drive drive = (enum drive)(which / TWT_LANE_ROWS % DRIVES);
@@ -191,21 +259,40 @@ static void outlive_one(size_t which)
 	struct twt_side side;
 	int how;
 
-	if (!twt_case_drawn(seed, which) || !has_lane(lane))
+	if (!has_lane(lane))
 		return;
 	way.parent.poller = pollers[which / TWT_LANE_ROWS / DRIVES];
 	way.parent.background = drive == BY_CALLBACK;
 	way.parent.peer_timeout_ns = way.child.peer_timeout_ns = LONG_NS;
 	twt_pair_open(&side, &way);
-	outlive(&side, drive);
+	outlive(&side, drive, late);
 	how = twt_pair_end(&side);
 	assert_true(WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL);
+}
+
+static void outlive_one(size_t which)
+{
+	if (twt_case_drawn(seed, which))
+		outlive_at(which, false);
 }
 
 static void test_messages(void **state)
 {
 	(void)state;
 	twt_beside(CASES, 4, outlive_one);
+}
+
+/* Each lane in each way of driving, with one of the pollers. */
+static void outlive_late(size_t which)
+{
+	if (twt_case_drawn(seed, which))
+		outlive_at(which + which % 2 * TWT_LANE_ROWS * DRIVES, true);
+}
+
+static void test_threads_end_late(void **state)
+{
+	(void)state;
+	twt_beside((size_t)TWT_LANE_ROWS * DRIVES, 8, outlive_late);
 }
 
 /* What the job's processes share: the holder ends when it is over. */
@@ -292,19 +379,6 @@ static int end_first_thread(struct twt_side *side, void *arg)
 	pthread_exit(NULL);
 }
 
-static bool is_zombie(pid_t pid)
-{
-	char path[64], state = 0;
-	FILE *file;
-
-	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	file = fopen(path, "r");
-	if (file == NULL || fscanf(file, "%*d (%*[^)]) %c", &state) != 1)
-		abort();
-	fclose(file);
-	return state == 'Z';
-}
-
 /* /proc calls it a zombie, and it is none. */
 static void talk_to_zombie(size_t which)
 {
@@ -343,6 +417,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_messages),
+		cmocka_unit_test(test_threads_end_late),
 		cmocka_unit_test(test_first_thread),
 		cmocka_unit_test(test_collective),
 	};

@@ -203,6 +203,11 @@ void twi_pollers_fini(struct twi_engine *of)
 
 void twi_processes_init(struct twi_engine *of)
 {
+	of->processes.set = -1;
+}
+
+void twi_processes_look(struct twi_engine *of)
+{
 	(void)of;
 }
 

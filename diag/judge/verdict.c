@@ -264,6 +264,7 @@ void twi_verdict_judge(const struct twi_verdict_case *what, struct twi_verdict *
 	twi_judge_buffers(&judge);
 	twi_judge_missing(&judge);
 	twi_judge_waits(&judge);
+	twi_judge_roomless(&judge);
 	twi_judge_shifted(&judge);
 	twi_judge_late(&judge);
 	twi_judge_flows(&judge);

@@ -139,8 +139,9 @@ const struct twi_state_waited *twi_judge_waited(const struct twi_verdict_rank *r
 void twi_judge_bound(struct twi_judge *judge);
 /* verdict_credit.c: whose senders have no credit again and again. */
 void twi_judge_starved_sends(struct twi_judge *judge);
-/* verdict_pool.c: who gets much memory from outside its pool. */
+/* verdict_pool.c: who gets much memory from outside its pool; who stands still for want of room. */
 void twi_judge_overflows(struct twi_judge *judge);
+void twi_judge_roomless(struct twi_judge *judge);
 /* verdict_late.c: who comes late; and what makes one late of which that is known. */
 struct twi_lateness {
 	const struct twi_verdict_rank *rank;

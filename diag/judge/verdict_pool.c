@@ -1,7 +1,8 @@
 /*
- * verdict_pool.c - ranks whose pool has no room, and that get memory from elsewhere instead of
- * waiting (the knob exhaust): each such allocation is mapped, faulted in and given back, and what
- * is in it is copied.
+ * verdict_pool.c - ranks whose pool has no room. Some stand still until there is some: a thread in
+ * tow_alloc (the knob exhaust), or a receive that shall give a view of its message. Others get
+ * memory from elsewhere: each such allocation is mapped, faulted in and given back, and what is in
+ * it is copied.
  */
 #include "diag/judge/verdict_parts.h"
 
@@ -11,6 +12,33 @@
 #define COST_BYTES 1e9 /* of it take a second at least: mapped, faulted in, copied, unmapped */
 #define COSTLY     0.1 /* of the time */
 #define CONFIDENCE 0.75
+#define LONG_NS    3000000000ull /* to wait for room, though nobody waits for that rank */
+
+static bool waits_long(const struct twi_rank_state *state)
+{
+	return state->pool_waiters > 0 && twi_since(state->now_ns, state->pool_since_ns) >= LONG_NS;
+}
+
+void twi_judge_roomless(struct twi_judge *judge)
+{
+	for (uint32_t i = 0; i < judge->what->rank_count; i++) {
+		const struct twi_verdict_rank *rank = &judge->what->ranks[i];
+		const struct twi_rank_state *last = rank->last;
+		char time[24];
+
+		if (last == NULL || !waits_long(last) || twi_judge_blames(judge, rank->rank))
+			continue;
+		twi_judge_blame(judge, TWI_CAUSE_POOL, rank->rank, 0.9,
+				"rank %u has waited for %s for %llu bytes of its pool, of which "
+				"%llu of %llu bytes are free",
+				rank->rank,
+				twi_judge_time(twi_since(last->now_ns, last->pool_since_ns), time),
+				(unsigned long long)last->pool_wanted_bytes,
+				(unsigned long long)last->pool_free_bytes,
+				(unsigned long long)last->pool_bytes);
+		judge->out->stuck = true;
+	}
+}
 
 void twi_judge_overflows(struct twi_judge *judge)
 {

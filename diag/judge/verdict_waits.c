@@ -64,6 +64,19 @@ static const struct twi_state_stray *stray_from(const struct twi_rank_state *sta
 	return NULL;
 }
 
+/* The very message lies there, and has only no room for its view, or none yet. */
+static bool is_there(const struct twi_rank_state *state, const struct twi_state_wait *awaited)
+{
+	for (uint32_t i = 0; i < state->stray_count; i++) {
+		const struct twi_state_stray *stray = &state->strays[i];
+
+		if (stray->rank == awaited->rank && stray->tag == awaited->tag &&
+		    stray->channel == awaited->ctx)
+			return true;
+	}
+	return false;
+}
+
 /*
  * What it waits for may be at the sender, which has no credit, as messages that lie here unreceived
  * use all of it. How sure that is: 0, it is not so; a state tells of eight messages at most, and
@@ -122,7 +135,8 @@ static bool blame_tag(const struct twi_waits_graph *graph, const struct twi_wait
 	struct twi_verdict_finding *finding;
 	char time[24];
 
-	if (row->kind != TWI_STATE_RECV || !twi_waits_tells(node->rank))
+	if (row->kind != TWI_STATE_RECV || !twi_waits_tells(node->rank) ||
+	    is_there(node->rank->last, row))
 		return false;
 	stray = stray_from(node->rank->last, there, 0);
 	if (stray == NULL || stray_from(node->rank->first, there, stray->seq) == NULL)

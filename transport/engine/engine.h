@@ -178,8 +178,8 @@ struct twi_engine {
 	struct twi_identity self;          /* this process */
 	struct twi_processes processes;    /* those of peers */
 	struct twi_list waiting;           /* struct twi_wait */
-	uint64_t room_at_ns;          /* when views that wait for room in the pool look for it */
-	struct twi_wait_log wait_log; /* of the thread that waits; likewise: */
+	uint64_t room_at_ns, roomless_ns;  /* when views look for room; since when some have none */
+	struct twi_wait_log wait_log;      /* of the thread that waits; likewise: */
 	struct twi_cpu_log cpu_log;
 	struct twi_told told;          /* the thread that the library's own tells of ends */
 	struct twi_long_ops long_ops;  /* that have taken long */

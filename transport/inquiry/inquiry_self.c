@@ -64,6 +64,25 @@ static void add_threads(const struct twi_engine *engine, struct twi_rank_state *
 		closedir(tasks);
 }
 
+/* Views whose message is there, and that have no room for it: the lists of the engine. */
+static void add_roomless(const struct twi_engine *engine, struct twi_rank_state *out)
+{
+	const struct twi_list *roomless = &engine->parts[TWI_PART_VIEWS].items;
+	const struct tow_op *first;
+	uint32_t count = 0;
+
+	for (const struct twi_list *at = roomless->next; at != roomless; at = at->next)
+		count++;
+	if (count == 0)
+		return;
+	if (out->pool_waiters == 0 || engine->roomless_ns < out->pool_since_ns) {
+		first = twi_container_of(roomless->next, struct tow_op, seq_link);
+		out->pool_since_ns = engine->roomless_ns;
+		out->pool_wanted_bytes = first->result_bytes;
+	}
+	out->pool_waiters += count;
+}
+
 static void add_pool(const struct twi_engine *engine, struct twi_rank_state *out)
 {
 	struct twi_pool_stats stats;
@@ -77,6 +96,7 @@ static void add_pool(const struct twi_engine *engine, struct twi_rank_state *out
 	out->pool_waiters = atomic_load_explicit(&engine->room_waiters, memory_order_relaxed);
 	out->pool_since_ns = atomic_load_explicit(&engine->room_since_ns, memory_order_relaxed);
 	out->pool_wanted_bytes = atomic_load_explicit(&engine->room_bytes, memory_order_relaxed);
+	add_roomless(engine, out);
 }
 
 /* The newest of them first; next_seq itself: a call that was refused, as the group is broken. */

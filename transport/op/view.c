@@ -95,7 +95,7 @@ static void look_for_room(struct tow_op *op)
 static unsigned retry_roomless(struct twi_engine *engine, struct twi_list *roomless)
 {
 	struct twi_list *entry, now_due;
-	uint64_t now;
+	uint64_t now, since = engine->roomless_ns;
 
 	twi_assert_held(engine);
 	engine->now_ns = 0;
@@ -110,6 +110,7 @@ static unsigned retry_roomless(struct twi_engine *engine, struct twi_list *rooml
 	engine->room_at_ns = now + LOOK_NS;
 	while ((entry = twi_list_first(&now_due)) != NULL)
 		look_for_room(twi_container_of(entry, struct tow_op, seq_link));
+	engine->roomless_ns = since; /* those that are held again have waited all the time */
 	return 0;
 }
 
@@ -133,7 +134,8 @@ void twi_view_wait(struct tow_op *op, uint64_t bytes)
 	op->result_bytes = bytes;
 	op->roomless = true;
 	if (twi_list_empty(roomless)) {
-		engine->room_at_ns = twi_engine_batch_now(engine) + LOOK_NS;
+		engine->roomless_ns = twi_engine_batch_now(engine);
+		engine->room_at_ns = engine->roomless_ns + LOOK_NS;
 		engine->armed_since_enter = true; /* who sleeps must wake up for it */
 	}
 	twi_part_add(engine, TWI_PART_VIEWS, &view_part, &op->seq_link);

@@ -335,6 +335,14 @@ static void test_pool(void **state)
 	job.last[1].pool_waiters = 1;
 	job.last[1].pool_since_ns = VS_NOW - 2900 * VS_MS;
 	twt_vs_expect(&job, TWI_CAUSE_POOL, 1);
+	/* Nobody waits for that rank. */
+	twt_vs_healthy(&job, 3);
+	job.last[1].pool_waiters = 2;
+	job.last[1].pool_since_ns = VS_NOW - 2900 * VS_MS;
+	twt_vs_judge(&job);
+	assert_int_equal(job.verdict.finding_count, 0);
+	job.last[1].pool_since_ns = VS_NOW - 3100 * VS_MS;
+	twt_vs_expect(&job, TWI_CAUSE_POOL, 1);
 	/* It does not wait, but takes memory from outside; a little of that is nothing. */
 	twt_vs_healthy(&job, 3);
 	job.last[1].pool_overflows = 60;

@@ -173,6 +173,16 @@ static void test_tag(void **state)
 	expect_words("it came by another channel");
 	job.first[0].strays[0].rank = job.last[0].strays[0].rank = 2;
 	twt_vs_expect_ranks(&job, TWI_CAUSE_DEADLOCK, 3);
+	/* What is waited for lies there, too. */
+	twt_vs_still(&job, 3);
+	twt_vs_message(&job, 0, RECV, 1, 7, 4000, true);
+	twt_vs_stray(&job, 0, 1, 8);
+	twt_vs_stray(&job, 0, 1, 7);
+	twt_vs_expect_ranks(&job, TWI_CAUSE_ABSENT, 1 << 1);
+	/* It is to be a view, for which there is no room. */
+	job.last[0].pool_waiters = 1;
+	job.last[0].pool_since_ns = VS_NOW - 3900 * VS_MS;
+	twt_vs_expect_ranks(&job, TWI_CAUSE_POOL, 1);
 }
 
 /* What it waits for waits itself, for credit that messages of other tags use. */

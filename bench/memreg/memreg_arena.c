@@ -89,20 +89,18 @@ bool memreg_arena_any(const struct memreg_sizing *sizing)
 	       sizing->job.arena[0] == '\0' && can_use(providers[1]);
 }
 
-static bool fits_in(const struct memreg_sizing *sizing, const struct twi_arena_ops *ops,
-		    uint64_t bytes)
-{
-	struct twi_replay_pool pool = memreg_arena_pool(sizing, bytes);
-	struct twi_replay_result result;
-
-	pool.ops = ops;
-	return twi_replay_run(sizing->job.replay, &pool, false, &result) == TOW_OK &&
-	       twi_replay_clean(&result);
-}
-
 bool memreg_arena_fits(const struct memreg_sizing *sizing, uint64_t bytes)
 {
-	if (memreg_arena_any(sizing))
-		return fits_in(sizing, providers[0], bytes) && fits_in(sizing, providers[1], bytes);
-	return fits_in(sizing, memreg_arena_ops(sizing), bytes);
+	struct twi_replay_pool pool[] = { memreg_arena_pool(sizing, bytes),
+					  memreg_arena_pool(sizing, bytes) };
+	struct twi_replay_result result[2];
+	bool any = memreg_arena_any(sizing);
+
+	if (any) {
+		pool[0].ops = providers[0];
+		pool[1].ops = providers[1];
+	}
+	return twi_replay_run_each(sizing->job.replay, pool, any ? 2 : 1, TWI_REPLAY_FITS,
+				   result) == TOW_OK &&
+	       twi_replay_clean(&result[0]) && (!any || twi_replay_clean(&result[1]));
 }

@@ -7,7 +7,7 @@
  *   memreg_alloc.c     likewise: allocating, leasing
  *
  *   memreg_input.c     a job: the events of a log, or of a workload and strategy
- *   memreg_log.c       reads logs
+ *   memreg_log.c       reads logs: recordings, and text (memreg_log_text.c)
  *   memreg_arena.c     which arena and staging the pool has that is sized
  *   memreg_size.c      sizing: bounds, search, headroom, budget, verification, cost curve
  *   memreg_run.c       one real run of a job with a pool of some size, counted by the library
@@ -79,14 +79,17 @@ const char *memreg_bytes_text(uint64_t bytes, char *text, size_t room);
 
 #define MEMREG_ROUNDS_MAX 31
 
-/* The page kinds that can be had, with one thread and, with `all_threads`, with all cores. */
+/* The page kinds that can be had, as a pool is mapped, and with one thread where that differs. */
 void memreg_measure_premap(struct memreg_rows *rows, uint64_t bytes, bool one_thread);
 void memreg_measure_register(struct memreg_rows *rows, uint64_t bytes);
 void memreg_measure_late(struct memreg_rows *rows);
 int memreg_measure_alloc(struct memreg_rows *rows);
 int memreg_machine(const struct memreg_options *options);
 
-/* What a run does. Events [0, step_begin) once, [step_begin, step_end) each step, then the rest. */
+/*
+ * What a run of a workload does: [0, step_begin) once, [step_begin, step_end) each step, then the
+ * rest. A run of a log does what its replay does.
+ */
 struct memreg_op {
 	enum strategy_event_kind kind;
 	uint32_t block, to; /* SEND from block to block; the same: its first half to its second */
@@ -106,10 +109,9 @@ struct memreg_job {
 	struct strategy_plan plan;
 	struct workload work;
 	struct twi_replay *replay;
-	struct memreg_op *op;
+	struct memreg_op *op; /* NULL: a log */
 	uint64_t count, step_begin, step_end;
 	uint32_t blocks;
-	uint64_t steps_in_log;
 };
 
 int memreg_job_open(const struct memreg_options *options, struct memreg_job *out);
@@ -117,8 +119,8 @@ void memreg_job_close(struct memreg_job *job);
 
 /* A log as it was read. */
 struct memreg_log {
-	struct twi_alloc_event *event;
-	uint64_t count, lost;
+	struct twi_replay *replay; /* whoever reads the log has to destroy it */
+	uint64_t lost;
 	uint64_t before_bytes;  /* live when the log began */
 	uint64_t earlier_bytes; /* of it: what the log frees, and has as allocations at its begin */
 	double sampled;
@@ -127,8 +129,8 @@ struct memreg_log {
 	uint64_t page_bytes;
 };
 
+/* path: "-" is the standard input. */
 int memreg_log_read(const char *path, struct memreg_log *out);
-void memreg_log_free(struct memreg_log *log);
 
 /* One real run, as the library counted it. */
 struct memreg_run {
@@ -183,7 +185,9 @@ struct memreg_sizing {
 	uint64_t collectives; /* what they take of the pool, beside the workload's events */
 	uint64_t named;       /* all three */
 	uint32_t orders;      /* that were tried */
+	bool capped;          /* they need more than headroom may be */
 	uint64_t below_step;
+	struct memreg_run below_run; /* of it, when it was thought to be the smallest */
 	bool clean_at_90;      /* a real run at 90 % of the named size had nothing to complain of */
 	char other_arena[384]; /* why the arena is another than the log's; "": it is that */
 	bool verified;

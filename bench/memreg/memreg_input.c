@@ -2,9 +2,7 @@
  * memreg_input.c - a job: what is to be replayed, and what is to be run. From a workload and a
  * strategy, or from a log.
  *
- * A log says what was allocated, not what was sent. Its runs therefore send what they allocate, the
- * first half of a block to its second, so that the memory is used as payload and no further
- * allocation changes what fits.
+ * A run of a log does what its replay does, so that it needs no second list of events.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -15,9 +13,7 @@
 #include <internal/base.h>
 #include <towline/status.h>
 
-#define PLAN_STEPS    2 /* the second begins with what the first has left behind */
-#define LOG_SEND_MIN  (UINT64_C(128) << 10)
-#define LOG_SEND_MOST 64 /* messages of a log's run */
+#define PLAN_STEPS 2 /* the second begins with what the first has left behind */
 
 static int out_of_memory(void)
 {
@@ -86,73 +82,10 @@ static int ops_of_plan(struct memreg_job *job)
 	return 0;
 }
 
-/* The whole log is one step; what it never frees ends behind it. */
-static int ops_of_log(struct memreg_job *job)
-{
-	const struct twi_replay *replay = job->replay;
-	bool *live = calloc(replay->slots + 1u, sizeof(*live));
-	uint64_t sends = 0;
-
-	job->op = calloc(replay->count + replay->slots + LOG_SEND_MOST, sizeof(job->op[0]));
-	if (job->op == NULL || live == NULL) {
-		free(live);
-		return out_of_memory();
-	}
-	for (uint64_t i = 0; i < replay->count; i++) {
-		const struct twi_replay_op *from = &replay->op[i];
-		struct memreg_op op = { STRATEGY_STEP, from->slot, from->slot, from->bytes,
-					from->align_log2 };
-
-		if (from->kind != TWI_ALLOC_STEP) {
-			op.kind = from->kind == TWI_ALLOC_ALLOC ? STRATEGY_ALLOC : STRATEGY_FREE;
-			live[from->slot] = op.kind == STRATEGY_ALLOC;
-		}
-		job->op[job->count++] = op;
-		if (op.kind == STRATEGY_ALLOC && op.bytes >= LOG_SEND_MIN &&
-		    sends++ < LOG_SEND_MOST) {
-			op.kind = STRATEGY_SEND;
-			op.bytes /= 2;
-			job->op[job->count++] = op;
-		}
-	}
-	job->step_end = job->count;
-	for (uint32_t slot = 0; slot < replay->slots; slot++)
-		if (live[slot])
-			job->op[job->count++] =
-				(struct memreg_op){ STRATEGY_FREE, slot, slot, 0, 0 };
-	job->blocks = replay->slots;
-	job->steps_in_log = replay->steps;
-	free(live);
-	return 0;
-}
-
-/* What was live before the log began, and is not freed in it, is one block at its begin. */
-static int add_before(struct memreg_log *log)
-{
-	uint64_t bytes = log->before_bytes - twi_min(log->earlier_bytes, log->before_bytes);
-	struct twi_alloc_event *event;
-
-	if (bytes == 0)
-		return 0;
-	event = realloc(log->event, (log->count + 1) * sizeof(*event));
-	if (event == NULL)
-		return out_of_memory();
-	memmove(event + 1, event, log->count * sizeof(*event));
-	event[0] = (struct twi_alloc_event){ .id = UINT64_MAX,
-					     .bytes = bytes,
-					     .caller = MEMREG_BEFORE,
-					     .thread = log->count > 0 ? event[1].thread : 0,
-					     .kind = TWI_ALLOC_ALLOC,
-					     .align_log2 = 6 };
-	log->event = event;
-	log->count++;
-	return 0;
-}
-
 static int open_log(const struct memreg_options *options, struct memreg_job *job)
 {
 	struct memreg_log log;
-	int rc = memreg_log_read(options->replay, &log), status;
+	int rc = memreg_log_read(options->replay, &log);
 
 	snprintf(job->source, sizeof(job->source), "%s", options->replay);
 	if (rc != 0)
@@ -163,18 +96,9 @@ static int open_log(const struct memreg_options *options, struct memreg_job *job
 	job->staging_bytes = log.staging_bytes;
 	job->page_bytes = log.page_bytes;
 	snprintf(job->arena, sizeof(job->arena), "%s", log.arena);
-	rc = add_before(&log);
-	if (rc != 0) {
-		memreg_log_free(&log);
-		return rc;
-	}
-	status = twi_replay_create(log.event, log.count, &job->replay);
-	memreg_log_free(&log);
-	if (status < 0) {
-		fprintf(stderr, "memreg-bench: %s: %s\n", options->replay, tow_error_message());
-		return status == TOW_EINVAL ? MEMREG_USAGE : MEMREG_FAULT;
-	}
-	return ops_of_log(job);
+	job->replay = log.replay;
+	job->blocks = log.replay->slots;
+	return 0;
 }
 
 static int apply_sets(const struct memreg_options *options, struct strategy_plan *plan)

@@ -1,266 +1,163 @@
 /*
- * memreg_log.c - reads an allocation log.
- *
- * Two forms. A recording of the library's (read_recording), and a simple text, for people whose
- * program records nothing of the kind:
- *
- *   kind	id	bytes	align	thread	tag        the header
- *   alloc	17	1048576	64
- *   free	17
- *   step
- *   # sampled 8                              1 of 8 allocations is in the log
- *
- * One event a line, in the order of time; blanks or tabs between fields. id is any number that no
- * other live allocation has. align, thread and tag may be left out: 64, 0, 0. Lines that begin with
- * '#' are remarks, but for `# sampled N`, `# lost N` (events that are missing) and `# before N`
- * (bytes that were live when the log began).
+ * memreg_log.c - reads an allocation log: a recording of the library's, or text (memreg_log_text.c
+ * has that form). From a file, or from the standard input, which is put into a file first, for it
+ * may have to be read twice.
  */
 #include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
-#include "bench/memreg/memreg_bench.h"
+#include "bench/memreg/memreg_log.h"
 #include "memreg/sizing/alloclog_read.h"
 #include <internal/base.h>
 #include <towline/status.h>
 
-#define LINE_ROOM      512
-#define EVENTS_MAX     (UINT64_C(1) << 26)
 #define LIBRARY_THREAD UINT32_MAX /* the kernel gives none that number */
+#define SPOOL_MOST     (UINT64_C(8) << 30)
+#define PROGRESS_EACH  (UINT64_C(1) << 18) /* events */
 
-static const char blanks[] = " \t\r\n";
-
-/* A log while it is read. */
-struct reader {
-	const char *path;
-	uint64_t line, room;
-	struct memreg_log *log;
-};
-
-static int refuse_field(const struct reader *reader, const char *what, const char *value)
+int memreg_reader_refuse(const struct memreg_reader *reader, const char *what, const char *value)
 {
-	fprintf(stderr, "memreg-bench: %s:%" PRIu64 ": %s%s%.60s%s\n", reader->path, reader->line,
-		what, value != NULL ? " '" : "", value != NULL ? value : "",
-		value != NULL ? "'" : "");
+	char line[32] = "";
+
+	memreg_progress(NULL, 0, 0);
+	if (reader->line > 0)
+		snprintf(line, sizeof(line), ":%" PRIu64, reader->line);
+	fprintf(stderr, "memreg-bench: %s%s: %s%s%.60s%s\n", reader->name, line, what,
+		value != NULL ? " '" : "", value != NULL ? value : "", value != NULL ? "'" : "");
 	return MEMREG_USAGE;
 }
 
-/* The next field as a number; `fallback` where there is none. */
-static int next_number(const struct reader *reader, char **save, const char *name,
-		       uint64_t fallback, uint64_t *out)
+static int put_event(struct memreg_reader *reader, const struct twi_alloc_event *event)
 {
-	const char *text = strtok_r(NULL, blanks, save);
-	char what[64], *end;
+	int status = twi_replay_add(reader->builder, event);
 
-	*out = fallback;
-	if (text == NULL && fallback != UINT64_MAX)
+	if (status == TOW_OK)
 		return 0;
-	errno = 0;
-	if (text != NULL)
-		*out = strtoull(text, &end, 0);
-	if (text != NULL && *text >= '0' && *text <= '9' && *end == '\0' && errno == 0)
-		return 0;
-	snprintf(what, sizeof(what), "%s is %s", name, text != NULL ? "no number:" : "missing");
-	return refuse_field(reader, what, text);
+	memreg_reader_refuse(reader, tow_error_message(), NULL);
+	return status == TOW_EINVAL ? MEMREG_USAGE : MEMREG_FAULT;
 }
 
-static int append_event(struct reader *reader, const struct twi_alloc_event *event)
+/*
+ * What was live before the log began: what nobody frees is one block, what the log frees are
+ * allocations of what their frees have given back.
+ */
+static int put_before(struct memreg_reader *reader, uint32_t thread)
 {
-	struct memreg_log *log = reader->log;
+	struct twi_alloc_event event = { .id = UINT64_MAX,
+					 .bytes = reader->before,
+					 .caller = MEMREG_BEFORE,
+					 .kind = TWI_ALLOC_ALLOC,
+					 .align_log2 = 6 };
+	int rc = 0;
 
-	if (log->count == reader->room) {
-		uint64_t room = reader->room == 0 ? 1024 : reader->room * 2;
-		void *grown = room > EVENTS_MAX ? NULL : realloc(log->event, room * sizeof(*event));
+	reader->begun = true;
+	event.thread = reader->earlier_count > 0 ? reader->earlier[0].thread : thread;
+	if (event.bytes > 0)
+		rc = put_event(reader, &event);
+	for (uint64_t i = 0; rc == 0 && i < reader->earlier_count; i++) {
+		event.id = UINT64_MAX - 1 - i;
+		event.bytes = reader->earlier[i].bytes;
+		event.thread = reader->earlier[i].thread;
+		rc = put_event(reader, &event);
+	}
+	return rc;
+}
+
+int memreg_reader_add(struct memreg_reader *reader, const struct twi_alloc_event *event)
+{
+	int rc = reader->begun ? 0 : put_before(reader, event->thread);
+
+	if (++reader->events % PROGRESS_EACH == 0)
+		memreg_progress("reading the log", (uint64_t)ftello(reader->file),
+				reader->file_bytes);
+	return rc == 0 ? put_event(reader, event) : rc;
+}
+
+/* A free of what was allocated before the recording began: noted, and in the second reading given
+ * the id of its allocation. 1: there is nothing to add. */
+static int match_earlier(struct memreg_reader *reader, struct twi_alloc_event *event)
+{
+	if (event->bytes == 0)
+		return 1; /* an old recording does not say how much it was */
+	if (reader->second) {
+		if (reader->earlier_seen == reader->earlier_count)
+			return memreg_reader_refuse(reader, "it changes while it is read", NULL);
+		event->id = UINT64_MAX - 1 - reader->earlier_seen++;
+		return 0;
+	}
+	if (reader->earlier_count == reader->earlier_room) {
+		uint64_t room = 2 * reader->earlier_room + 64;
+		void *grown = realloc(reader->earlier, room * sizeof(reader->earlier[0]));
 
 		if (grown == NULL)
-			return refuse_field(reader, "too many events for memory", NULL);
-		log->event = grown;
-		reader->room = room;
+			return memreg_reader_refuse(reader, "no memory for its events", NULL);
+		reader->earlier = grown;
+		reader->earlier_room = room;
 	}
-	log->event[log->count++] = *event;
-	return 0;
+	reader->earlier[reader->earlier_count++] =
+		(struct memreg_earlier){ event->bytes, event->thread };
+	reader->log->earlier_bytes += event->bytes;
+	reader->again = true;
+	return 1;
 }
 
-static int read_alloc(struct reader *reader, char **save, struct twi_alloc_event *event)
-{
-	uint64_t align = 64, thread = 0, tag = 0;
-	int rc = next_number(reader, save, "id", UINT64_MAX, &event->id);
+/* Why the visit ended a scan is the exit code that it leaves here. */
+struct visit {
+	struct memreg_reader *reader;
+	const struct twi_alloc_trace *trace;
+	int rc;
+};
 
-	if (rc == 0)
-		rc = next_number(reader, save, "bytes", UINT64_MAX, &event->bytes);
-	if (rc == 0)
-		rc = next_number(reader, save, "align", 64, &align);
-	if (rc == 0)
-		rc = next_number(reader, save, "thread", 0, &thread);
-	if (rc == 0)
-		rc = next_number(reader, save, "tag", 0, &tag);
-	if (rc != 0)
-		return rc;
-	align = align != 0 ? align : 64;
-	if ((align & (align - 1)) != 0 || align > (UINT64_C(2) << 20))
-		return refuse_field(reader, "align is no power of two up to 2097152", NULL);
-	if (event->bytes > UINT64_C(1) << 40)
-		return refuse_field(reader, "bytes are more than 2^40", NULL);
-	event->align_log2 = (uint8_t)__builtin_ctzll(align);
-	event->thread = (uint32_t)thread;
-	event->tag = (uint32_t)tag;
-	return append_event(reader, event);
+static void set_before(struct memreg_reader *reader, const struct twi_alloc_trace *trace)
+{
+	reader->before = trace->live_bytes_at_start -
+			 twi_min(reader->log->earlier_bytes, trace->live_bytes_at_start);
 }
 
-static int read_remark(struct reader *reader, const char *line)
+static int visit_events(void *arg, const struct twi_alloc_event *event, size_t count)
 {
-	uint64_t value;
+	struct visit *visit = arg;
+	struct memreg_reader *reader = visit->reader;
 
-	if (sscanf(line, "# sampled %" SCNu64, &value) == 1 && value >= 1 && value <= 1000000)
-		reader->log->sampled = (double)value;
-	if (sscanf(line, "# lost %" SCNu64, &value) == 1)
-		reader->log->lost = value;
-	if (sscanf(line, "# before %" SCNu64, &value) == 1 && value <= UINT64_C(1) << 40)
-		reader->log->before_bytes = value;
-	return 0;
-}
+	set_before(reader, visit->trace);
+	for (size_t i = 0; i < count && visit->rc == 0; i++) {
+		struct twi_alloc_event one = event[i];
+		int skip = 0;
 
-static int read_line(struct reader *reader, char *line)
-{
-	struct twi_alloc_event event = { .ns = reader->line * 1000 };
-	char *save = NULL, *kind;
-	int rc = 0;
-
-	if (line[0] == '#')
-		return read_remark(reader, line);
-	kind = strtok_r(line, blanks, &save);
-	if (kind == NULL)
-		return refuse_field(reader, "an empty line", NULL);
-	if (strcmp(kind, "alloc") == 0) {
-		event.kind = TWI_ALLOC_ALLOC;
-		rc = read_alloc(reader, &save, &event);
-	} else if (strcmp(kind, "free") == 0) {
-		uint64_t ignored, thread;
-
-		event.kind = TWI_ALLOC_FREE;
-		rc = next_number(reader, &save, "id", UINT64_MAX, &event.id);
-		for (int i = 0; rc == 0 && i < 2; i++)
-			rc = next_number(reader, &save, "column", 0, &ignored);
-		if (rc == 0)
-			rc = next_number(reader, &save, "thread", 0, &thread);
-		event.thread = rc == 0 ? (uint32_t)thread : 0;
-		if (rc == 0)
-			rc = next_number(reader, &save, "tag", 0, &ignored);
-		if (rc == 0)
-			rc = append_event(reader, &event);
-	} else if (strcmp(kind, "step") == 0) {
-		event.kind = TWI_ALLOC_STEP;
-		rc = append_event(reader, &event);
-	} else {
-		return refuse_field(reader, "the kind is not alloc, free or step:", kind);
+		/*
+		 * When the library takes memory and gives it back hangs on the other side's timing,
+		 * not on the program alone: it is a thread of its own, so that other orders of both
+		 * are tried.
+		 */
+		if (one.tag == TWI_ALLOC_TAG_LIBRARY)
+			one.thread = LIBRARY_THREAD;
+		if (one.kind == TWI_ALLOC_FREE && one.id == 0)
+			skip = match_earlier(reader, &one);
+		if (skip > 1)
+			visit->rc = skip;
+		else if (skip == 0 && !reader->again)
+			visit->rc = memreg_reader_add(reader, &one);
 	}
-	if (rc == 0 && (kind = strtok_r(NULL, blanks, &save)) != NULL)
-		return refuse_field(
-			reader, "more than the 6 columns kind id bytes align thread tag:", kind);
-	return rc;
-}
-
-static int read_text(struct reader *reader, FILE *file)
-{
-	char line[LINE_ROOM];
-	int rc = 0;
-
-	while (rc == 0 && fgets(line, sizeof(line), file) != NULL) {
-		reader->line++;
-		if (strchr(line, '\n') == NULL && !feof(file))
-			return refuse_field(reader, "longer than 510 characters, or a zero byte",
-					    NULL);
-		if (reader->line == 1 && strncmp(line, "kind", 4) == 0)
-			continue;
-		rc = read_line(reader, line);
-	}
-	if (rc == 0 && ferror(file))
-		rc = refuse_field(reader, strerror(errno), NULL);
-	return rc;
-}
-
-/* A free of what was allocated before the recording began. */
-static bool is_earlier(const struct twi_alloc_event *event)
-{
-	return event->kind == TWI_ALLOC_FREE && event->id == 0;
-}
-
-/* Drops frees of what an old recording does not say the size of; how many others are earlier. */
-static uint64_t drop_unsized(struct memreg_log *log)
-{
-	uint64_t kept = 0, earlier = 0;
-
-	for (uint64_t i = 0; i < log->count; i++) {
-		if (is_earlier(&log->event[i]) && log->event[i].bytes == 0)
-			continue;
-		earlier += is_earlier(&log->event[i]);
-		log->event[kept++] = log->event[i];
-	}
-	log->count = kept;
-	return earlier;
-}
-
-/*
- * What was allocated before the recording began and is freed in it: an allocation at its begin, of
- * what the free has given back. What nobody frees is left to add_before.
- */
-static int add_earlier(struct memreg_log *log)
-{
-	uint64_t count = drop_unsized(log), at = 0;
-	struct twi_alloc_event *event;
-
-	if (count == 0)
-		return 0;
-	event = realloc(log->event, (log->count + count) * sizeof(*event));
-	if (event == NULL)
-		return MEMREG_FAULT;
-	log->event = event;
-	memmove(event + count, event, log->count * sizeof(*event));
-	log->count += count;
-	for (uint64_t i = count; i < log->count; i++) {
-		if (!is_earlier(&event[i]))
-			continue;
-		event[i].id = UINT64_MAX - 1 - at;
-		event[at++] = (struct twi_alloc_event){ .id = event[i].id,
-							.bytes = event[i].bytes,
-							.caller = MEMREG_BEFORE,
-							.thread = event[i].thread,
-							.kind = TWI_ALLOC_ALLOC,
-							.align_log2 = 6 };
-		log->earlier_bytes += event[i].bytes;
-	}
-	return 0;
-}
-
-/*
- * When the library takes memory and gives it back hangs on the other side's timing, not on the
- * program alone: it is a thread of its own, so that other orders of both are tried.
- */
-static void set_library_apart(struct memreg_log *log)
-{
-	for (uint64_t i = 0; i < log->count; i++)
-		if (log->event[i].tag == TWI_ALLOC_TAG_LIBRARY)
-			log->event[i].thread = LIBRARY_THREAD;
+	return visit->rc == 0 ? TOW_OK : TOW_EINVAL;
 }
 
 /* The library's own recording. */
-static int read_recording(struct reader *reader, FILE *file)
+static int read_recording(struct memreg_reader *reader)
 {
 	struct memreg_log *log = reader->log;
 	struct twi_alloc_trace trace;
+	struct visit visit = { reader, &trace, 0 };
 
-	if (twi_alloclog_read(file, &trace) < 0) {
-		fprintf(stderr,
-			"memreg-bench: %s: neither a text log (kind id bytes align) nor a "
-			"recording: "
-			"%s\n",
-			reader->path, tow_error_message());
-		return MEMREG_USAGE;
+	if (twi_alloclog_scan(reader->file, &trace, visit_events, &visit) < 0) {
+		if (visit.rc == 0)
+			visit.rc = memreg_reader_refuse(reader, tow_error_message(), NULL);
+		return visit.rc;
 	}
-	log->event = trace.events;
-	log->count = trace.count;
+	if (!reader->second && reader->again)
+		return 0;
 	log->lost = trace.lost;
 	log->before_bytes = trace.live_bytes_at_start;
 	log->page_bytes = trace.page_bytes;
@@ -268,50 +165,107 @@ static int read_recording(struct reader *reader, FILE *file)
 	if (trace.arena[0] != '\0')
 		log->staging_bytes = (int64_t)twi_min(trace.staging_bytes, (uint64_t)INT64_MAX);
 	log->sampled = (double)(UINT64_C(1) << trace.sampling_shift);
-	set_library_apart(log);
-	if (add_earlier(log) == 0)
-		return 0;
-	return refuse_field(reader, "no memory for its events", NULL);
+	set_before(reader, &trace);
+	return 0;
 }
 
-/* Text has printable characters in its first line; a recording begins with its magic number. */
-static bool is_text(FILE *file)
+/* Text begins with a character that can be printed; a recording with its magic number. */
+static int read_form(struct memreg_reader *reader)
 {
-	unsigned char head[8];
-	size_t got = fread(head, 1, sizeof(head), file);
-	bool text = got > 0;
+	unsigned char head[8] = { 0 };
+	size_t got = fread(head, 1, sizeof(head), reader->file);
 
-	for (size_t i = 0; i < got; i++)
-		text = text && ((head[i] >= ' ' && head[i] <= '~') || head[i] == '\t' ||
-				head[i] == '\n' || head[i] == '\r');
-	rewind(file);
-	return text &&
-	       (strncmp((const char *)head, "kind", got < 4 ? got : 4) == 0 ||
-		strncmp((const char *)head, "alloc", got < 5 ? got : 5) == 0 ||
-		strncmp((const char *)head, "free", got < 4 ? got : 4) == 0 ||
-		strncmp((const char *)head, "step", got < 4 ? got : 4) == 0 || head[0] == '#');
+	rewind(reader->file);
+	if (got >= 3 && memcmp(head, "\xef\xbb\xbf", 3) == 0)
+		return memreg_reader_refuse(reader,
+					    "begins with a byte order mark: save it without", NULL);
+	if (got >= 2 && (memcmp(head, "\xff\xfe", 2) == 0 || memcmp(head, "\xfe\xff", 2) == 0))
+		return memreg_reader_refuse(reader, "is text in UTF-16: save it in ASCII or UTF-8",
+					    NULL);
+	if (got > 0 && (head[0] == '{' || head[0] == '['))
+		return memreg_reader_refuse(reader,
+					    "is JSON, as tow-alloclog prints it: give the "
+					    "recording that it was made of",
+					    NULL);
+	if (got > 0 && memcmp(head, "TOWALOG", twi_min(got, (size_t)7)) != 0 &&
+	    ((head[0] >= ' ' && head[0] <= '~') || strchr("\t\r\n", head[0]) != NULL) &&
+	    head[0] != '\0')
+		return memreg_read_text(reader);
+	return read_recording(reader);
+}
+
+/* One reading of the file, into a builder of its own. */
+static int read_once(struct memreg_reader *reader)
+{
+	int rc;
+
+	reader->line = reader->events = 0;
+	reader->begun = reader->again = false;
+	rewind(reader->file);
+	if (twi_replay_begin(&reader->builder) < 0)
+		return memreg_reader_refuse(reader, tow_error_message(), NULL);
+	rc = read_form(reader);
+	reader->line = 0;
+	if (rc == 0 && !reader->begun && !(reader->again && !reader->second))
+		rc = put_before(reader, 0);
+	if (rc == 0 && !(reader->again && !reader->second)) {
+		int status = twi_replay_end(reader->builder, &reader->log->replay);
+
+		reader->builder = NULL;
+		if (status < 0) {
+			memreg_reader_refuse(reader, tow_error_message(), NULL);
+			rc = status == TOW_EINVAL ? MEMREG_USAGE : MEMREG_FAULT;
+		}
+	}
+	twi_replay_abandon(reader->builder);
+	reader->builder = NULL;
+	return rc;
+}
+
+/* The standard input as a file without a name. */
+static FILE *spool_input(void)
+{
+	FILE *file = tmpfile();
+	uint64_t bytes = 0;
+	char some[65536];
+	size_t got;
+
+	while (file != NULL && bytes <= SPOOL_MOST &&
+	       (got = fread(some, 1, sizeof(some), stdin)) > 0) {
+		bytes += got;
+		if (fwrite(some, 1, got, file) == got)
+			continue;
+		fclose(file);
+		file = NULL;
+	}
+	if (file != NULL && (ferror(stdin) || bytes > SPOOL_MOST || fflush(file) != 0)) {
+		fclose(file);
+		file = NULL;
+		errno = bytes > SPOOL_MOST ? EFBIG : EIO;
+	}
+	return file;
 }
 
 int memreg_log_read(const char *path, struct memreg_log *out)
 {
-	struct reader reader = { .path = path, .log = out };
-	FILE *file = fopen(path, "re");
+	bool is_input = strcmp(path, "-") == 0;
+	struct memreg_reader reader = { .name = is_input ? "standard input" : path, .log = out };
+	struct stat info;
 	int rc;
 
 	*out = (struct memreg_log){ .sampled = 1, .staging_bytes = -1 };
-	if (file == NULL) {
-		fprintf(stderr, "memreg-bench: %s: %s\n", path, strerror(errno));
-		return MEMREG_USAGE;
+	reader.file = is_input ? spool_input() : fopen(path, "re");
+	if (reader.file == NULL)
+		return memreg_reader_refuse(&reader, strerror(errno), NULL);
+	if (fstat(fileno(reader.file), &info) == 0)
+		reader.file_bytes = (uint64_t)info.st_size;
+	rc = read_once(&reader);
+	if (rc == 0 && reader.again) {
+		reader.second = true;
+		rc = read_once(&reader);
 	}
-	rc = is_text(file) ? read_text(&reader, file) : read_recording(&reader, file);
-	fclose(file);
-	if (rc != 0)
-		memreg_log_free(out);
+	fclose(reader.file);
+	free(reader.earlier);
+	memreg_progress(NULL, 0, 0);
 	return rc;
-}
-
-void memreg_log_free(struct memreg_log *log)
-{
-	free(log->event);
-	*log = (struct memreg_log){ .sampled = 1 };
 }

@@ -36,33 +36,37 @@ static int premap_round(bool huge, uint64_t bytes, unsigned threads, struct twi_
 	return status;
 }
 
-static void premap_one(struct memreg_rows *rows, bool huge, uint64_t bytes, unsigned threads)
+/* Returns how many threads it took. */
+static unsigned premap_one(struct memreg_rows *rows, bool huge, uint64_t bytes, unsigned threads)
 {
 	struct twi_extent extent = { .fd = -1 };
 	double ns[MEMREG_ROUNDS_MAX] = { 0 };
 	int status = TOW_OK;
 	char what[64];
 
-	for (int i = 0; status == TOW_OK && i < rows->rounds; i++)
+	for (int i = 0; status == TOW_OK && i < rows->rounds; i++) {
 		status = premap_round(huge, bytes, threads, &extent, &ns[i]);
+		if (huge && extent.kind == TWI_PAGES_BASE)
+			break; /* there are none to be had */
+	}
 	threads = twi_max(extent.populate_threads, 1u);
 	if (status == TOW_OK && huge && extent.kind == TWI_PAGES_BASE) {
 		memreg_rows_add(rows, "premap", "huge pages", bytes, (int)threads, 0,
 				extent.reason);
-		return;
+		return 1;
 	}
 	snprintf(what, sizeof(what), "map+populate %s", twi_page_kind_name(extent.kind));
 	memreg_rows_add(rows, "premap", what, bytes, (int)threads, memreg_median(ns, rows->rounds),
 			status == TOW_OK ? NULL : tow_error_message());
+	return threads;
 }
 
+/* As a pool is mapped; with one thread, too, where that takes several and `one_thread` says so. */
 void memreg_measure_premap(struct memreg_rows *rows, uint64_t bytes, bool one_thread)
 {
-	for (int huge = 0; huge < 2; huge++) {
-		if (one_thread)
+	for (int huge = 0; huge < 2; huge++)
+		if (premap_one(rows, huge, bytes, 0) > 1 && one_thread)
 			premap_one(rows, huge, bytes, 1);
-		premap_one(rows, huge, bytes, 0);
-	}
 }
 
 /* Registers [base, base + bytes) in slots of at most 1 GiB; 0 or the errno. */

@@ -32,12 +32,13 @@
 #define ORDER_PERMILLE 50
 #define HEADROOM_PART  14 /* of the size: the most that other orders may add */
 #define CORRECTIONS    8
+#define CURVE_SHORT    2  /* points of a curve that is to be had soon */
 #define BOTH_STEPS     64 /* above the larger of two sizes, for one that fits in both */
 
 #define COMBINED_MOST    (256u << 10) /* knob combine_threshold_bytes, as it is by default */
 #define COLLECTIVE_GRAIN (64u << 10)
 
-static const unsigned percents[] = { 90, 75, 50, 25 };
+static const unsigned percents[] = { 90, 50, 75, 25 };
 
 void memreg_progress(const char *label, uint64_t done, uint64_t total)
 {
@@ -70,12 +71,14 @@ static void on_try(void *arg, uint64_t bytes, bool fits)
 	memreg_progress(label, 5 + twi_min(sizing->found.tried, (uint64_t)20), 100);
 }
 
+/* plain: in steps of the size that is found already, and nothing but the size. */
 static int search_size(struct memreg_sizing *sizing, const struct twi_replay *replay,
-		       uint64_t least, struct twi_replay_found *found)
+		       uint64_t least, bool plain, struct twi_replay_found *found)
 {
 	struct twi_replay_search wanted = { .ops = memreg_arena_ops(sizing),
 					    .reserve_bytes = sizing->own.bytes,
 					    .least_bytes = least,
+					    .plain = plain,
 					    .page_bytes = sizing->own.page_bytes,
 					    .progress = on_try,
 					    .arg = sizing };
@@ -83,15 +86,18 @@ static int search_size(struct memreg_sizing *sizing, const struct twi_replay *re
 	/* On huge pages the pool is a whole number of them, whatever was asked. */
 	wanted.step_bytes = twi_max(twi_replay_step(replay->peak_rounded + sizing->own.bytes),
 				    sizing->own.page_bytes);
-	if (least > 0)
+	if (plain)
 		wanted.step_bytes = sizing->found.step_bytes;
 	return twi_replay_find(replay, &wanted, found) == TOW_OK ? 0 : sizing_failed(sizing);
 }
 
-/* What the runtime takes may depend on the size of its pool: ask again with the size found. */
-static int search_all(struct memreg_sizing *sizing)
+/*
+ * From `least` upwards. What the runtime takes may depend on the size of its pool: ask again with
+ * the size found.
+ */
+static int search_all(struct memreg_sizing *sizing, uint64_t least)
 {
-	int rc = search_size(sizing, sizing->job.replay, 0, &sizing->found);
+	int rc = search_size(sizing, sizing->job.replay, least, false, &sizing->found);
 
 	for (int i = 0; i < 3 && rc == 0 && sizing->found.bytes < MEMREG_PROBE_BYTES; i++) {
 		struct memreg_own before = sizing->own;
@@ -100,26 +106,33 @@ static int search_all(struct memreg_sizing *sizing)
 		if (rc != 0 || (sizing->own.bytes == before.bytes &&
 				sizing->own.page_bytes == before.page_bytes))
 			break;
-		rc = search_size(sizing, sizing->job.replay, 0, &sizing->found);
+		rc = search_size(sizing, sizing->job.replay, least, false, &sizing->found);
 	}
 	sizing->smallest = sizing->found.bytes;
 	return rc;
 }
 
-/* Where the arena is not known the size is one that does in both: of the one that needs more. */
+/*
+ * Where the arena is not known the size is one that does in both: of the one that needs more. What
+ * the first one needs does in the second, too, or else the search goes on from there.
+ */
 static int search_arenas(struct memreg_sizing *sizing)
 {
 	struct twi_replay_found found;
 	struct memreg_own own;
-	int rc = search_all(sizing);
+	bool fits;
+	int rc = search_all(sizing, 0);
 
 	if (rc != 0 || !memreg_arena_any(sizing))
 		return rc;
 	found = sizing->found;
 	own = sizing->own;
 	rc = memreg_arena_use(sizing, &twi_arena_jemalloc);
-	if (rc == 0)
-		rc = search_all(sizing);
+	if (rc == 0 && found.bytes < MEMREG_PROBE_BYTES)
+		rc = memreg_arena_probe(sizing, found.bytes);
+	fits = rc == 0 && memreg_arena_fits(sizing, found.bytes);
+	if (rc == 0 && !fits)
+		rc = search_all(sizing, found.bytes + found.step_bytes);
 	if (rc != 0)
 		return rc;
 	if (sizing->found.bytes <= found.bytes) {
@@ -128,7 +141,8 @@ static int search_arenas(struct memreg_sizing *sizing)
 		sizing->own = own;
 		sizing->smallest = found.bytes;
 	}
-	for (int i = 0; i < BOTH_STEPS && !memreg_arena_fits(sizing, sizing->smallest); i++)
+	for (int i = 0; !fits && i < BOTH_STEPS && !memreg_arena_fits(sizing, sizing->smallest);
+	     i++)
 		sizing->smallest += sizing->found.step_bytes;
 	return 0;
 }
@@ -144,11 +158,42 @@ static void settle_headroom(struct memreg_sizing *sizing, uint64_t most)
 	sizing->headroom = most > sizing->smallest ? most - sizing->smallest : 0;
 }
 
-static int compare_sizes(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+/* The largest needs of other orders, the smallest of them last. */
+struct needs {
+	uint64_t bytes[ORDERS];
+	uint32_t kept;
+};
 
-	return (x > y) - (x < y);
+static void keep_need(struct needs *needs, uint64_t bytes)
+{
+	uint32_t i = needs->kept - 1;
+
+	if (bytes <= needs->bytes[i])
+		return;
+	for (; i > 0 && needs->bytes[i - 1] < bytes; i--)
+		needs->bytes[i] = needs->bytes[i - 1];
+	needs->bytes[i] = bytes;
+}
+
+/*
+ * One other order. What is asked for is the size that 95 % of the orders fit in, so only an order
+ * that does not fit in what is known to be needed so far has to be searched for.
+ */
+static int try_order(struct memreg_sizing *sizing, uint32_t number, struct needs *needs)
+{
+	struct twi_replay_found found;
+	struct twi_replay *varied;
+	int rc;
+
+	if (twi_replay_vary(sizing->job.replay, number + 1, ORDER_PERMILLE, &varied) < 0)
+		return sizing_failed(sizing);
+	rc = search_size(sizing, varied, needs->bytes[needs->kept - 1], true, &found);
+	twi_replay_destroy(varied);
+	if (rc != 0)
+		return rc;
+	sizing->orders++;
+	keep_need(needs, found.bytes);
+	return 0;
 }
 
 /* The threads of a log could have run a little otherwise: what 95 % of other orders need. */
@@ -156,30 +201,22 @@ static int try_orders(struct memreg_sizing *sizing)
 {
 	const struct twi_replay *replay = sizing->job.replay;
 	uint32_t orders = replay->count > LARGE_LOG ? ORDERS_LARGE : ORDERS;
-	uint64_t need[ORDERS], most = sizing->smallest, cap = most + most / HEADROOM_PART;
+	uint64_t most = sizing->smallest, cap = most + most / HEADROOM_PART;
+	struct needs needs = { .kept = 1 + orders / 20 };
+	int rc = 0;
 
-	for (uint32_t i = 0; replay->threads > 1 && i < orders; i++) {
-		struct twi_replay_found found;
-		struct twi_replay *varied;
-		int rc;
-
+	cap = twi_max(most, cap / sizing->found.step_bytes * sizing->found.step_bytes);
+	for (uint32_t i = 0; i < needs.kept; i++)
+		needs.bytes[i] = most;
+	for (uint32_t i = 0; replay->threads > 1 && i < orders && rc == 0 && most < cap; i++) {
 		memreg_progress("other orders of the threads", 25 + i * 25 / orders, 100);
-		if (twi_replay_vary(replay, i + 1, ORDER_PERMILLE, &varied) < 0)
-			return sizing_failed(sizing);
-		rc = search_size(sizing, varied, sizing->smallest, &found);
-		twi_replay_destroy(varied);
-		if (rc != 0)
-			return rc;
-		need[sizing->orders++] = found.bytes;
+		rc = try_order(sizing, i, &needs);
+		most = needs.bytes[needs.kept - 1];
 	}
-	if (sizing->orders > 0) {
-		qsort(need, sizing->orders, sizeof(need[0]), compare_sizes);
-		most = need[sizing->orders - 1 - sizing->orders / 20];
-	}
-	most = twi_min(most, twi_max(sizing->smallest,
-				     cap / sizing->found.step_bytes * sizing->found.step_bytes));
-	settle_headroom(sizing, most);
-	return 0;
+	sizing->capped = most > cap;
+	if (rc == 0)
+		settle_headroom(sizing, twi_min(most, cap));
+	return rc;
 }
 
 /* How much more there was than the log holds; 1: it is whole. */
@@ -223,6 +260,8 @@ static bool verify_smallest(struct memreg_sizing *sizing)
 	const struct memreg_run *run = real_run(sizing, sizing->smallest);
 
 	for (int i = 0; run->ran && !memreg_run_clean(run) && i < CORRECTIONS; i++) {
+		sizing->below_run = *run;
+		sizing->below_step = sizing->smallest;
 		sizing->smallest += step;
 		run = real_run(sizing, sizing->smallest);
 	}
@@ -239,6 +278,10 @@ static bool verify_below(struct memreg_sizing *sizing)
 {
 	uint64_t step = sizing->found.step_bytes;
 
+	if (sizing->below_step > 0) {
+		sizing->run[sizing->runs++] = sizing->below_run; /* it was tried first */
+		return true;
+	}
 	for (int i = 0; i < CORRECTIONS; i++) {
 		const struct memreg_run *run;
 
@@ -319,6 +362,12 @@ static void scale_by_missing(struct memreg_sizing *sizing)
 		 factor, factor);
 }
 
+/* A long log takes a second for each run and replay. */
+static bool is_short(const struct memreg_sizing *sizing)
+{
+	return sizing->options->quick || sizing->job.replay->count > LARGE_LOG;
+}
+
 static void replay_curve(struct memreg_sizing *sizing)
 {
 	uint64_t grain = 64u << 10;
@@ -330,8 +379,7 @@ static void replay_curve(struct memreg_sizing *sizing)
 		/* To the byte: this is the size that others check. */
 		if (percents[i] == 90)
 			bytes = sizing->named / 10 * 9;
-		if (bytes < TWI_REPLAY_POOL_MIN ||
-		    (sizing->options->quick && percents[i] != 90 && percents[i] != 50))
+		if (bytes < TWI_REPLAY_POOL_MIN || (i >= CURVE_SHORT && is_short(sizing)))
 			continue;
 		run = real_run(sizing, bytes);
 		sizing->clean_at_90 =
@@ -343,22 +391,27 @@ static void replay_curve(struct memreg_sizing *sizing)
 /* The same sizes and those between them, replayed. */
 static int replay_shadow(struct memreg_sizing *sizing)
 {
-	uint32_t points = sizing->options->quick || sizing->job.replay->count > LARGE_LOG ? 9 : 33;
+	uint32_t points = is_short(sizing) ? 6 : 33;
+	struct twi_replay_result result[MEMREG_SHADOW];
+	struct twi_replay_pool pool[MEMREG_SHADOW];
 	uint64_t grain = 64u << 10;
 
+	memreg_progress("replaying smaller pools", 90, 100);
 	for (uint32_t i = 0; i < points; i++) {
 		uint64_t bytes =
 			sizing->smallest / 100 * (20 + i * 85 / (points - 1)) / grain * grain;
-		struct twi_replay_pool pool = memreg_arena_pool(sizing, bytes);
-		struct twi_replay_result result;
 
-		memreg_progress("replaying smaller pools", 90 + i * 5 / points, 100);
 		if (bytes < TWI_REPLAY_POOL_MIN)
 			continue;
-		if (twi_replay_run(sizing->job.replay, &pool, false, &result) < 0)
-			return sizing_failed(sizing);
-		sizing->shadow[sizing->shadows++] =
-			(struct memreg_point){ bytes, result.missed, result.missed_bytes };
+		sizing->shadow[sizing->shadows].bytes = bytes;
+		pool[sizing->shadows++] = memreg_arena_pool(sizing, bytes);
+	}
+	if (twi_replay_run_each(sizing->job.replay, pool, sizing->shadows, TWI_REPLAY_WHOLE,
+				result) < 0)
+		return sizing_failed(sizing);
+	for (uint32_t i = 0; i < sizing->shadows; i++) {
+		sizing->shadow[i].missed = result[i].missed;
+		sizing->shadow[i].missed_bytes = result[i].missed_bytes;
 	}
 	return 0;
 }
@@ -406,7 +459,7 @@ static int fill_budget(struct memreg_sizing *sizing)
 	uint64_t sum, rounding;
 	int rc;
 
-	if (twi_replay_run(sizing->job.replay, &pool, true, &sizing->peak) < 0)
+	if (twi_replay_run(sizing->job.replay, &pool, TWI_REPLAY_LOOK, &sizing->peak) < 0)
 		return sizing_failed(sizing);
 	rc = add_consumers(sizing);
 	if (rc != 0)
@@ -480,7 +533,7 @@ static int check_size(struct memreg_sizing *sizing)
 	struct twi_replay_pool pool = memreg_arena_pool(sizing, sizing->options->premap);
 
 	sizing->named = sizing->smallest = sizing->options->premap;
-	if (twi_replay_run(sizing->job.replay, &pool, true, &sizing->peak) < 0)
+	if (twi_replay_run(sizing->job.replay, &pool, TWI_REPLAY_LOOK, &sizing->peak) < 0)
 		return sizing_failed(sizing);
 	real_run(sizing, sizing->named);
 	keep_run(sizing);

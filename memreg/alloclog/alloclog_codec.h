@@ -2,8 +2,8 @@
  * alloclog_codec.h - what the writer of an allocation log's file and its reader share: the marks of
  * the format, its checksum, and the check that every event passes on its way out and in.
  *
- * The checker knows which ids are live from one word for each allocation, which exists only once
- * the allocation has been seen.
+ * The checker knows which ids are live, and their sizes, from one word for each allocation, which
+ * exists only once the allocation has been seen. It needs no event but the one it checks.
  */
 #ifndef TWI_ALLOCLOG_CODEC_H
 #define TWI_ALLOCLOG_CODEC_H
@@ -24,14 +24,13 @@
 struct twi_alloclog_checker {
 	uint64_t last_ns, duration_ns, unknown_frees;
 	bool unsized;   /* frees of what was allocated before the log have no size */
-	uint32_t *live; /* by id - 1: the index of its event, UINT32_MAX once it is freed */
+	uint64_t *live; /* by id - 1: its bytes, UINT64_MAX once it is freed */
 	size_t allocs, room;
 	const char *wrong;
 	unsigned field; /* offset in the record of what is wrong */
 };
 
-/* Whether event `index` may follow those before it; false with what is wrong, NULL: no memory. */
-bool twi_alloclog_check(struct twi_alloclog_checker *checker, const struct twi_alloc_event *events,
-			size_t index);
+/* Whether the event may follow those before it; false with what is wrong, NULL: no memory. */
+bool twi_alloclog_check(struct twi_alloclog_checker *checker, const struct twi_alloc_event *event);
 
 #endif

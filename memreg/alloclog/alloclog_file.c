@@ -15,7 +15,7 @@
 #include <internal/base.h>
 
 #define ROOM  1024
-#define FREED UINT32_MAX
+#define FREED UINT64_MAX
 
 static bool refuse_event(struct twi_alloclog_checker *c, unsigned field, const char *what)
 {
@@ -24,29 +24,25 @@ static bool refuse_event(struct twi_alloclog_checker *c, unsigned field, const c
 	return false;
 }
 
-static bool check_alloc(struct twi_alloclog_checker *c, const struct twi_alloc_event *e,
-			size_t index)
+static bool check_alloc(struct twi_alloclog_checker *c, const struct twi_alloc_event *e)
 {
 	if (e->id != c->allocs + 1)
 		return refuse_event(c, 8, "the id of an allocation is not the next one");
 	if (c->allocs == c->room) {
 		size_t room = c->room != 0 ? c->room * 2 : ROOM;
-		uint32_t *live = realloc(c->live, room * sizeof(*live));
+		uint64_t *live = realloc(c->live, room * sizeof(*live));
 
 		if (live == NULL)
 			return refuse_event(c, 0, NULL);
 		c->live = live;
 		c->room = room;
 	}
-	c->live[c->allocs++] = (uint32_t)index;
+	c->live[c->allocs++] = e->bytes;
 	return true;
 }
 
-static bool check_free(struct twi_alloclog_checker *c, const struct twi_alloc_event *e,
-		       const struct twi_alloc_event *events)
+static bool check_free(struct twi_alloclog_checker *c, const struct twi_alloc_event *e)
 {
-	uint32_t alloc;
-
 	if (e->id == 0) {
 		c->unknown_frees++;
 		return e->bytes == 0 || !c->unsized ||
@@ -54,20 +50,16 @@ static bool check_free(struct twi_alloclog_checker *c, const struct twi_alloc_ev
 	}
 	if (e->id > c->allocs)
 		return refuse_event(c, 8, "a free of an id that was never allocated");
-	alloc = c->live[e->id - 1];
-	if (alloc == FREED)
+	if (c->live[e->id - 1] == FREED)
 		return refuse_event(c, 8, "a second free of the same id");
-	if (e->bytes != events[alloc].bytes)
+	if (e->bytes != c->live[e->id - 1])
 		return refuse_event(c, 16, "a free of another size than its allocation");
 	c->live[e->id - 1] = FREED;
 	return true;
 }
 
-bool twi_alloclog_check(struct twi_alloclog_checker *c, const struct twi_alloc_event *events,
-			size_t index)
+bool twi_alloclog_check(struct twi_alloclog_checker *c, const struct twi_alloc_event *e)
 {
-	const struct twi_alloc_event *e = &events[index];
-
 	if (e->ns < c->last_ns)
 		return refuse_event(c, 0, "an event is earlier than the one before it");
 	if (e->ns > c->duration_ns)
@@ -79,9 +71,9 @@ bool twi_alloclog_check(struct twi_alloclog_checker *c, const struct twi_alloc_e
 		return refuse_event(c, 41, "an alignment of more than 2^63");
 	switch (e->kind) {
 	case TWI_ALLOC_ALLOC:
-		return check_alloc(c, e, index);
+		return check_alloc(c, e);
 	case TWI_ALLOC_FREE:
-		return check_free(c, e, events);
+		return check_free(c, e);
 	case TWI_ALLOC_STEP:
 		return e->bytes == 0 || refuse_event(c, 16, "a step has a size");
 	default:
@@ -138,7 +130,7 @@ static int check_trace(const struct twi_alloc_trace *trace, uint64_t *unknown_fr
 	if (trace->sampling_shift > TWI_ALLOCLOG_SHIFT_MAX)
 		return twi_error(TOW_EINVAL, "allocation log: sampling_shift = %u is above %d",
 				 trace->sampling_shift, TWI_ALLOCLOG_SHIFT_MAX);
-	while (i < trace->count && twi_alloclog_check(&c, trace->events, i))
+	while (i < trace->count && twi_alloclog_check(&c, &trace->events[i]))
 		i++;
 	free(c.live);
 	*unknown_frees_out = c.unknown_frees;

@@ -43,9 +43,10 @@ struct reader {
 	uint64_t offset; /* of the next byte */
 	uint32_t crc;
 	unsigned major;
-	uint64_t promised; /* events */
+	uint64_t promised, seen; /* events */
 	struct twi_alloc_trace *trace;
-	size_t room;
+	twi_alloclog_visit visit;
+	void *arg;
 	struct twi_alloclog_checker checker;
 };
 
@@ -158,45 +159,29 @@ static int read_header(struct reader *r)
 	return skip_bytes(r, (size_t)header_bytes - sizeof(p));
 }
 
-/* Room for a batch more; grows with what has been read, whatever the header promises. */
-static int grow_batch(struct reader *r)
-{
-	struct twi_alloc_event *events;
-	size_t room = r->room != 0 ? r->room * 2 : BATCH;
-
-	if (r->trace->count + BATCH <= r->room)
-		return TOW_OK;
-	events = realloc(r->trace->events, room * sizeof(*events));
-	if (events == NULL)
-		return twi_error(TOW_ENOMEM, "allocation log: no memory for %zu events", room);
-	r->trace->events = events;
-	r->room = room;
-	return TOW_OK;
-}
-
 static int read_batch(struct reader *r, size_t events)
 {
 	uint8_t batch[BATCH * TWI_ALLOCLOG_RECORD_BYTES];
+	struct twi_alloc_event event[BATCH];
 	uint64_t begin = r->offset;
 	int status = read_bytes(r, batch, events * TWI_ALLOCLOG_RECORD_BYTES, "records");
 
-	if (status < 0)
-		return status;
-	status = grow_batch(r);
 	for (size_t i = 0; i < events && status == TOW_OK; i++) {
 		const uint8_t *p = batch + i * TWI_ALLOCLOG_RECORD_BYTES;
 		uint64_t at = begin + i * TWI_ALLOCLOG_RECORD_BYTES;
-		size_t index = r->trace->count++;
 
-		decode_event(p, &r->trace->events[index]);
+		decode_event(p, &event[i]);
 		if (!all_zero(p + 42, 6))
 			return wrong_at(at + 42, "the reserved bytes of a record are not zero");
-		if (twi_alloclog_check(&r->checker, r->trace->events, index))
+		if (twi_alloclog_check(&r->checker, &event[i]))
 			continue;
 		status = r->checker.wrong != NULL
 				 ? wrong_at(at + r->checker.field, r->checker.wrong)
 				 : twi_error(TOW_ENOMEM, "allocation log: no memory to check it");
 	}
+	if (status == TOW_OK)
+		status = r->visit(r->arg, event, events);
+	r->seen += events;
 	return status;
 }
 
@@ -222,21 +207,56 @@ static int read_end(struct reader *r)
 	return TOW_OK;
 }
 
-int twi_alloclog_read(FILE *file, struct twi_alloc_trace *out)
+int twi_alloclog_scan(FILE *file, struct twi_alloc_trace *out, twi_alloclog_visit visit, void *arg)
 {
-	struct reader r = { .file = file, .trace = out };
+	struct reader r = { .file = file, .trace = out, .visit = visit, .arg = arg };
 	int status;
 
 	*out = (struct twi_alloc_trace){ 0 };
 	status = read_header(&r);
 	r.checker.duration_ns = out->duration_ns;
 	r.checker.unsized = r.major == 1;
-	while (status == TOW_OK && r.trace->count < r.promised)
-		status = read_batch(&r,
-				    (size_t)twi_min(r.promised - r.trace->count, (uint64_t)BATCH));
+	while (status == TOW_OK && r.seen < r.promised)
+		status = read_batch(&r, (size_t)twi_min(r.promised - r.seen, (uint64_t)BATCH));
 	if (status == TOW_OK)
 		status = read_end(&r);
 	free(r.checker.live);
+	return status;
+}
+
+/* The events of a log as they are collected. */
+struct collection {
+	struct twi_alloc_event *events;
+	size_t count, room;
+};
+
+/* Room grows with what has been read, whatever the header promises. */
+static int collect_batch(void *arg, const struct twi_alloc_event *event, size_t count)
+{
+	struct collection *all = arg;
+
+	if (all->count + count > all->room) {
+		size_t room = twi_max(2 * all->room, (size_t)BATCH);
+		void *grown = realloc(all->events, room * sizeof(*event));
+
+		if (grown == NULL)
+			return twi_error(TOW_ENOMEM, "allocation log: no memory for %zu events",
+					 room);
+		all->events = grown;
+		all->room = room;
+	}
+	for (size_t i = 0; i < count; i++)
+		all->events[all->count++] = event[i];
+	return TOW_OK;
+}
+
+int twi_alloclog_read(FILE *file, struct twi_alloc_trace *out)
+{
+	struct collection all = { .events = NULL };
+	int status = twi_alloclog_scan(file, out, collect_batch, &all);
+
+	out->events = all.events;
+	out->count = all.count;
 	if (status < 0)
 		twi_alloc_trace_fini(out);
 	return status;

@@ -17,4 +17,12 @@
  */
 int twi_alloclog_read(FILE *file, struct twi_alloc_trace *out);
 
+/*
+ * The same without keeping the events: `visit` gets them a batch at a time, in their order, and
+ * *out has what the header says from the first batch on. What visit returns below 0 ends it. A log
+ * that is damaged further on is known to be so only in the end.
+ */
+typedef int (*twi_alloclog_visit)(void *arg, const struct twi_alloc_event *event, size_t count);
+int twi_alloclog_scan(FILE *file, struct twi_alloc_trace *out, twi_alloclog_visit visit, void *arg);
+
 #endif

@@ -1,20 +1,26 @@
 /*
- * replay.c - runs a compiled log in a pool of addresses, and searches the smallest that holds it;
- * replay.h has the concept, replay_program.c makes the program.
+ * replay.c - runs a compiled log in a pool of addresses; replay.h has the concept,
+ * replay_program.c makes the program, replay_search.c looks for the smallest pool.
+ *
+ *   run_each      threads, each on a CPU of its own --take the next pool--> twi_replay_run
  */
-#include "memreg/sizing/replay.h"
-
 #include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
 #include "diag/base/error.h"
 #include "memreg/arena/arena.h"
 #include "memreg/region/lease.h"
+#include "memreg/sizing/replay_op.h"
 #include <internal/base.h>
 #include <towline/status.h>
 
-#define PAGE 4096u
+#define PAGE       4096u
+#define ALONE_MOST 20000 /* events that are not worth a thread */
+#define AHEAD      16    /* events of another order to ask memory for in time */
 
 /* Addresses of a pool, and the provider's view of them. */
 struct arena {
@@ -64,16 +70,17 @@ static int arena_open(struct arena *arena, const struct twi_replay *replay,
 			 (unsigned long long)bytes);
 }
 
-static void arena_take(struct arena *arena, const struct twi_replay_op *op,
+static void arena_take(struct arena *arena, const struct twi_replay_packed *op, uint32_t slot,
 		       struct twi_replay_result *out)
 {
-	size_t align = twi_max((size_t)1 << op->align_log2, (size_t)TWI_ALIGN_DEFAULT);
+	uint64_t bytes = twi_replay_value(op);
+	size_t align = (size_t)1 << twi_replay_align_log2(op);
 
-	if (arena->ops->alloc(arena->ctx, op->bytes, align, &arena->block[op->slot]) == TOW_OK)
+	if (arena->ops->alloc(arena->ctx, bytes, align, &arena->block[slot]) == TOW_OK)
 		return;
-	arena->block[op->slot] = NULL;
+	arena->block[slot] = NULL;
 	out->missed++;
-	out->missed_bytes += op->bytes;
+	out->missed_bytes += bytes;
 }
 
 static void arena_give(struct arena *arena, uint32_t slot)
@@ -101,146 +108,132 @@ static void look_at(struct arena *arena, struct twi_replay_result *out)
 	out->largest_free_bytes = stats.largest_free_bytes;
 }
 
-int twi_replay_run(const struct twi_replay *replay, const struct twi_replay_pool *pool, bool look,
-		   struct twi_replay_result *out)
+static void run_events(const struct twi_replay *replay, struct arena *arena,
+		       enum twi_replay_how how, struct twi_replay_result *out)
 {
+	for (uint64_t i = 0; i < replay->count; i++) {
+		uint32_t index = twi_replay_index(replay, i);
+		const struct twi_replay_packed *op = &replay->op[index];
+		uint8_t kind = twi_replay_kind(op);
+
+		if (replay->order != NULL && i + AHEAD < replay->count)
+			__builtin_prefetch(&replay->op[replay->order[i + AHEAD]]);
+		if (kind == TWI_ALLOC_ALLOC)
+			arena_take(arena, op, twi_replay_slot(replay, index), out);
+		else if (kind == TWI_ALLOC_FREE)
+			arena_give(arena, twi_replay_slot(replay, index));
+		if (how == TWI_REPLAY_LOOK && i == replay->peak_op)
+			look_at(arena, out);
+		if (how == TWI_REPLAY_FITS && out->missed > 0)
+			return;
+	}
+}
+
+/* Onto the CPU where it is, or with `lane` the one of that number of those that it may use. */
+static void stay_on_cpu(const cpu_set_t *allowed, int lane)
+{
+	int cpu = lane < 0 ? sched_getcpu() : -1;
+	cpu_set_t one;
+
+	for (int i = 0; cpu < 0 && i < CPU_SETSIZE; i++)
+		if (CPU_ISSET(i, allowed) && lane-- == 0)
+			cpu = i;
+	if (cpu < 0 || cpu >= CPU_SETSIZE)
+		return;
+	CPU_ZERO(&one);
+	CPU_SET(cpu, &one);
+	(void)sched_setaffinity(0, sizeof(one), &one);
+}
+
+int twi_replay_run(const struct twi_replay *replay, const struct twi_replay_pool *pool,
+		   enum twi_replay_how how, struct twi_replay_result *out)
+{
+	bool moves = true;
 	struct arena arena;
 	void *reserve = NULL;
+	cpu_set_t allowed;
 	int status;
 
 	*out = (struct twi_replay_result){ .reserve_fits = true };
 	status = arena_open(&arena, replay, pool);
 	if (status < 0)
 		return status;
+	moves = sched_getaffinity(0, sizeof(allowed), &allowed) == 0;
+	if (moves)
+		stay_on_cpu(&allowed, -1);
 	if (pool->reserve_bytes > 0)
 		out->reserve_fits =
 			arena.ops->alloc(arena.ctx, pool->reserve_bytes, PAGE, &reserve) == TOW_OK;
-	for (uint64_t i = 0; i < replay->count; i++) {
-		const struct twi_replay_op *op = &replay->op[i];
-
-		if (op->kind == TWI_ALLOC_ALLOC)
-			arena_take(&arena, op, out);
-		else if (op->kind == TWI_ALLOC_FREE)
-			arena_give(&arena, op->slot);
-		if (look && i == replay->peak_op)
-			look_at(&arena, out);
-	}
+	if (out->reserve_fits || how != TWI_REPLAY_FITS)
+		run_events(replay, &arena, how, out);
+	if (moves)
+		(void)sched_setaffinity(0, sizeof(allowed), &allowed);
 	arena_close(&arena);
 	return TOW_OK;
 }
 
-uint64_t twi_replay_step(uint64_t bytes)
-{
-	uint64_t step = TWI_REPLAY_STEP_MAX;
-
-	/* A step of more than a thirty-second would blur what 90 % of the size means. */
-	while (step > 16 * PAGE && bytes / 32 < step)
-		step /= 2;
-	return step;
-}
-
-/* One search: what is asked, and how it stands. */
-struct search {
+/* What the threads of run_each share. */
+struct crew {
 	const struct twi_replay *replay;
-	const struct twi_replay_search *wanted;
-	struct twi_replay_found *found;
-	int status; /* of the first failure */
+	const struct twi_replay_pool *pool;
+	struct twi_replay_result *out;
+	enum twi_replay_how how;
+	uint32_t count;
+	cpu_set_t allowed;
+	_Atomic uint32_t next, lane;
+	_Atomic int status;
 };
 
-static bool search_fits(struct search *search, uint64_t bytes)
+static void *work_crew(void *arg)
 {
-	uint64_t page = twi_max(search->wanted->page_bytes, (uint64_t)PAGE);
-	struct twi_replay_pool pool = { search->wanted->ops, twi_align_up(bytes, page),
-					search->wanted->reserve_bytes };
-	struct twi_replay_result result;
-	bool clean;
+	struct crew *crew = arg;
+	uint32_t i;
 
-	if (search->status < 0)
-		return false;
-	search->status = twi_replay_run(search->replay, &pool, false, &result);
-	clean = search->status == TOW_OK && twi_replay_clean(&result);
-	search->found->tried++;
-	if (search->wanted->progress != NULL)
-		search->wanted->progress(search->wanted->arg, bytes, clean);
-	return clean;
-}
+	stay_on_cpu(&crew->allowed,
+		    (int)atomic_fetch_add_explicit(&crew->lane, 1, memory_order_relaxed));
+	while ((i = atomic_fetch_add_explicit(&crew->next, 1, memory_order_relaxed)) <
+	       crew->count) {
+		int status = twi_replay_run(crew->replay, &crew->pool[i], crew->how, &crew->out[i]);
 
-/* Halves (low, high] until they are a step apart: high fits, low does not. Returns high. */
-static uint64_t search_bisect(struct search *search, uint64_t low, uint64_t high)
-{
-	uint64_t step = search->found->step_bytes;
-
-	while (high - low > step && search->status == TOW_OK) {
-		uint64_t middle = low + twi_align_up((high - low) / 2, step);
-
-		if (middle >= high)
-			middle = high - step;
-		if (search_fits(search, middle))
-			high = middle;
-		else
-			low = middle;
+		if (status < 0)
+			atomic_store_explicit(&crew->status, status, memory_order_relaxed);
 	}
-	return high;
+	return NULL;
 }
 
-/* From `low` upwards in strides that double, then back. */
-static uint64_t search_gallop(struct search *search, uint64_t low)
+uint32_t twi_replay_lanes(const struct twi_replay *replay)
 {
-	uint64_t step = search->found->step_bytes, below = low - step, at = low, stride = step;
+	cpu_set_t allowed;
 
-	while (!search_fits(search, at) && search->status == TOW_OK) {
-		below = at;
-		at += stride;
-		stride *= 2;
-	}
-	return search_bisect(search, below, at);
+	if (replay->count < ALONE_MOST || sched_getaffinity(0, sizeof(allowed), &allowed) != 0)
+		return 1;
+	return twi_min((uint32_t)CPU_COUNT(&allowed), (uint32_t)TWI_REPLAY_LANES_MAX);
 }
 
-/*
- * A size below `bytes` that fits, though it must not if `bytes` is the answer; 0: none was found.
- * Small pools differ by pages, so 90 % is tried as those who check it compute it: to the byte, and
- * in whole MiB. Sizes of the step around it, because an island of sizes that fit is often wider.
- */
-static uint64_t fits_below(struct search *search, uint64_t bytes)
+int twi_replay_run_each(const struct twi_replay *replay, const struct twi_replay_pool *pool,
+			uint32_t count, enum twi_replay_how how, struct twi_replay_result *out)
 {
-	uint64_t step = search->found->step_bytes, least = search->found->lower_bytes;
-	uint64_t tenth = bytes / 10 * 9, whole = tenth & ~(((uint64_t)1 << 20) - 1);
-	const uint64_t below[] = {
-		bytes - twi_min(bytes, step),
-		bytes - twi_min(bytes, 2 * step),
-		bytes - twi_min(bytes, 3 * step),
-		bytes - twi_min(bytes, 4 * step),
-		tenth,
-		tenth + step,
-		tenth - twi_min(tenth, step),
-		whole,
-		whole + ((uint64_t)1 << 20),
+	uint32_t lanes = twi_min(twi_replay_lanes(replay), count), started = 0;
+	struct crew crew = {
+		.replay = replay, .pool = pool, .out = out, .how = how, .count = count
 	};
+	pthread_t thread[TWI_REPLAY_LANES_MAX];
 
-	for (size_t i = 0; i < twi_array_count(below); i++) {
-		uint64_t size = twi_align_up(below[i], PAGE);
+	if (sched_getaffinity(0, sizeof(crew.allowed), &crew.allowed) != 0)
+		lanes = 1;
+	while (lanes > 1 && started < lanes &&
+	       pthread_create(&thread[started], NULL, work_crew, &crew) == 0)
+		started++;
+	if (started == 0) {
+		int status = TOW_OK;
 
-		if (size >= least && size < bytes && search_fits(search, size))
-			return size;
+		for (uint32_t i = 0; i < count && status == TOW_OK; i++)
+			status = twi_replay_run(replay, &pool[i], how, &out[i]);
+		return status;
 	}
-	return 0;
-}
-
-int twi_replay_find(const struct twi_replay *replay, const struct twi_replay_search *wanted,
-		    struct twi_replay_found *out)
-{
-	struct search search = { replay, wanted, out, TOW_OK };
-	uint64_t least = replay->peak_rounded + twi_align_up(wanted->reserve_bytes, PAGE);
-	uint64_t step = wanted->step_bytes ? wanted->step_bytes : twi_replay_step(least), lower;
-
-	*out = (struct twi_replay_found){ .step_bytes = step };
-	least = twi_max(twi_max(least, wanted->least_bytes), TWI_REPLAY_POOL_MIN);
-	out->lower_bytes = twi_align_up(least, PAGE);
-	out->bytes = search_gallop(&search, twi_align_up(least, step));
-	while ((lower = fits_below(&search, out->bytes)) != 0 && search.status == TOW_OK)
-		out->bytes = search_bisect(
-			&search, out->lower_bytes - twi_min(out->lower_bytes, step), lower);
-	for (uint64_t k = 1; k <= 4; k++)
-		out->above_missed += !search_fits(&search, out->bytes + k * step);
-	return search.status;
+	for (uint32_t i = 0; i < started; i++)
+		pthread_join(thread[i], NULL);
+	if (crew.status < 0)
+		return twi_error(crew.status, "replay: no memory for %u replays at once", started);
+	return TOW_OK;
 }

@@ -17,7 +17,8 @@
  * steps near it, nor does 90 % of it, to the byte; when one of these fits after all, it goes on
  * from there. So the answer need not be a multiple of the step.
  *
- * No threads, no clock: the same program and size give the same result.
+ * No clock: the same program and size give the same result. Each replay stays on one CPU, as the
+ * arena keeps freed blocks by CPU. Several sizes are tried at once, one on each CPU that there is.
  */
 #ifndef TWI_REPLAY_H
 #define TWI_REPLAY_H
@@ -32,38 +33,69 @@ struct twi_arena_ops;
 #define TWI_REPLAY_POOL_MIN ((uint64_t)1 << 20) /* smallest premap_memory_bytes */
 #define TWI_REPLAY_STEP_MAX ((uint64_t)2 << 20)
 
+/* One event of a program, unpacked. */
 struct twi_replay_op {
-	uint64_t ns, bytes;
-	uint64_t group; /* the tag, else the caller */
+	uint64_t ns, bytes; /* of a free: of its allocation */
+	uint64_t group;     /* of an allocation: the tag, else the caller */
 	uint32_t slot, thread;
 	uint8_t kind; /* enum twi_alloc_kind */
 	uint8_t align_log2;
 };
 
+struct twi_replay_packed; /* replay_op.h has how the events lie in memory */
+struct twi_replay_chunk;
+struct twi_replay_actor;
+
 struct twi_replay {
-	struct twi_replay_op *op;
+	struct twi_replay_packed *op;
+	uint64_t op_bytes; /* mapped for them */
+	struct twi_replay_chunk *chunk;
+	struct twi_replay_actor *actor;
+	uint32_t *order, *slot; /* of another order, which has those above of its origin */
 	uint64_t count, allocs, steps;
-	uint32_t slots, threads;
-	uint64_t peak_op;         /* with which the most was live */
-	uint64_t peak_bytes;      /* asked for and live then */
-	uint64_t peak_rounded;    /* the same in units of 64 bytes: no pool can do with less */
-	uint64_t all_rounded;     /* of all requests, in pages and with their alignment */
-	uint64_t largest_bytes;   /* of one request */
-	uint64_t unmatched_frees; /* of what was allocated before the log began, or not recorded */
-	uint64_t never_freed;     /* allocations */
+	uint32_t actors, slots, threads_all;
+	uint32_t threads;       /* of all: those that allocate or free */
+	uint64_t peak_op;       /* position of the allocation with which the most was live */
+	uint64_t peak_bytes;    /* asked for and live then */
+	uint64_t peak_rounded;  /* the same in units of 64 bytes: no pool can do with less */
+	uint64_t apart_rounded; /* sum of the threads' own peaks, each block as the arena rounds */
+	uint64_t all_rounded;   /* of all requests, in pages and with their alignment */
+	uint64_t largest_bytes; /* of one request */
+	uint64_t unmatched_frees; /* of what is not live: freed already, or never allocated here */
+	uint64_t double_frees;    /* of them: freed already, and not too long ago to be known */
+	uint64_t never_freed, never_freed_bytes; /* allocations */
+	uint64_t late_bytes;        /* of them: allocated in the second half of the log */
+	uint64_t step_growth_bytes; /* of what is live, a step; over the second half of the steps */
 };
 
 /*
- * Checks the events, in their order, and compiles them. *out is the caller's until
- * twi_replay_destroy. TOW_OK; TOW_EINVAL naming the event; TOW_ENOMEM.
+ * Takes the events of a log in their order, checks them, and keeps what a replay needs. A builder
+ * has no more memory than its events need and its live allocations.
  */
+struct twi_replay_builder;
+
+/* TOW_OK; TOW_ENOMEM. */
+int twi_replay_begin(struct twi_replay_builder **out);
+/* TOW_OK; TOW_EINVAL naming the event; TOW_ENOMEM. After a failure only abandon is allowed. */
+int twi_replay_add(struct twi_replay_builder *builder, const struct twi_alloc_event *event);
+/*
+ * Ends the builder, whatever comes of it. *out is the caller's until twi_replay_destroy. TOW_OK;
+ * TOW_EINVAL when there is no allocation; TOW_ENOMEM.
+ */
+int twi_replay_end(struct twi_replay_builder *builder, struct twi_replay **out);
+void twi_replay_abandon(struct twi_replay_builder *builder);
+
+/* All of this for events in memory. */
 int twi_replay_create(const struct twi_alloc_event *event, uint64_t count, struct twi_replay **out);
 void twi_replay_destroy(struct twi_replay *replay);
+
+/* The event at `position` of the order. */
+struct twi_replay_op twi_replay_at(const struct twi_replay *replay, uint64_t position);
 
 /*
  * The same program in another order that could have happened: each thread keeps its own order, but
  * runs by up to `permille` faster or slower, and begins earlier or later by as much. No free goes
- * before its allocation. TOW_OK; TOW_ENOMEM.
+ * before its allocation. *out must be destroyed before its origin. TOW_OK; TOW_ENOMEM.
  */
 int twi_replay_vary(const struct twi_replay *replay, uint64_t seed, uint32_t permille,
 		    struct twi_replay **out);
@@ -89,13 +121,28 @@ struct twi_replay_pool {
 struct twi_replay_result {
 	bool reserve_fits;
 	uint64_t missed, missed_bytes; /* requests without room */
-	/* At the peak of the program; only with `look`. */
+	/* At the peak of the program; only with TWI_REPLAY_LOOK. */
 	uint64_t allocated_bytes, waste_bytes, free_bytes, largest_free_bytes;
 };
 
+enum twi_replay_how {
+	TWI_REPLAY_WHOLE,
+	TWI_REPLAY_LOOK, /* and looks at the peak */
+	TWI_REPLAY_FITS, /* ends at the first request without room */
+};
+
 /* TOW_OK whatever fits; TOW_ENOMEM when the addresses or the provider's tables cannot be had. */
-int twi_replay_run(const struct twi_replay *replay, const struct twi_replay_pool *pool, bool look,
-		   struct twi_replay_result *out);
+int twi_replay_run(const struct twi_replay *replay, const struct twi_replay_pool *pool,
+		   enum twi_replay_how how, struct twi_replay_result *out);
+
+#define TWI_REPLAY_LANES_MAX 8 /* replays at a time */
+
+/* How many replays of the program it is worth to run at once here. */
+uint32_t twi_replay_lanes(const struct twi_replay *replay);
+
+/* The same for several pools: as many at a time as there are CPUs, each on one of its own. */
+int twi_replay_run_each(const struct twi_replay *replay, const struct twi_replay_pool *pool,
+			uint32_t count, enum twi_replay_how how, struct twi_replay_result *out);
 
 static inline bool twi_replay_clean(const struct twi_replay_result *result)
 {
@@ -107,6 +154,7 @@ struct twi_replay_search {
 	uint64_t reserve_bytes;
 	uint64_t step_bytes;  /* granularity of the answer; 0: by twi_replay_step */
 	uint64_t least_bytes; /* do not look below; 0: from what the program shows */
+	bool plain;           /* do not look at the sizes above the answer */
 	uint64_t page_bytes;  /* the pool is mapped in whole ones of these; 0: 4096 */
 	/* After each size that was tried; NULL: nobody listens. */
 	void (*progress)(void *arg, uint64_t bytes, bool fits);

@@ -1,199 +1,371 @@
 /*
  * replay_program.c - from the events of a log to a program with dense slots; replay.h has the
- * concept. A log is a stranger's file: whatever it says is checked here, once.
+ * concept, replay_op.h the layout. A log is a stranger's file: whatever it says is checked here,
+ * once.
  */
-#include "memreg/sizing/replay.h"
-
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "diag/base/error.h"
 #include "diag/base/hash.h"
 #include "memreg/arena/arena.h"
+#include "memreg/sizing/replay_ids.h"
+#include "memreg/sizing/replay_op.h"
 #include <internal/base.h>
 
-#define BYTES_MAX  ((uint64_t)1 << 40)
-#define EVENTS_MAX ((uint64_t)1 << 27)
-#define ALIGN_MAX  21
-#define UNIT       64u
-#define PAGE       4096u
-#define NONE       UINT32_MAX
+#define EVENTS_MAX    ((uint64_t)1 << 27)
+#define ALIGN_MAX     21
+#define PAGE          4096u
+#define CHUNK         (1u << TWI_REPLAY_CHUNK_LOG)
+#define ACTORS_SHARED 256 /* the last ones: of threads by their number */
+#define NONE          TWI_REPLAY_NONE
+#define LEFT_OUT      1 /* a free of what is not live */
 
-/* Live ids, open addressing: an id's slot, or NONE where its allocation has been freed. */
-struct ids {
-	uint64_t *id;
-	uint32_t *slot;
-	uint8_t *used;
-	uint64_t mask;
+struct twi_replay_builder {
+	struct twi_replay *replay;
+	struct twi_replay_ids ids;
+	uint64_t room, events, last_ns;
+	uint32_t *free_slot; /* those that may be used again, the last one first */
+	uint32_t free_slots, slot_room;
+	uint32_t *actor_at; /* open addressing: actor + 1, 0: empty */
+	uint32_t actor_mask, actor_room;
+	uint32_t last_actor;
 };
 
-static int ids_init(struct ids *ids, uint64_t count)
+static int lacks_memory(const struct twi_replay_builder *builder)
 {
-	uint64_t room = 16;
-
-	while (room < 2 * count)
-		room *= 2;
-	ids->id = calloc(room, sizeof(ids->id[0]));
-	ids->slot = calloc(room, sizeof(ids->slot[0]));
-	ids->used = calloc(room, 1);
-	ids->mask = room - 1;
-	return ids->id != NULL && ids->slot != NULL && ids->used != NULL ? TOW_OK : TOW_ENOMEM;
+	return twi_error(TOW_ENOMEM, "replay: no memory for %llu events",
+			 (unsigned long long)builder->events);
 }
 
-static void ids_fini(struct ids *ids)
+int twi_replay_begin(struct twi_replay_builder **out)
 {
-	free(ids->id);
-	free(ids->slot);
-	free(ids->used);
+	struct twi_replay_builder *builder = calloc(1, sizeof(*builder));
+
+	*out = builder;
+	if (builder != NULL)
+		builder->replay = calloc(1, sizeof(*builder->replay));
+	if (builder != NULL && builder->replay != NULL)
+		return TOW_OK;
+	free(builder);
+	*out = NULL;
+	return twi_error(TOW_ENOMEM, "replay: no memory for a program");
 }
 
-/* Where `id` stands, or would. */
-static uint32_t *ids_at(struct ids *ids, uint64_t id)
+/*
+ * The events are mapped, not allocated: what grows by moving pages never stands in memory twice,
+ * and what is cut off is given back at once.
+ */
+static bool map_events(struct twi_replay *replay, uint64_t room)
 {
-	uint64_t i = twi_hash_word(id) & ids->mask;
+	uint64_t bytes = room * sizeof(replay->op[0]);
+	void *op = replay->op == NULL ? mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+					     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+				      : mremap(replay->op, replay->op_bytes, bytes, MREMAP_MAYMOVE);
 
-	while (ids->used[i] && ids->id[i] != id)
-		i = (i + 1) & ids->mask;
-	if (!ids->used[i]) {
-		ids->used[i] = 1;
-		ids->id[i] = id;
-		ids->slot[i] = NONE;
+	if (op == MAP_FAILED)
+		return false;
+	replay->op = op;
+	replay->op_bytes = bytes;
+	return true;
+}
+
+/* Room for an event more. */
+static bool grow_events(struct twi_replay_builder *builder)
+{
+	struct twi_replay *replay = builder->replay;
+	uint64_t room = builder->room > 0 ? 2 * builder->room : CHUNK;
+	void *chunk;
+
+	if (replay->count < builder->room)
+		return true;
+	if (!map_events(replay, room))
+		return false;
+	chunk = realloc(replay->chunk, room / CHUNK * sizeof(replay->chunk[0]));
+	if (chunk == NULL)
+		return false;
+	replay->chunk = chunk;
+	builder->room = room;
+	return true;
+}
+
+/* Room for all slots, should all be free at once. */
+static bool grow_slots(struct twi_replay_builder *builder)
+{
+	uint32_t room = builder->slot_room > 0 ? 2 * builder->slot_room : 64;
+	void *grown;
+
+	if (builder->replay->slots < builder->slot_room)
+		return true;
+	grown = realloc(builder->free_slot, room * sizeof(builder->free_slot[0]));
+	if (grown == NULL)
+		return false;
+	builder->free_slot = grown;
+	builder->slot_room = room;
+	return true;
+}
+
+static uint32_t *actor_entry(struct twi_replay_builder *builder, uint32_t thread, uint64_t group)
+{
+	const struct twi_replay_actor *actor = builder->replay->actor;
+	uint64_t i = twi_hash_word(twi_hash_spread(group) + thread);
+
+	for (;; i++) {
+		uint32_t *at = &builder->actor_at[i & builder->actor_mask];
+
+		if (*at == 0 || (actor[*at - 1].thread == thread && actor[*at - 1].group == group))
+			return at;
 	}
-	return &ids->slot[i];
 }
 
-/* What is live while the events are read. */
-struct live {
-	struct ids ids;
-	uint64_t *bytes; /* by slot */
-	uint64_t now, rounded;
-	uint64_t seen_threads[4]; /* the first 256, by number modulo */
-};
-
-static uint64_t rounded_bytes(uint64_t bytes)
+static bool grow_actors(struct twi_replay_builder *builder)
 {
-	return twi_max(twi_align_up(bytes, UNIT), UNIT);
+	struct twi_replay *replay = builder->replay;
+	uint32_t room = builder->actor_room > 0 ? 2 * builder->actor_room : 64;
+	uint32_t *at;
+	void *actor;
+
+	if (replay->actors < builder->actor_room)
+		return true;
+	actor = realloc(replay->actor, room * sizeof(replay->actor[0]));
+	if (actor == NULL)
+		return false;
+	replay->actor = actor;
+	at = calloc(2 * room, sizeof(*at));
+	if (at == NULL)
+		return false;
+	free(builder->actor_at);
+	builder->actor_at = at;
+	builder->actor_mask = 2 * room - 1;
+	builder->actor_room = room;
+	for (uint32_t i = 0; i < replay->actors; i++)
+		*actor_entry(builder, replay->actor[i].thread, replay->actor[i].group) = i + 1;
+	return true;
 }
 
-static int take_event(struct twi_replay *replay, struct live *live,
-		      const struct twi_alloc_event *event, uint64_t index, struct twi_replay_op *op)
+/* The number of the event's actor; NONE: no memory. */
+static uint32_t find_actor(struct twi_replay_builder *builder, const struct twi_alloc_event *event)
 {
-	uint32_t *slot = ids_at(&live->ids, event->id);
+	struct twi_replay *replay = builder->replay;
+	uint64_t group = event->kind != TWI_ALLOC_ALLOC ? 0
+			 : event->tag                   ? event->tag
+							: event->caller;
+	struct twi_replay_actor actor = { group, event->thread, 0, event->kind != TWI_ALLOC_STEP };
+	const struct twi_replay_actor *last = &replay->actor[builder->last_actor];
+	uint32_t *at;
+
+	if (replay->actors > 0 && last->group == group && last->thread == event->thread &&
+	    last->counts >= actor.counts)
+		return builder->last_actor;
+	if (!grow_actors(builder))
+		return NONE;
+	at = actor_entry(builder, actor.thread, group);
+	if (*at == 0 && replay->actors >= TWI_REPLAY_ACTORS_MAX - ACTORS_SHARED) {
+		actor.thread %= ACTORS_SHARED;
+		actor.group = UINT64_MAX;
+		at = actor_entry(builder, actor.thread, actor.group);
+	}
+	if (*at == 0) {
+		replay->actor[replay->actors] = actor;
+		*at = ++replay->actors;
+	}
+	builder->last_actor = *at - 1;
+	replay->actor[builder->last_actor].counts |= actor.counts;
+	return builder->last_actor;
+}
+
+/* The event's time, in its chunk: the unit grows with what the chunk spans. */
+static uint32_t place_time(struct twi_replay_builder *builder, uint64_t ns)
+{
+	struct twi_replay *replay = builder->replay;
+	uint64_t index = replay->count, first = index & ~(uint64_t)(CHUNK - 1);
+	struct twi_replay_chunk *chunk = &replay->chunk[index >> TWI_REPLAY_CHUNK_LOG];
+
+	ns = builder->last_ns = twi_max(ns, builder->last_ns);
+	if (index == first)
+		*chunk = (struct twi_replay_chunk){ .ns = ns };
+	while ((ns - chunk->ns) >> chunk->shift > UINT32_MAX) {
+		chunk->shift++;
+		for (uint64_t i = first; i < index; i++)
+			replay->op[i].when /= 2;
+	}
+	return (uint32_t)((ns - chunk->ns) >> chunk->shift);
+}
+
+static int refuse_event(const struct twi_replay_builder *builder, const char *what, uint64_t value)
+{
+	return twi_error(TOW_EINVAL, "replay: event %llu: %s (%llu)",
+			 (unsigned long long)builder->events, what, (unsigned long long)value);
+}
+
+static int take_event(struct twi_replay_builder *builder, const struct twi_alloc_event *event,
+		      struct twi_replay_packed *op)
+{
+	struct twi_replay *replay = builder->replay;
 	uint64_t align = (uint64_t)1 << twi_min(event->align_log2, ALIGN_MAX);
+	struct twi_replay_id *entry;
 
-	if (event->bytes > BYTES_MAX)
-		return twi_error(TOW_EINVAL, "replay: event %llu: %llu bytes are no allocation",
-				 (unsigned long long)index, (unsigned long long)event->bytes);
+	if (event->bytes > TWI_REPLAY_BYTES_MAX)
+		return refuse_event(builder, "so many bytes are no allocation", event->bytes);
 	if (event->align_log2 > ALIGN_MAX)
-		return twi_error(TOW_EINVAL,
-				 "replay: event %llu: an alignment of 2^%u; 2^%u is the most",
-				 (unsigned long long)index, event->align_log2, ALIGN_MAX);
-	if (*slot != NONE)
-		return twi_error(TOW_EINVAL,
-				 "replay: event %llu: allocation %llu is live already, since slot "
-				 "%u",
-				 (unsigned long long)index, (unsigned long long)event->id, *slot);
-	op->slot = *slot = replay->slots++;
-	live->bytes[op->slot] = event->bytes;
-	live->now += event->bytes;
-	live->rounded += rounded_bytes(event->bytes);
+		return refuse_event(builder, "an alignment of more than 2^21: log2 of it",
+				    event->align_log2);
+	if (twi_replay_ids_reserve(&builder->ids) < 0 || !grow_slots(builder))
+		return lacks_memory(builder);
+	entry = twi_replay_ids_make(&builder->ids, event->id);
+	if (entry->slot != NONE)
+		return refuse_event(builder, "its id is live already", event->id);
+	op->slot = builder->free_slots > 0 ? builder->free_slot[--builder->free_slots]
+					   : replay->slots++;
+	op->what |= event->bytes << 6;
+	op->what |= (uint64_t)(twi_max(event->align_log2, TWI_REPLAY_ALIGN_LEAST) -
+			       TWI_REPLAY_ALIGN_LEAST)
+		    << 2;
+	entry->slot = op->slot;
+	entry->alloc = (uint32_t)replay->count;
+	builder->ids.dead--;
 	replay->allocs++;
 	replay->all_rounded +=
 		twi_align_up(twi_max(event->bytes, 1u), PAGE) + (align > PAGE ? align : 0);
 	replay->largest_bytes = twi_max(replay->largest_bytes, event->bytes);
-	if (live->rounded > replay->peak_rounded) {
-		replay->peak_rounded = live->rounded;
-		replay->peak_bytes = live->now;
-		replay->peak_op = replay->count;
-	}
 	return TOW_OK;
 }
 
-/* False: of something that the log does not know. */
-static bool drop_event(struct live *live, const struct twi_alloc_event *event,
-		       struct twi_replay_op *op)
+/* False: of something that is not live. */
+static bool drop_event(struct twi_replay_builder *builder, const struct twi_alloc_event *event,
+		       struct twi_replay_packed *op)
 {
-	uint32_t *slot = ids_at(&live->ids, event->id);
+	struct twi_replay_id *entry = twi_replay_ids_find(&builder->ids, event->id);
 
-	if (*slot == NONE)
+	if (entry == NULL || entry->slot == NONE) {
+		builder->replay->unmatched_frees++;
+		builder->replay->double_frees += entry != NULL;
 		return false;
-	op->slot = *slot;
-	live->now -= live->bytes[*slot];
-	live->rounded -= rounded_bytes(live->bytes[*slot]);
-	*slot = NONE;
+	}
+	op->slot = entry->slot;
+	op->what |= (uint64_t)entry->alloc << 6;
+	entry->slot = NONE;
+	builder->ids.dead++;
+	builder->free_slot[builder->free_slots++] = op->slot;
 	return true;
 }
 
-static int compile_one(struct twi_replay *replay, struct live *live,
-		       const struct twi_alloc_event *event, uint64_t index)
+/* The part of an event that hangs on its kind. */
+static int fill_event(struct twi_replay_builder *builder, const struct twi_alloc_event *event,
+		      struct twi_replay_packed *op)
 {
-	struct twi_replay_op op = { event->ns,
-				    event->bytes,
-				    event->tag ? event->tag : event->caller,
-				    NONE,
-				    event->thread,
-				    event->kind,
-				    event->align_log2 };
-	uint64_t *threads = &live->seen_threads[event->thread / 64 % 4];
-	int status = TOW_OK;
-
 	switch (event->kind) {
 	case TWI_ALLOC_ALLOC:
-		status = take_event(replay, live, event, index, &op);
-		break;
+		return take_event(builder, event, op);
 	case TWI_ALLOC_FREE:
-		if (drop_event(live, event, &op))
-			break;
-		replay->unmatched_frees++;
-		return TOW_OK;
+		return drop_event(builder, event, op) ? TOW_OK : LEFT_OUT;
 	case TWI_ALLOC_STEP:
-		replay->steps++;
-		break;
+		builder->replay->steps++;
+		return TOW_OK;
 	default:
-		return twi_error(TOW_EINVAL, "replay: event %llu is of the unknown kind %u",
-				 (unsigned long long)index, event->kind);
+		return refuse_event(builder, "there is no such kind of event", event->kind);
 	}
-	if (status < 0)
-		return status;
-	if (event->kind != TWI_ALLOC_STEP && !(*threads >> event->thread % 64 & 1)) {
-		*threads |= (uint64_t)1 << event->thread % 64;
-		replay->threads++;
-	}
+}
+
+int twi_replay_add(struct twi_replay_builder *builder, const struct twi_alloc_event *event)
+{
+	struct twi_replay *replay = builder->replay;
+	struct twi_replay_packed op = { .slot = NONE, .what = event->kind };
+	uint32_t actor;
+	int status;
+
+	if (replay->count == EVENTS_MAX)
+		return refuse_event(builder, "more events than a program can have", EVENTS_MAX);
+	if (!grow_events(builder))
+		return lacks_memory(builder);
+	status = fill_event(builder, event, &op);
+	builder->events++;
+	if (status < 0 || status == LEFT_OUT)
+		return status < 0 ? status : TOW_OK;
+	actor = find_actor(builder, event);
+	if (actor == NONE)
+		return lacks_memory(builder);
+	op.what |= (uint64_t)actor << 47;
+	op.when = place_time(builder, event->ns);
 	replay->op[replay->count++] = op;
 	return TOW_OK;
 }
 
-int twi_replay_create(const struct twi_alloc_event *event, uint64_t count, struct twi_replay **out)
+void twi_replay_abandon(struct twi_replay_builder *builder)
 {
-	struct twi_replay *replay = calloc(1, sizeof(*replay));
-	struct live live = { .now = 0 };
+	if (builder == NULL)
+		return;
+	twi_replay_ids_fini(&builder->ids);
+	free(builder->free_slot);
+	free(builder->actor_at);
+	twi_replay_destroy(builder->replay);
+	free(builder);
+}
+
+static int compare_threads(const void *a, const void *b)
+{
+	const struct twi_replay_actor *const *x = a, *const *y = b;
+
+	return ((*x)->thread > (*y)->thread) - ((*x)->thread < (*y)->thread);
+}
+
+/* Gives the threads numbers, and counts those that allocate or free. */
+static bool number_threads(struct twi_replay *replay)
+{
+	struct twi_replay_actor **by = calloc(replay->actors + 1u, sizeof(*by));
+	uint32_t number = 0;
+	bool counted = false;
+
+	for (uint32_t i = 0; by != NULL && i < replay->actors; i++)
+		by[i] = &replay->actor[i];
+	if (by != NULL && replay->actors > 1)
+		qsort(by, replay->actors, sizeof(by[0]), compare_threads);
+	for (uint32_t i = 0; by != NULL && i < replay->actors; i++) {
+		if (i > 0 && by[i]->thread != by[i - 1]->thread) {
+			number++;
+			counted = false;
+		}
+		by[i]->number = number;
+		replay->threads += by[i]->counts && !counted;
+		counted = counted || by[i]->counts;
+	}
+	replay->threads_all = number + 1;
+	free(by);
+	return by != NULL;
+}
+
+int twi_replay_end(struct twi_replay_builder *builder, struct twi_replay **out)
+{
+	struct twi_replay *replay = builder->replay;
 	int status = TOW_OK;
 
 	*out = NULL;
-	if (count > EVENTS_MAX)
-		status = twi_error(TOW_EINVAL, "replay: %llu events; %llu are the most",
-				   (unsigned long long)count, (unsigned long long)EVENTS_MAX);
-	if (status == TOW_OK && replay != NULL) {
-		replay->op = calloc(count + 1, sizeof(replay->op[0]));
-		live.bytes = calloc(count + 1, sizeof(live.bytes[0]));
-	}
-	if (status == TOW_OK && (replay == NULL || replay->op == NULL || live.bytes == NULL ||
-				 ids_init(&live.ids, count) < 0))
-		status = twi_error(TOW_ENOMEM, "replay: no memory for %llu events",
-				   (unsigned long long)count);
-	for (uint64_t i = 0; status == TOW_OK && i < count; i++)
-		status = compile_one(replay, &live, &event[i], i);
-	if (status == TOW_OK && replay->allocs == 0)
+	if (replay->allocs == 0) {
 		status = twi_error(TOW_EINVAL, "replay: there is no allocation in the log");
-	if (status == TOW_OK) {
-		replay->never_freed = replay->allocs;
-		for (uint64_t i = 0; i < replay->count; i++)
-			replay->never_freed -= replay->op[i].kind == TWI_ALLOC_FREE;
-		*out = replay;
 	} else {
-		twi_replay_destroy(replay);
+		(void)map_events(replay, replay->count); /* what does not shrink stays */
+		if (!number_threads(replay) || twi_replay_survey(replay) < 0)
+			status = lacks_memory(builder);
 	}
-	ids_fini(&live.ids);
-	free(live.bytes);
+	if (status == TOW_OK) {
+		*out = replay;
+		builder->replay = NULL;
+	}
+	twi_replay_abandon(builder);
+	return status;
+}
+
+int twi_replay_create(const struct twi_alloc_event *event, uint64_t count, struct twi_replay **out)
+{
+	struct twi_replay_builder *builder;
+	int status = twi_replay_begin(&builder);
+
+	*out = NULL;
+	for (uint64_t i = 0; status == TOW_OK && i < count; i++)
+		status = twi_replay_add(builder, &event[i]);
+	if (status == TOW_OK)
+		return twi_replay_end(builder, out);
+	twi_replay_abandon(builder);
 	return status;
 }
 
@@ -201,151 +373,13 @@ void twi_replay_destroy(struct twi_replay *replay)
 {
 	if (replay == NULL)
 		return;
-	free(replay->op);
+	if (replay->order == NULL) {
+		if (replay->op != NULL)
+			munmap(replay->op, replay->op_bytes);
+		free(replay->chunk);
+		free(replay->actor);
+	}
+	free(replay->order);
+	free(replay->slot);
 	free(replay);
-}
-
-/* An op and the time it is moved to; `index` keeps the order of what is moved to the same time. */
-struct moved {
-	uint64_t ns, index;
-};
-
-static int compare_moved(const void *a, const void *b)
-{
-	const struct moved *x = a, *y = b;
-
-	if (x->ns != y->ns)
-		return x->ns < y->ns ? -1 : 1;
-	return (x->index > y->index) - (x->index < y->index);
-}
-
-/* The time at which a thread does what it did at `ns`: its own pace, its own start. */
-static uint64_t warp_time(uint64_t ns, uint64_t span, uint64_t seed, uint32_t thread,
-			  uint32_t permille)
-{
-	uint64_t r = twi_hash_word(twi_hash_spread(seed) + thread + 1);
-	uint64_t share = span / 1000 * permille;
-	double pace = 1.0 + ((double)(r >> 40) / (1 << 24) - 0.5) * 2e-3 * permille;
-
-	return share + (uint64_t)((double)ns * pace) + (share ? (r & 0xffffffff) % share : 0);
-}
-
-static void move_all(const struct twi_replay *replay, uint64_t seed, uint32_t permille,
-		     struct moved *moved, uint64_t *born)
-{
-	uint64_t first = replay->op[0].ns, span = replay->op[replay->count - 1].ns - first;
-
-	for (uint64_t i = 0; i < replay->count; i++) {
-		const struct twi_replay_op *op = &replay->op[i];
-
-		moved[i].index = i;
-		moved[i].ns = warp_time(op->ns >= first ? op->ns - first : 0, span, seed,
-					op->thread, permille);
-		if (op->kind == TWI_ALLOC_ALLOC)
-			born[op->slot] = moved[i].ns;
-		else if (op->kind == TWI_ALLOC_FREE)
-			moved[i].ns = twi_max(moved[i].ns, born[op->slot]);
-	}
-	qsort(moved, replay->count, sizeof(moved[0]), compare_moved);
-}
-
-int twi_replay_vary(const struct twi_replay *replay, uint64_t seed, uint32_t permille,
-		    struct twi_replay **out)
-{
-	struct moved *moved = calloc(replay->count, sizeof(*moved));
-	uint64_t *born = calloc(replay->slots + 1u, sizeof(*born));
-	struct twi_alloc_event *event = calloc(replay->count, sizeof(*event));
-	int status;
-
-	*out = NULL;
-	if (moved == NULL || born == NULL || event == NULL) {
-		status = twi_error(TOW_ENOMEM, "replay: no memory for another order of %llu events",
-				   (unsigned long long)replay->count);
-	} else {
-		move_all(replay, seed, permille, moved, born);
-		for (uint64_t i = 0; i < replay->count; i++) {
-			const struct twi_replay_op *op = &replay->op[moved[i].index];
-
-			event[i] = (struct twi_alloc_event){ .ns = moved[i].ns,
-							     .id = op->slot,
-							     .bytes = op->bytes,
-							     .caller = op->group,
-							     .thread = op->thread,
-							     .kind = op->kind,
-							     .align_log2 = op->align_log2 };
-		}
-		status = twi_replay_create(event, replay->count, out);
-	}
-	free(moved);
-	free(born);
-	free(event);
-	return status;
-}
-
-static int compare_group(const void *a, const void *b)
-{
-	const struct twi_replay_group *x = a, *y = b;
-
-	return (x->group > y->group) - (x->group < y->group);
-}
-
-static int compare_bytes(const void *a, const void *b)
-{
-	const struct twi_replay_group *x = a, *y = b;
-
-	if (x->bytes != y->bytes)
-		return x->bytes < y->bytes ? 1 : -1;
-	return compare_group(a, b);
-}
-
-/* Joins neighbours of one group; returns how many are left. */
-static uint64_t join_groups(struct twi_replay_group *all, uint64_t count)
-{
-	uint64_t kept = 0;
-
-	qsort(all, count, sizeof(*all), compare_group);
-	for (uint64_t i = 0; i < count; i++) {
-		if (kept > 0 && all[kept - 1].group == all[i].group) {
-			all[kept - 1].bytes += all[i].bytes;
-			all[kept - 1].allocations += all[i].allocations;
-		} else {
-			all[kept++] = all[i];
-		}
-	}
-	qsort(all, kept, sizeof(*all), compare_bytes);
-	return kept;
-}
-
-int twi_replay_groups(const struct twi_replay *replay, struct twi_replay_group *group, uint32_t max,
-		      uint32_t *count_out)
-{
-	struct twi_replay_group *all = calloc(replay->slots + 1u, sizeof(*all));
-	uint64_t live = 0;
-
-	*count_out = 0;
-	if (all == NULL)
-		return twi_error(TOW_ENOMEM, "replay: no memory for the groups");
-	for (uint64_t i = 0; i <= replay->peak_op; i++) {
-		const struct twi_replay_op *op = &replay->op[i];
-
-		if (op->kind == TWI_ALLOC_ALLOC)
-			all[op->slot] = (struct twi_replay_group){ op->group, op->bytes, 1 };
-		else if (op->kind == TWI_ALLOC_FREE)
-			all[op->slot].allocations = 0;
-	}
-	for (uint64_t i = 0; i < replay->slots; i++)
-		if (all[i].allocations > 0)
-			all[live++] = all[i];
-	live = join_groups(all, live);
-	for (uint64_t i = 0; i < live; i++) {
-		if (i < max) {
-			group[(*count_out)++] = all[i];
-			continue;
-		}
-		group[max - 1].group = UINT64_MAX;
-		group[max - 1].bytes += all[i].bytes;
-		group[max - 1].allocations += all[i].allocations;
-	}
-	free(all);
-	return TOW_OK;
 }

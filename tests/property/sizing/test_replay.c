@@ -59,7 +59,7 @@ static bool clean_at(const struct twi_replay *replay, uint64_t bytes, uint64_t r
 	struct twi_replay_pool pool = { &twi_arena_pagerun, bytes, reserve };
 	struct twi_replay_result result;
 
-	assert_int_equal(twi_replay_run(replay, &pool, false, &result), TOW_OK);
+	assert_int_equal(twi_replay_run(replay, &pool, TWI_REPLAY_WHOLE, &result), TOW_OK);
 	return twi_replay_clean(&result);
 }
 
@@ -155,11 +155,46 @@ static void replay_against_plain(void **state)
 		assert_int_equal(twi_replay_create(log.event, log.count, &replay), TOW_OK);
 		for (int i = 1; i <= 8; i++) {
 			pool.bytes = (uint64_t)i << 18;
-			assert_int_equal(twi_replay_run(replay, &pool, false, &result), TOW_OK);
+			assert_int_equal(twi_replay_run(replay, &pool, TWI_REPLAY_WHOLE, &result),
+					 TOW_OK);
 			assert_int_equal(result.missed, plain_misses(&log, pool.bytes));
 		}
 		twi_replay_destroy(replay);
 	}
+}
+
+static uint64_t next_alloc(const struct twi_replay *replay, uint64_t from, uint32_t thread)
+{
+	for (; from < replay->count; from++) {
+		struct twi_replay_op op = twi_replay_at(replay, from);
+
+		if (op.thread == thread && op.kind == TWI_ALLOC_ALLOC)
+			break;
+	}
+	return from;
+}
+
+/* No slot has two blocks at a time, and no block is freed that is not there. */
+static void check_slots(const struct twi_replay *replay)
+{
+	uint64_t bytes[EVENTS] = { 0 }, live = 0, most = 0;
+
+	for (uint64_t i = 0; i < replay->count; i++) {
+		struct twi_replay_op op = twi_replay_at(replay, i);
+
+		assert_true(op.slot < replay->slots && replay->slots <= EVENTS);
+		if (op.kind == TWI_ALLOC_ALLOC) {
+			assert_int_equal(bytes[op.slot], 0);
+			bytes[op.slot] = op.bytes + 1;
+			live += op.bytes;
+			most = live > most ? live : most;
+			continue;
+		}
+		assert_int_equal(bytes[op.slot], op.bytes + 1);
+		bytes[op.slot] = 0;
+		live -= op.bytes;
+	}
+	assert_true(most >= replay->peak_bytes);
 }
 
 /* Each thread does what it did, in its order, but for frees that wait for their allocation. */
@@ -170,21 +205,38 @@ static void check_varied(const struct twi_replay *was, const struct twi_replay *
 	assert_int_equal(is->unmatched_frees, 0);
 	assert_int_equal(is->never_freed, was->never_freed);
 	assert_int_equal(is->all_rounded, was->all_rounded);
+	check_slots(was);
+	check_slots(is);
 	for (uint32_t thread = 0; thread < THREADS; thread++) {
 		uint64_t i = 0, k = 0;
 
 		for (;; i++, k++) {
-			while (i < was->count &&
-			       (was->op[i].thread != thread || was->op[i].kind != TWI_ALLOC_ALLOC))
-				i++;
-			while (k < is->count &&
-			       (is->op[k].thread != thread || is->op[k].kind != TWI_ALLOC_ALLOC))
-				k++;
+			i = next_alloc(was, i, thread);
+			k = next_alloc(is, k, thread);
 			assert_int_equal(i < was->count, k < is->count);
 			if (i == was->count)
 				break;
-			assert_int_equal(was->op[i].bytes, is->op[k].bytes);
+			assert_int_equal(twi_replay_at(was, i).bytes, twi_replay_at(is, k).bytes);
 		}
+	}
+}
+
+/* Each event is there once, with what it had; a thread's allocations are in their order. */
+static void check_sorted(const struct twi_replay *was, const struct twi_replay *is)
+{
+	uint64_t last_ns[EVENTS] = { 0 };
+
+	for (uint64_t i = 0; i < is->count; i++) {
+		struct twi_replay_op op = twi_replay_at(is, i), before;
+
+		/* Frees may have waited; all else of a thread stays in the order of its times. */
+		if (op.kind != TWI_ALLOC_ALLOC)
+			continue;
+		assert_true(op.ns >= last_ns[op.thread]);
+		last_ns[op.thread] = op.ns;
+		before = twi_replay_at(was, is->order[i]);
+		assert_int_equal(before.ns, op.ns);
+		assert_int_equal(before.bytes, op.bytes);
 	}
 }
 
@@ -202,11 +254,13 @@ static void orders(void **state)
 		assert_int_equal(twi_replay_vary(replay, (uint64_t)round, 50, &varied), TOW_OK);
 		assert_int_equal(twi_replay_vary(replay, (uint64_t)round, 50, &again), TOW_OK);
 		check_varied(replay, varied);
-		assert_memory_equal(varied->op, again->op, varied->count * sizeof(varied->op[0]));
+		assert_memory_equal(varied->order, again->order,
+				    varied->count * sizeof(varied->order[0]));
+		check_sorted(replay, varied);
 		moved += varied->peak_bytes != replay->peak_bytes;
-		twi_replay_destroy(replay);
 		twi_replay_destroy(varied);
 		twi_replay_destroy(again);
+		twi_replay_destroy(replay);
 	}
 	/* Other orders that never change anything would be no other orders. */
 	assert_true(moved > 0);

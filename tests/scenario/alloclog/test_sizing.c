@@ -39,7 +39,7 @@ static char *bench(const char *command, int *status_out)
 	FILE *pipe;
 
 	assert_non_null(text);
-	snprintf(line, sizeof(line), "%s/bench/%s 2>&1 </dev/null", build != NULL ? build : ".",
+	snprintf(line, sizeof(line), "</dev/null %s/bench/%s 2>&1", build != NULL ? build : ".",
 		 command);
 	pipe = popen(line, "r");
 	assert_non_null(pipe);
@@ -364,6 +364,15 @@ static const struct {
 	{ "alloc 1 64 3\\n", "--replay %s", 2, ":1: align" },
 	{ "alloc 1 64 64 0 0 0\\n", "--replay %s", 2, ":1: more than" },
 	{ "alloc 1 9999999999999999\\n", "--replay %s", 2, ":1: bytes are more" },
+	{ "alloc 1 64\\n# before 1GiB\\n", "--replay %s", 2, ":2: # before takes" },
+	{ "# sampled -3\\nalloc 1 64\\n", "--replay %s", 2, ":1: # sampled takes" },
+	{ "# lost 1e6\\nalloc 1 64\\n", "--replay %s", 2, ":1: # lost takes" },
+	{ "kind,id,bytes\\nalloc,1,64\\n", "--replay %s", 2, ":1: CSV" },
+	{ "\\357\\273\\277alloc 1 64\\n", "--replay %s", 2, "byte order mark" },
+	{ "\\377\\376a", "--replay %s", 2, "UTF-16" },
+	{ "{ \"version\": 1 }\\n", "--replay %s", 2, "is JSON, as tow-alloclog prints it" },
+	{ "alloc 1 64\\nkind id bytes\\n", "--replay %s", 2, ":2: the kind" },
+	{ "", "--replay -", 2, "standard input: " },
 };
 
 static void refuses(void **state)
@@ -388,6 +397,34 @@ static void refuses(void **state)
 			fail_msg("%s (%s): status %d, wanted %d with \"%s\":\n%s", command,
 				 bad[i].text, status, bad[i].status, bad[i].words, text);
 		free(text);
+	}
+}
+
+/*
+ * The same log in other words: from the standard input, with a remark before its header, and with
+ * what was there before told at its end.
+ */
+static void reads_forms(void **state)
+{
+	static const char *const forms[] = {
+		"kind id bytes\n# before 5000000\nalloc 1 3000000\nfree 1\n",
+		"# a remark\n# before 5000000\nkind id bytes\nalloc 1 3000000\nfree 1\n",
+		"# before the run, in words\nalloc 1 0x2dc6c0\nfree 1\n# before 5000000\n",
+	};
+	uint64_t named[3];
+
+	(void)state;
+	for (size_t i = 0; i < 3; i++) {
+		char command[256];
+		json_t *json;
+
+		snprintf(command, sizeof(command), "--arena pagerun --replay - <%s",
+			 write_file("form.tsv", forms[i]));
+		json = sizing(command, 0);
+		named[i] = check_sizing(json);
+		assert_int_equal(number(json_object_get(json, "peak"), "asked_bytes"), 8000000);
+		json_decref(json);
+		assert_int_equal(named[i], named[0]);
 	}
 }
 
@@ -457,7 +494,8 @@ int main(void)
 		cmocka_unit_test(names_gpt2),     cmocka_unit_test(names_strategies),
 		cmocka_unit_test(names_logs),     cmocka_unit_test(names_arenas),
 		cmocka_unit_test(scales_samples), cmocka_unit_test(refuses),
-		cmocka_unit_test(too_large),      cmocka_unit_test(draws),
+		cmocka_unit_test(reads_forms),    cmocka_unit_test(too_large),
+		cmocka_unit_test(draws),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

@@ -58,8 +58,8 @@ static void refuses(void **state)
 		struct twi_alloc_event event[2];
 		const char *words;
 	} bad[] = {
-		{ { ALLOC(1, 64), { .kind = 9 } }, "event 1 is of the unknown kind 9" },
-		{ { ALLOC(1, 64), ALLOC(1, 64) }, "event 1: allocation 1 is live already" },
+		{ { ALLOC(1, 64), { .kind = 9 } }, "event 1: there is no such kind of event (9)" },
+		{ { ALLOC(1, 64), ALLOC(1, 64) }, "event 1: its id is live already (1)" },
 		{ { ALLOC(1, 64), ALLOC(2, UINT64_MAX) }, "event 1: " },
 		{ { ALLOC(1, 64), { .kind = TWI_ALLOC_ALLOC, .id = 2, .align_log2 = 40 } },
 		  "event 1: an alignment" },
@@ -89,18 +89,18 @@ static void runs(void **state)
 
 	(void)state;
 	assert_int_equal(twi_replay_create(events, COUNT(events), &replay), TOW_OK);
-	assert_int_equal(twi_replay_run(replay, &pool, true, &result), TOW_OK);
+	assert_int_equal(twi_replay_run(replay, &pool, TWI_REPLAY_LOOK, &result), TOW_OK);
 	assert_true(result.reserve_fits);
 	assert_int_equal(result.missed, 1);
 	assert_int_equal(result.missed_bytes, MIB / 2);
 	assert_false(twi_replay_clean(&result));
 	pool.bytes = 2 * MIB;
-	assert_int_equal(twi_replay_run(replay, &pool, true, &result), TOW_OK);
+	assert_int_equal(twi_replay_run(replay, &pool, TWI_REPLAY_LOOK, &result), TOW_OK);
 	assert_true(twi_replay_clean(&result));
 	assert_int_equal(result.allocated_bytes, MIB + MIB / 4);
 	assert_int_equal(result.free_bytes, MIB - MIB / 4);
 	pool.reserve_bytes = 3 * MIB;
-	assert_int_equal(twi_replay_run(replay, &pool, false, &result), TOW_OK);
+	assert_int_equal(twi_replay_run(replay, &pool, TWI_REPLAY_WHOLE, &result), TOW_OK);
 	assert_false(result.reserve_fits);
 	assert_false(twi_replay_clean(&result));
 	twi_replay_destroy(replay);
@@ -144,11 +144,175 @@ static void steps(void **state)
 	assert_int_equal(twi_replay_step(0), 64 << 10);
 }
 
+/* What is packed comes out as it was put in: sizes, alignments, and times hours apart. */
+static void keeps_events(void **state)
+{
+	static const uint64_t bytes[] = { 0, 1, 4097, (uint64_t)1 << 40 };
+	struct twi_replay_builder *builder;
+	struct twi_replay *replay;
+
+	(void)state;
+	assert_int_equal(twi_replay_begin(&builder), TOW_OK);
+	for (uint64_t i = 0; i < 5000; i++) {
+		struct twi_alloc_event event = { .ns = i << 33,
+						 .id = i,
+						 .bytes = bytes[i % 4],
+						 .caller = i % 7 + 1,
+						 .thread = (uint32_t)(i % 3) << 20,
+						 .kind = TWI_ALLOC_ALLOC,
+						 .align_log2 = (uint8_t)(i % 22) };
+
+		assert_int_equal(twi_replay_add(builder, &event), TOW_OK);
+		event.kind = TWI_ALLOC_FREE;
+		assert_int_equal(twi_replay_add(builder, &event), TOW_OK);
+	}
+	assert_int_equal(twi_replay_end(builder, &replay), TOW_OK);
+	assert_int_equal(replay->slots, 1);
+	assert_int_equal(replay->threads, 3);
+	for (uint64_t i = 0; i < 10000; i++) {
+		struct twi_replay_op op = twi_replay_at(replay, i);
+		uint64_t k = i / 2;
+
+		assert_int_equal(op.kind, i % 2 ? TWI_ALLOC_FREE : TWI_ALLOC_ALLOC);
+		assert_int_equal(op.bytes, bytes[k % 4]);
+		assert_int_equal(op.thread, k % 3 << 20);
+		assert_true(op.ns >> 33 == k || (op.ns >> 33) + 1 == k);
+		if (i % 2 == 0) {
+			assert_int_equal(op.group, k % 7 + 1);
+			assert_int_equal(op.align_log2, k % 22 > 6 ? k % 22 : 6);
+		}
+	}
+	twi_replay_destroy(replay);
+}
+
+/* A second free is told from a free of what never was, until there are too many to remember. */
+static void tells_frees(void **state)
+{
+	struct twi_replay_builder *builder;
+	struct twi_replay *replay;
+
+	(void)state;
+	assert_int_equal(twi_replay_begin(&builder), TOW_OK);
+	for (uint64_t i = 0; i < 900000; i++) {
+		struct twi_alloc_event event = { .id = i, .bytes = 64, .kind = TWI_ALLOC_ALLOC };
+
+		assert_int_equal(twi_replay_add(builder, &event), TOW_OK);
+		event.kind = TWI_ALLOC_FREE;
+		assert_int_equal(twi_replay_add(builder, &event), TOW_OK);
+		if (i == 7 || i == 899999)
+			assert_int_equal(twi_replay_add(builder, &event), TOW_OK);
+		event.id = UINT64_MAX - i;
+		if (i == 9)
+			assert_int_equal(twi_replay_add(builder, &event), TOW_OK);
+	}
+	assert_int_equal(twi_replay_end(builder, &replay), TOW_OK);
+	assert_int_equal(replay->unmatched_frees, 3);
+	assert_int_equal(replay->double_frees, 2);
+	assert_int_equal(replay->never_freed, 0);
+	twi_replay_destroy(replay);
+}
+
+/* More threads and groups than there are numbers for: the rest are one group, none is lost. */
+static void bounds_groups(void **state)
+{
+	struct twi_replay_group group[3] = { { 0 } };
+	struct twi_replay_builder *builder;
+	struct twi_replay *replay;
+	uint32_t count;
+
+	(void)state;
+	assert_int_equal(twi_replay_begin(&builder), TOW_OK);
+	for (uint32_t i = 0; i < 140000; i++) {
+		struct twi_alloc_event event = {
+			.id = i, .bytes = 100, .thread = i, .tag = i + 1, .kind = TWI_ALLOC_ALLOC
+		};
+
+		assert_int_equal(twi_replay_add(builder, &event), TOW_OK);
+	}
+	assert_int_equal(twi_replay_end(builder, &replay), TOW_OK);
+	assert_int_equal(replay->peak_bytes, 14000000);
+	assert_true(replay->threads > 130000);
+	assert_int_equal(twi_replay_groups(replay, group, 3, &count), TOW_OK);
+	assert_int_equal(count, 3);
+	assert_int_equal(group[0].group, UINT64_MAX);
+	assert_int_equal(group[0].bytes + group[1].bytes + group[2].bytes, 14000000);
+	twi_replay_destroy(replay);
+}
+
+/* 64 bytes more are live after each step; of that a fiftieth part was there before the half. */
+static void finds_leaks(void **state)
+{
+	struct twi_replay_builder *builder;
+	struct twi_replay *replay;
+
+	(void)state;
+	assert_int_equal(twi_replay_begin(&builder), TOW_OK);
+	for (uint32_t i = 0; i < 100; i++) {
+		struct twi_alloc_event event = { .id = i, .kind = TWI_ALLOC_STEP };
+
+		assert_int_equal(twi_replay_add(builder, &event), TOW_OK);
+		event = (struct twi_alloc_event){ .id = i, .bytes = 64, .kind = TWI_ALLOC_ALLOC };
+		event.thread = i % 2;
+		assert_int_equal(twi_replay_add(builder, &event), TOW_OK);
+	}
+	assert_int_equal(twi_replay_end(builder, &replay), TOW_OK);
+	assert_int_equal(replay->step_growth_bytes, 64);
+	assert_int_equal(replay->never_freed_bytes, 6400);
+	assert_int_equal(replay->late_bytes, 3200);
+	assert_int_equal(replay->apart_rounded, 6400);
+	twi_replay_destroy(replay);
+}
+
+/* Many pools at once are as one after the other, whether the log is worth threads or not. */
+static void runs_each(void **state)
+{
+	(void)state;
+	for (uint64_t events = 1000; events <= 40000; events *= 40) {
+		struct twi_replay_pool pool[8];
+		struct twi_replay_result each[8], one;
+		struct twi_replay_builder *builder;
+		struct twi_replay *replay;
+
+		assert_int_equal(twi_replay_begin(&builder), TOW_OK);
+		for (uint64_t i = 0; i < events; i++) {
+			struct twi_alloc_event event = { .id = i,
+							 .bytes = i % 97 * 1000,
+							 .kind = TWI_ALLOC_ALLOC };
+
+			assert_int_equal(twi_replay_add(builder, &event), TOW_OK);
+			event.kind = TWI_ALLOC_FREE;
+			event.id = i - 40;
+			if (i >= 40)
+				assert_int_equal(twi_replay_add(builder, &event), TOW_OK);
+		}
+		assert_int_equal(twi_replay_end(builder, &replay), TOW_OK);
+		for (uint64_t i = 0; i < 8; i++)
+			pool[i] = (struct twi_replay_pool){ &twi_arena_pagerun, (i + 1) * MIB / 2,
+							    0 };
+		assert_int_equal(twi_replay_run_each(replay, pool, 8, TWI_REPLAY_WHOLE, each),
+				 TOW_OK);
+		for (uint64_t i = 0; i < 8; i++) {
+			assert_int_equal(twi_replay_run(replay, &pool[i], TWI_REPLAY_WHOLE, &one),
+					 TOW_OK);
+			assert_int_equal(each[i].missed, one.missed);
+			assert_int_equal(each[i].missed_bytes, one.missed_bytes);
+			assert_int_equal(twi_replay_run(replay, &pool[i], TWI_REPLAY_FITS, &one),
+					 TOW_OK);
+			assert_int_equal(one.missed, each[i].missed > 0);
+		}
+		assert_true(each[0].missed > 0 && each[7].missed == 0);
+		twi_replay_destroy(replay);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(counts), cmocka_unit_test(refuses), cmocka_unit_test(runs),
-		cmocka_unit_test(finds),  cmocka_unit_test(steps),
+		cmocka_unit_test(counts),      cmocka_unit_test(refuses),
+		cmocka_unit_test(runs),        cmocka_unit_test(finds),
+		cmocka_unit_test(steps),       cmocka_unit_test(keeps_events),
+		cmocka_unit_test(tells_frees), cmocka_unit_test(bounds_groups),
+		cmocka_unit_test(finds_leaks), cmocka_unit_test(runs_each),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,42 @@
+/*
+ * memreg_log.h - what the readers of the two forms of an allocation log share: memreg_log.c has
+ * recordings and what is common, memreg_log_text.c the text.
+ *
+ * Events go straight into the program that is replayed. What was live before the log began must
+ * stand before the first of them; where that is known only later, the file is read once more.
+ */
+#ifndef BENCH_MEMREG_LOG_H
+#define BENCH_MEMREG_LOG_H
+
+#include <stdio.h>
+
+#include "bench/memreg/memreg_bench.h"
+
+/* What was allocated before the recording began and is freed in it. */
+struct memreg_earlier {
+	uint64_t bytes;
+	uint32_t thread;
+};
+
+struct memreg_reader {
+	const char *name; /* of the file, for messages */
+	FILE *file;
+	uint64_t line, events, file_bytes;
+	struct memreg_log *log;
+	struct twi_replay_builder *builder;
+	bool begun;      /* what was live before stands there */
+	bool again;      /* more of that has been found since */
+	bool second;     /* this is the second reading */
+	uint64_t before; /* bytes of what was live before and stays */
+	struct memreg_earlier *earlier;
+	uint64_t earlier_count, earlier_room, earlier_seen;
+};
+
+/* The next event of the log. 0; an exit code, after having said why. */
+int memreg_reader_add(struct memreg_reader *reader, const struct twi_alloc_event *event);
+/* Names the file and, in text, the line. MEMREG_USAGE. */
+int memreg_reader_refuse(const struct memreg_reader *reader, const char *what, const char *value);
+
+int memreg_read_text(struct memreg_reader *reader);
+
+#endif

@@ -1,0 +1,237 @@
+/*
+ * replay_order.c - the same events in another order that could have happened; replay.h has the
+ * concept.
+ *
+ *   time of an event in the other order = its own time, at its thread's own pace and start
+ *   a free before its allocation          waits for it, and then has its time
+ *
+ * The events of one thread stay in their order, so the orders of all threads are merged: a heap has
+ * the next event of each thread, and those frees whose allocation has just gone by.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "diag/base/error.h"
+#include "diag/base/hash.h"
+#include "memreg/sizing/replay_op.h"
+#include <internal/base.h>
+
+#define NONE    TWI_REPLAY_NONE
+#define WAITING ((uint32_t)1 << 31) /* instead of a slot: the index of the free that waits */
+
+/* Events at the same time stay as they were. */
+struct entry {
+	uint64_t ns;
+	uint32_t index;
+	bool own; /* the thread's next one, not a free that has waited */
+};
+
+struct merge {
+	const struct twi_replay *from;
+	struct twi_replay *to;
+	uint64_t seed, first_ns, span_ns;
+	uint32_t permille, threads;
+	uint32_t *next, *end; /* by thread: in `by_thread` */
+	uint32_t *by_thread;  /* indices */
+	uint32_t *free_slot;
+	uint32_t free_slots, slot_room;
+	struct entry *heap;
+	uint64_t heaped, heap_room;
+};
+
+static bool goes_before(const struct entry *a, const struct entry *b)
+{
+	return a->ns != b->ns ? a->ns < b->ns : a->index < b->index;
+}
+
+static bool push_entry(struct merge *merge, struct entry entry)
+{
+	uint64_t i = merge->heaped;
+
+	if (merge->heaped == merge->heap_room) {
+		uint64_t room = 2 * merge->heap_room + 64;
+		void *grown = realloc(merge->heap, room * sizeof(merge->heap[0]));
+
+		if (grown == NULL)
+			return false;
+		merge->heap = grown;
+		merge->heap_room = room;
+	}
+	merge->heaped++;
+	for (; i > 0 && goes_before(&entry, &merge->heap[(i - 1) / 2]); i = (i - 1) / 2)
+		merge->heap[i] = merge->heap[(i - 1) / 2];
+	merge->heap[i] = entry;
+	return true;
+}
+
+/* The last entry sinks from the top to its place. */
+static struct entry pop_entry(struct merge *merge)
+{
+	struct entry top = merge->heap[0], last = merge->heap[--merge->heaped];
+	uint64_t i = 0, child;
+
+	while ((child = 2 * i + 1) < merge->heaped) {
+		if (child + 1 < merge->heaped &&
+		    goes_before(&merge->heap[child + 1], &merge->heap[child]))
+			child++;
+		if (!goes_before(&merge->heap[child], &last))
+			break;
+		merge->heap[i] = merge->heap[child];
+		i = child;
+	}
+	merge->heap[i] = last;
+	return top;
+}
+
+static const struct twi_replay_actor *actor_of(const struct merge *merge, uint32_t index)
+{
+	return &merge->from->actor[twi_replay_actor(&merge->from->op[index])];
+}
+
+/* The time at which a thread does what it did at `ns`: its own pace, its own start. */
+static uint64_t warp_time(const struct merge *merge, uint64_t ns, uint32_t thread)
+{
+	uint64_t r = twi_hash_word(twi_hash_spread(merge->seed) + thread + 1);
+	uint64_t share = merge->span_ns / 1000 * merge->permille;
+	double pace = 1.0 + ((double)(r >> 40) / (1 << 24) - 0.5) * 2e-3 * merge->permille;
+
+	return share + (uint64_t)((double)ns * pace) + (share ? (r & 0xffffffff) % share : 0);
+}
+
+static bool push_next(struct merge *merge, uint32_t number)
+{
+	struct entry entry = { .own = true };
+
+	if (merge->next[number] == merge->end[number])
+		return true;
+	entry.index = merge->by_thread[merge->next[number]++];
+	entry.ns = warp_time(merge, twi_replay_ns(merge->from, entry.index) - merge->first_ns,
+			     actor_of(merge, entry.index)->thread);
+	return push_entry(merge, entry);
+}
+
+/* Sorts the events by thread, in their order. */
+static bool split_threads(struct merge *merge)
+{
+	const struct twi_replay *from = merge->from;
+	uint32_t at = 0;
+
+	merge->threads = from->threads_all;
+	merge->next = calloc(merge->threads, sizeof(merge->next[0]));
+	merge->end = calloc(merge->threads, sizeof(merge->end[0]));
+	merge->by_thread = malloc(from->count * sizeof(merge->by_thread[0]));
+	if (merge->next == NULL || merge->end == NULL || merge->by_thread == NULL)
+		return false;
+	for (uint64_t i = 0; i < from->count; i++)
+		merge->end[actor_of(merge, (uint32_t)i)->number]++;
+	for (uint32_t t = 0; t < merge->threads; t++) {
+		merge->next[t] = at;
+		at += merge->end[t];
+		merge->end[t] = merge->next[t];
+	}
+	for (uint64_t i = 0; i < from->count; i++)
+		merge->by_thread[merge->end[actor_of(merge, (uint32_t)i)->number]++] = (uint32_t)i;
+	return true;
+}
+
+static bool give_slot(struct merge *merge, uint32_t slot)
+{
+	if (merge->free_slots == merge->slot_room) {
+		uint32_t room = 2 * merge->slot_room + 64;
+		void *grown = realloc(merge->free_slot, room * sizeof(merge->free_slot[0]));
+
+		if (grown == NULL)
+			return false;
+		merge->free_slot = grown;
+		merge->slot_room = room;
+	}
+	merge->free_slot[merge->free_slots++] = slot;
+	return true;
+}
+
+/* The event is the next one of the other order, unless it is a free that has to wait. */
+static bool take_entry(struct merge *merge, const struct entry *entry)
+{
+	const struct twi_replay_packed *op = &merge->from->op[entry->index];
+	uint32_t *slot = merge->to->slot, alloc;
+
+	if (twi_replay_kind(op) == TWI_ALLOC_ALLOC) {
+		uint32_t waits = slot[entry->index];
+
+		slot[entry->index] = merge->free_slots > 0 ? merge->free_slot[--merge->free_slots]
+							   : merge->to->slots++;
+		merge->to->order[merge->to->count++] = entry->index;
+		return waits == NONE ||
+		       push_entry(merge, (struct entry){ entry->ns, waits & ~WAITING, false });
+	}
+	if (twi_replay_kind(op) == TWI_ALLOC_FREE) {
+		alloc = (uint32_t)twi_replay_value(op);
+		if (slot[alloc] == NONE) {
+			slot[alloc] = WAITING | entry->index;
+			return true;
+		}
+		slot[entry->index] = slot[alloc];
+		if (!give_slot(merge, slot[alloc]))
+			return false;
+	}
+	merge->to->order[merge->to->count++] = entry->index;
+	return true;
+}
+
+static bool merge_threads(struct merge *merge)
+{
+	bool good = split_threads(merge);
+
+	for (uint32_t t = 0; good && t < merge->threads; t++)
+		good = push_next(merge, t);
+	while (good && merge->heaped > 0) {
+		struct entry entry = pop_entry(merge);
+
+		good = (!entry.own || push_next(merge, actor_of(merge, entry.index)->number)) &&
+		       take_entry(merge, &entry);
+	}
+	free(merge->next);
+	free(merge->end);
+	free(merge->by_thread);
+	free(merge->free_slot);
+	free(merge->heap);
+	return good;
+}
+
+int twi_replay_vary(const struct twi_replay *replay, uint64_t seed, uint32_t permille,
+		    struct twi_replay **out)
+{
+	struct merge merge = { .from = replay,
+			       .seed = seed,
+			       .permille = permille,
+			       .first_ns = twi_replay_ns(replay, 0),
+			       .span_ns = twi_replay_ns(replay, replay->count - 1) -
+					  twi_replay_ns(replay, 0) };
+	struct twi_replay *to = calloc(1, sizeof(*to));
+	bool good = to != NULL;
+
+	*out = NULL;
+	if (good) {
+		*to = *replay;
+		to->count = to->slots = 0;
+		to->order = malloc(replay->count * sizeof(to->order[0]));
+		to->slot = malloc(replay->count * sizeof(to->slot[0]));
+		merge.to = to;
+		good = to->order != NULL && to->slot != NULL;
+	}
+	if (good) {
+		memset(to->slot, 0xff, replay->count * sizeof(to->slot[0]));
+		good = merge_threads(&merge) && twi_replay_survey(to) == TOW_OK;
+	}
+	if (good) {
+		*out = to;
+		return TOW_OK;
+	}
+	if (to != NULL) {
+		free(to->order);
+		free(to->slot);
+		free(to);
+	}
+	return twi_error(TOW_ENOMEM, "replay: no memory for another order of %llu events",
+			 (unsigned long long)replay->count);
+}

@@ -11,7 +11,8 @@
 #include <internal/base.h>
 #include <towline/status.h>
 
-#define PROBE_MOST ((uint64_t)1280 << 20)
+#define PROBE_MORE ((uint64_t)1280 << 20)
+#define PROBE_MOST ((uint64_t)4352 << 20) /* for the largest staging_bytes */
 
 static const struct twi_arena_ops *const providers[] = { &twi_arena_pagerun, &twi_arena_jemalloc };
 
@@ -52,15 +53,24 @@ int memreg_arena_probe(struct memreg_sizing *sizing, uint64_t bytes)
 	return rc;
 }
 
-/* A pool of 64 MiB holds what a runtime takes, unless its knobs say more. */
+/*
+ * A pool of 64 MiB holds what a runtime takes, unless its knobs say more: staging gets at most a
+ * quarter of the pool, so one that has as much may have wanted more.
+ */
 int memreg_arena_use(struct memreg_sizing *sizing, const struct twi_arena_ops *ops)
 {
 	bool is_more = getenv("TOW_STAGING_BYTES") != NULL ||
 		       sizing->job.staging_bytes > (int64_t)(MEMREG_PROBE_BYTES / 4);
+	uint64_t bytes = is_more ? PROBE_MORE : MEMREG_PROBE_BYTES;
+	int rc;
 
 	twi_arena_force(ops);
 	memreg_progress("looking at the runtime", 0, 100);
-	return memreg_arena_probe(sizing, is_more ? PROBE_MOST : MEMREG_PROBE_BYTES);
+	rc = memreg_arena_probe(sizing, bytes);
+	if (rc == 0 && sizing->own.bytes >= bytes / 4 &&
+	    memreg_ram_available() / 5 * 4 > PROBE_MOST)
+		rc = memreg_arena_probe(sizing, PROBE_MOST);
+	return rc;
 }
 
 int memreg_arena_choose(struct memreg_sizing *sizing)

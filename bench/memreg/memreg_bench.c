@@ -26,7 +26,8 @@ static const char help[] =
 	"            STRATEGY   data-parallel [the default], fsdp or pipeline\n"
 	"  --set NAME=N      a number that the strategy assumes (ranks, micro_batches, ...)\n"
 	"  --tensors N       only the first N tensors [all]\n"
-	"  --replay LOG      a recorded allocation log, or its text form (docs/sizing.md)\n"
+	"  --replay LOG      a recorded allocation log, or its text form (docs/sizing.md); - is\n"
+	"                    the standard input\n"
 	"  --arena NAME      which arena the job's pool has: pagerun, or jemalloc in programs "
 	"that\n"
 	"                    link it [as the log says; else the one that needs more]\n"
@@ -44,23 +45,36 @@ static const char help[] =
 	"Exit: 0 good; 1 the size is not enough, or it did not work; 2 wrong options or files;\n"
 	"3 a size is named, and not verified.\n";
 
+/*
+ * A size: 4096, 64MiB, 1.5GiB, or in powers of ten 64MB. What is left of a byte is cut off.
+ */
 static bool parse_bytes(const char *text, uint64_t *bytes_out)
 {
 	static const struct {
 		const char *name;
-		unsigned shift;
-	} unit[] = { { "", 0 }, { "KiB", 10 }, { "MiB", 20 }, { "GiB", 30 } };
-	unsigned long long value;
+		double bytes;
+	} unit[] = { { "", 1 },     { "KiB", 0x1p10 }, { "MiB", 0x1p20 }, { "GiB", 0x1p30 },
+		     { "KB", 1e3 }, { "MB", 1e6 },     { "GB", 1e9 } };
+	size_t digits = strspn(text, "0123456789.");
+	double value;
 	char *end;
 
-	errno = 0;
-	value = strtoull(text, &end, 10);
-	for (size_t i = 0; i < twi_array_count(unit); i++)
-		if (end != text && *text != '-' && !errno && strcmp(end, unit[i].name) == 0 &&
-		    value && value <= ((uint64_t)1 << 40) >> unit[i].shift) {
-			*bytes_out = (uint64_t)value << unit[i].shift;
-			return true;
-		}
+	/* Neither signs nor exponents, infinities and hexadecimal numbers. */
+	if (digits == 0 || digits > 20)
+		return false;
+	value = strtod(text, &end);
+	if (end != text + digits)
+		return false;
+	for (size_t i = 0; i < twi_array_count(unit); i++) {
+		double bytes = value * unit[i].bytes;
+
+		if (strcmp(end, unit[i].name) != 0 || bytes < 1 || bytes > 0x1p40)
+			continue;
+		if (i == 0 && strchr(text, '.') != NULL)
+			return false;
+		*bytes_out = (uint64_t)bytes;
+		return true;
+	}
 	return false;
 }
 
@@ -75,7 +89,9 @@ static int parse_sizes(struct memreg_options *options, char *list)
 			return MEMREG_USAGE;
 		}
 		if (!parse_bytes(item, &options->sizes[options->size_count])) {
-			fprintf(stderr, "memreg-bench: --sizes: '%s' is not a size such as 64MiB\n",
+			fprintf(stderr,
+				"memreg-bench: --sizes: '%s' is not a size such as 64MiB, 1.5GiB, "
+				"64MB\n",
 				item);
 			return MEMREG_USAGE;
 		}
@@ -125,7 +141,9 @@ static int parse_premap(struct memreg_options *options, const char *text)
 {
 	if (parse_bytes(text, &options->premap) && options->premap >= TWI_REPLAY_POOL_MIN)
 		return 0;
-	fprintf(stderr, "memreg-bench: --premap takes a size from 1MiB to 1024GiB, not '%s'\n",
+	fprintf(stderr,
+		"memreg-bench: --premap takes a size from 1MiB to 1024GiB, such as 1.5GiB, 64MB or "
+		"1048576, not '%s'\n",
 		text);
 	return MEMREG_USAGE;
 }

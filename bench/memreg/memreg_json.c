@@ -110,12 +110,15 @@ static json_t *log_json(const struct memreg_job *job)
 {
 	const struct twi_replay *replay = job->replay;
 
-	return json_pack("{s:o, s:o, s:o, s:i, s:f, s:o, s:o, s:o, s:o}", "events",
+	return json_pack("{s:o, s:o, s:o, s:i, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "events",
 			 number_json(replay->count), "allocations", number_json(replay->allocs),
 			 "steps", number_json(replay->steps), "threads", (int)replay->threads,
 			 "one_of", job->sampled, "lost", number_json(job->lost), "unmatched_frees",
 			 number_json(replay->unmatched_frees), "never_freed",
-			 number_json(replay->never_freed), "largest_bytes",
+			 number_json(replay->never_freed), "double_frees",
+			 number_json(replay->double_frees), "never_freed_bytes",
+			 number_json(replay->never_freed_bytes), "growth_bytes_per_step",
+			 number_json(replay->step_growth_bytes), "largest_bytes",
 			 number_json(replay->largest_bytes));
 }
 
@@ -163,10 +166,11 @@ int memreg_json(const struct memreg_sizing *s)
 	if (s->options->premap == 0) {
 		json_object_set_new(root, "smallest_bytes", number_json(s->smallest));
 		json_object_set_new(root, "step_bytes", number_json(s->found.step_bytes));
-		json_object_set_new(root, "headroom",
-				    json_pack("{s:o, s:i, s:o}", "bytes", number_json(s->headroom),
-					      "orders_tried", (int)s->orders, "free_at_peak_bytes",
-					      number_json(s->peak.free_bytes)));
+		json_object_set_new(
+			root, "headroom",
+			json_pack("{s:o, s:i, s:b, s:o}", "bytes", number_json(s->headroom),
+				  "orders_tried", (int)s->orders, "cap_reached", s->capped,
+				  "free_at_peak_bytes", number_json(s->peak.free_bytes)));
 		json_object_set_new(root, "budget", budget_json(&s->budget));
 		json_object_set_new(root, "replayed", shadow_json(s));
 		json_object_set_new(root, "sizes_tried", number_json(s->found.tried));

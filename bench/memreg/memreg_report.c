@@ -12,6 +12,35 @@ static double to_mib(uint64_t bytes)
 	return (double)bytes / MEMREG_MIB;
 }
 
+/* What the replay has left out, since nothing of it is live. */
+static void print_frees(const struct twi_replay *replay)
+{
+	if (replay->double_frees > 0)
+		printf("  warning: %" PRIu64
+		       " frees are of what was freed already: they are left out\n",
+		       replay->double_frees);
+	if (replay->unmatched_frees > replay->double_frees)
+		printf("  warning: %" PRIu64 " frees are of ids that the log has not allocated, or "
+		       "freed long before: they "
+		       "are left out\n",
+		       replay->unmatched_frees - replay->double_frees);
+}
+
+/* What stays is no fault by itself; what is more after each step is. */
+static void print_leaks(const struct twi_replay *replay)
+{
+	if (replay->never_freed == 0)
+		return;
+	printf("  never freed: %" PRIu64 " blocks, %.2f MiB; of that %.2f MiB were allocated in "
+	       "the second half of the log\n",
+	       replay->never_freed, to_mib(replay->never_freed_bytes), to_mib(replay->late_bytes));
+	if (replay->step_growth_bytes > 0)
+		printf("  warning: a leak? what is live grows by %.3f MiB a step; a longer job "
+		       "needs "
+		       "more than this size\n",
+		       to_mib(replay->step_growth_bytes));
+}
+
 static void print_head(const struct memreg_sizing *s)
 {
 	const struct twi_replay *replay = s->job.replay;
@@ -35,10 +64,8 @@ static void print_head(const struct memreg_sizing *s)
 
 		printf("  assumed: %s = %" PRIu64 ", %s\n", row->name, row->value, row->meaning);
 	}
-	if (replay->unmatched_frees > 0)
-		printf("  %" PRIu64
-		       " frees are of memory that was allocated before the log began\n",
-		       replay->unmatched_frees);
+	print_frees(replay);
+	print_leaks(replay);
 	if (s->job.sampled > 1 || s->job.lost > 0)
 		printf("  the log is not whole: 1 of %.4g allocations, %" PRIu64 " events lost\n",
 		       s->job.sampled, s->job.lost);
@@ -116,8 +143,10 @@ static void print_answer(const struct memreg_sizing *s)
 	else if (s->verified)
 		printf("  a run at this size has 0 late registrations and 0 fallback copies; no "
 		       "pool is smaller\n");
-	printf("  headroom: %.2f MiB%s; at the peak %.2f MiB of it are free\n", to_mib(s->headroom),
-	       s->orders > 0 ? " for other orders of the threads" : "", to_mib(s->peak.free_bytes));
+	printf("  headroom: %.2f MiB%s%s; at the peak %.2f MiB of the pool are free\n",
+	       to_mib(s->headroom), s->orders > 0 ? " for other orders of the threads" : "",
+	       s->capped ? " (cap reached: some of them need more)" : "",
+	       to_mib(s->peak.free_bytes));
 	if (s->clean_at_90)
 		printf("  not monotone: a real run with 90 %% of it was clean too\n");
 	if (s->found.above_missed > 0)

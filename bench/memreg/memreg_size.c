@@ -32,6 +32,7 @@
 #define ORDER_PERMILLE 50
 #define HEADROOM_PART  14 /* of the size: the most that other orders may add */
 #define CORRECTIONS    8
+#define PROBES         12
 #define CURVE_SHORT    2  /* points of a curve that is to be had soon */
 #define BOTH_STEPS     64 /* above the larger of two sizes, for one that fits in both */
 
@@ -92,15 +93,19 @@ static int search_size(struct memreg_sizing *sizing, const struct twi_replay *re
 }
 
 /*
- * From `least` upwards. What the runtime takes may depend on the size of its pool: ask again with
- * the size found.
+ * From `least` upwards. What the runtime takes hangs on the size of its pool, as staging gets at
+ * most a quarter of it: ask again with the size found, which falls each time by less.
  */
 static int search_all(struct memreg_sizing *sizing, uint64_t least)
 {
 	int rc = search_size(sizing, sizing->job.replay, least, false, &sizing->found);
 
-	for (int i = 0; i < 3 && rc == 0 && sizing->found.bytes < MEMREG_PROBE_BYTES; i++) {
+	for (int i = 0; i < PROBES && rc == 0; i++) {
 		struct memreg_own before = sizing->own;
+
+		if (sizing->found.bytes >= MEMREG_PROBE_BYTES &&
+		    before.bytes <= sizing->found.bytes / 4)
+			break;
 
 		rc = memreg_arena_probe(sizing, sizing->found.bytes);
 		if (rc != 0 || (sizing->own.bytes == before.bytes &&

@@ -428,6 +428,76 @@ static void reads_forms(void **state)
 	}
 }
 
+/* Runs `memreg-bench --quick --arena pagerun ARGUMENTS` and looks for each of the words in it. */
+static void check_words(const char *arguments, int wanted, const char *const *words)
+{
+	char command[512], *text;
+	int status;
+
+	snprintf(command, sizeof(command), "memreg-bench --quick --arena pagerun %s", arguments);
+	text = bench(command, &status);
+	for (; status == wanted && *words != NULL; words++)
+		if (strstr(text, *words) == NULL)
+			break;
+	if (status != wanted || *words != NULL)
+		fail_msg("%s: status %d, wanted %d with \"%s\":\n%s", command, status, wanted,
+			 *words != NULL ? *words : "", text);
+	free(text);
+}
+
+/* What the log shows to be odd is said: frees of nothing, a leak, threads that may need more. */
+static void warns(void **state)
+{
+	static const char *const frees[] = { "warning: 2 frees are of what was freed already",
+					     "warning: 1 frees are of ids", NULL };
+	static const char *const leaks[] = { "never freed: 5 blocks, 4.77 MiB",
+					     "grows by 0.954 MiB a step", NULL };
+	static const char *const capped[] = { "(cap reached: some of them need more)", NULL };
+	char command[128], log[512] = "alloc 1 9000000 64 1\nfree 1 0 0 1\n"
+				      "alloc 2 9000000 64 2\nfree 2 0 0 2\n";
+
+	(void)state;
+	snprintf(command, sizeof(command), "--replay %s",
+		 write_file("f.tsv",
+			    "alloc 1 1000000\nfree 1\nfree 1\nfree 7\nfree 1\nalloc 1 64\n"));
+	check_words(command, 0, frees);
+	snprintf(command, sizeof(command), "--replay %s",
+		 write_file("l.tsv", "alloc 1 1000000\nstep\nalloc 2 1000000\nstep\n"
+				     "alloc 3 1000000\nstep\nalloc 4 1000000\nstep\n"
+				     "alloc 5 1000000\n"));
+	check_words(command, 0, leaks);
+	/* Two threads that do not meet in the log, by a hair. */
+	for (int i = 0; i < 38; i++)
+		strcat(log, "step\n");
+	snprintf(command, sizeof(command), "--replay %s", write_file("c.tsv", log));
+	check_words(command, 0, capped);
+}
+
+/* Sizes as people write them, and staging that is more than the pool can have. */
+static void takes_sizes(void **state)
+{
+	static const char *const enough[] = { "=12582912 is enough", NULL };
+	static const char *const less[] = { "=4000000 is not shown to be enough", NULL };
+	static const char *const wrong[] = { "such as 1.5GiB, 64MB or 1048576, not '12mib'", NULL };
+	char command[256];
+	json_t *json;
+
+	(void)state;
+	write_file("t.tsv", "alloc 1 4000000\nfree 1\n");
+	snprintf(command, sizeof(command), "--replay %s/t.tsv --premap 0.01171875GiB", dir);
+	check_words(command, 0, enough);
+	snprintf(command, sizeof(command), "--replay %s/t.tsv --premap 4MB", dir);
+	check_words(command, 1, less);
+	snprintf(command, sizeof(command), "--replay %s/t.tsv --premap 12mib", dir);
+	check_words(command, 2, wrong);
+	setenv("TOW_STAGING_BYTES", "100MiB", 1);
+	snprintf(command, sizeof(command), "--arena pagerun --replay %s/t.tsv", dir);
+	json = sizing(command, 0);
+	assert_true(check_sizing(json) < 8 << 20);
+	json_decref(json);
+	unsetenv("TOW_STAGING_BYTES");
+}
+
 /* What is larger than this machine is sized all the same, and said to be unproven. */
 static void too_large(void **state)
 {
@@ -494,7 +564,8 @@ int main(void)
 		cmocka_unit_test(names_gpt2),     cmocka_unit_test(names_strategies),
 		cmocka_unit_test(names_logs),     cmocka_unit_test(names_arenas),
 		cmocka_unit_test(scales_samples), cmocka_unit_test(refuses),
-		cmocka_unit_test(reads_forms),    cmocka_unit_test(too_large),
+		cmocka_unit_test(reads_forms),    cmocka_unit_test(warns),
+		cmocka_unit_test(takes_sizes),    cmocka_unit_test(too_large),
 		cmocka_unit_test(draws),
 	};
 

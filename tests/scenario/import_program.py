@@ -303,6 +303,14 @@ def more_logs():
            "two steps are the caller's block and six of each", two)
     put("places", PLACES)
     same(run("hlo", "places").log, PLACED_LOG, "places")
+    # What the body receives goes back into the loop's buffer: no block of its own.
+    put("carried", HLO.replace("tuple(%i, %y)", "tuple(%i, %moved)"))
+    same(run("carried").log, "alloc 1 1024; alloc 2 1024; alloc 3 1024; alloc 4 64; alloc 5 128; "
+         "free 2; free 4; free 3; free 5; step; free 1", "carried")
+    # The second line about one block is the caller's; the third is another block.
+    twice = "n:1:1 [0] NCCL INFO a.cc:1 Cuda Alloc Size 10 pointer 0x9\n"
+    put("third", "n:1:1 [0] NCCL TRACE CuMem Alloc Size 16 pointer 0x9 handle 1\n" + twice * 2)
+    same(run("third").log, "alloc 1 16; free 1; alloc 2 10", "third")
     same(run("nccl", "--only", "host").log, "alloc 1 4096; alloc 2 2097152; alloc 3 100", "host")
     same(run("torch", "--only", "cuda:0").log, "alloc 1 1000", "cuda:0")
     same(run("--lenient", put("twice", "alloc 1 5\nalloc 1 7\nfree 1\nfree 1\n")).log,

@@ -107,13 +107,15 @@ TABLE = {
 # The tools: users of the library like any other. None knows another one's inside.
 TOOLS = {
     "tools/common": ["include/towline"],
+    # Rows and JSON of profiles, which benches write, too; of the library a list of names.
+    "tools/profile": ["include/towline", "diag/record"],
     # The judge, which needs no runtime, linked as verdict_judge.
     "tools/verdict": LOWER + ["diag/base", "diag/record", "diag/judge"],
     "tools/towstat": ["include/towline", "tools/common", "tools/verdict"],
     # Of the library's inside it has what needs no runtime, linked as offline_lib.
     "tools/trace": LOWER + ["diag/base", "diag/record", "diag/serve/ui", "diag/trace",
-                            "diag/trace/export"],
-    "tools/towtrace": ["include/towline", "tools/common", "tools/trace"],
+                            "diag/trace/export", "tools/profile"],
+    "tools/towtrace": ["include/towline", "tools/common", "tools/profile", "tools/trace"],
     "tools/towdoctor": ["include/towline", "tools/common"],
     "tools/towrun": ["include/towline", "tools/common"],
     "tools/towbpf": ["include/towline", "diag/bpf/abi", "tools/common"],
@@ -132,7 +134,8 @@ TABLE.update(TOOLS | {
     "bench/workloads": [],
     # Users of the library like any other; then those that look inside, the last everywhere.
     "bench/perf": ["include/towline", "bench/common"],
-    "bench/coll": ["include/towline", "transport/coll/plan", "bench/common"],
+    "bench/coll": ["include/towline", "transport/coll/plan", "tools/common", "tools/profile",
+                   "bench/common"],
     "bench/grads": ["include/towline", "bench/common", "bench/workloads"],
     "bench/memreg": LOWER + ["diag/base", "diag/record", "memreg/arena", "memreg/pool",
                              "memreg/sizing", "transport/coll", "bench/workloads"],
@@ -160,8 +163,8 @@ LIBRARIES = {
     "isa-l": {"diag/base"},
     "protobuf-c": {"diag/trace/export", "tools/trace", "tests"},
     "microhttpd": {"diag/serve", "tests", "tools/towstat"},
-    "jansson": {"tools/towstat", "tools/towdoctor", "bench/coll", "bench/grads", "bench/memreg",
-                "examples", "tests", "fuzz", "plugins"},
+    "jansson": {"tools/profile", "tools/towstat", "tools/towdoctor", "bench/coll",
+                "bench/grads", "bench/memreg", "examples", "tests", "fuzz", "plugins"},
     "cmocka": {"tests", "fuzz"},
     "bpf": {"diag/bpf", "tools/towbpf", "examples", "tests"},
 }

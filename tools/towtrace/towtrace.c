@@ -25,24 +25,31 @@ static const char usage[] =
 	"  towtrace merge FILE...           several hosts' traces as one\n"
 	"  towtrace report FILE...          a page: latency, throughput, slack, steps, copies\n"
 	"  towtrace show FILE...            which ranks are in it, and how sure their clocks are\n"
+	"  towtrace profile FILE...         how long collectives took, for schedulers\n"
 	"\n"
 	"      --seconds N     capture: how long, from 0 (what there is) to 60; default 1\n"
 	"      --job NAME      capture: of which job, where several live here\n"
-	"  -f, --format F      xspace (the default), perfetto, chrome, json or html\n"
+	"  -f, --format F      xspace (the default), perfetto, chrome, json or html;\n"
+	"                      profile: json (the default), xla-table or xla-costs\n"
 	"  -o, --output FILE   where it goes; - is the standard output\n"
 	"      --logdir DIR    as XProf and TensorBoard look for it, instead of -o:\n"
 	"                      DIR/plugins/profile/<run>/<host>.xplane.pb\n"
 	"      --run NAME      of the run in --logdir; default the time\n"
+	"      --lane NAME     profile: of that lane alone\n"
+	"      --type NAME     profile: of collectives whose type is not known, such as bf16\n"
+	"      --device NAME   profile: what XLA calls the device in xla-table, such as sm_90\n"
 	"  -h, --help          this text\n"
 	"      --version       the version\n"
 	"\n"
-	"FILEs are xspace; the other formats do not hold all of a trace. Status: 0 done, 1 failed\n"
+	"FILEs are xspace; the other formats do not hold all of a trace. Those of profile can be\n"
+	"what coll_bench --profile wrote, too. Status: 0 done, 1 failed\n"
 	"(capture: also when a rank did not answer; what came is written), 2 wrong usage.\n";
 
 struct arguments {
 	struct capture_options capture;
 	enum trace_format format;
-	int has_format;
+	struct profile_options profile;
+	const char *format_name; /* NULL: the command's own */
 	const char *output, *logdir, *run;
 	char **files;
 	size_t file_count;
@@ -206,7 +213,16 @@ static int run_files(const struct arguments *args, int shows)
 	return status;
 }
 
-enum { OPT_SECONDS = 256, OPT_JOB, OPT_LOGDIR, OPT_RUN, OPT_VERSION };
+enum {
+	OPT_SECONDS = 256,
+	OPT_JOB,
+	OPT_LOGDIR,
+	OPT_RUN,
+	OPT_LANE,
+	OPT_TYPE,
+	OPT_DEVICE,
+	OPT_VERSION
+};
 
 static int read_seconds(const char *text, long *out)
 {
@@ -238,9 +254,16 @@ static int read_option(int option, struct arguments *args)
 		args->output = optarg;
 		return 0;
 	case 'f':
-		args->has_format = 1;
-		if (trace_format_from_name(optarg, &args->format) < 0)
-			return misuse_of(tow_error_message(), "") + 1;
+		args->format_name = optarg;
+		return 0;
+	case OPT_LANE:
+		args->profile.lane = optarg;
+		return 0;
+	case OPT_TYPE:
+		args->profile.type = optarg;
+		return 0;
+	case OPT_DEVICE:
+		args->profile.device = optarg;
 		return 0;
 	case 'h':
 		fputs(usage, stdout);
@@ -262,6 +285,9 @@ static int read_options(int argc, char **argv, struct arguments *args)
 		{ "output", required_argument, NULL, 'o' },
 		{ "logdir", required_argument, NULL, OPT_LOGDIR },
 		{ "run", required_argument, NULL, OPT_RUN },
+		{ "lane", required_argument, NULL, OPT_LANE },
+		{ "type", required_argument, NULL, OPT_TYPE },
+		{ "device", required_argument, NULL, OPT_DEVICE },
 		{ "help", no_argument, NULL, 'h' },
 		{ "version", no_argument, NULL, OPT_VERSION },
 		{ 0 },
@@ -275,13 +301,51 @@ static int read_options(int argc, char **argv, struct arguments *args)
 	return status;
 }
 
+/* What -f says, which is of other formats in a profile; 0 or the exit status. */
+static int settle_format(struct arguments *args, const char *command)
+{
+	const char *name = args->format_name;
+
+	if (strcmp(command, "report") == 0)
+		args->format = TRACE_HTML;
+	if (name == NULL)
+		return 0;
+	if (strcmp(command, "profile") != 0)
+		return trace_format_from_name(name, &args->format) < 0
+			       ? misuse_of(tow_error_message(), "")
+			       : 0;
+	return profile_format_from_name(name, &args->profile.format) != 0
+		       ? misuse_of("-f of profile is json, xla-table or xla-costs", name)
+		       : 0;
+}
+
+static int check_profile(const struct arguments *args)
+{
+	const struct profile_options *profile = &args->profile;
+
+	if (args->output == NULL || args->logdir != NULL)
+		return misuse_of("profile needs --output, and no --logdir", "");
+	if (profile->type != NULL && !profile_type_known(profile->type))
+		return misuse_of("--type names no type of towline/coll.h", profile->type);
+	if ((profile->format == PROFILE_XLA_TABLE) != (profile->device != NULL))
+		return misuse_of("-f xla-table needs --device, and nothing else takes it", "");
+	if (profile->device != NULL && profile->device[0] == '\0')
+		return misuse_of("--device is empty", "");
+	return 0;
+}
+
 /* Which combinations make sense; 0 or the exit status. */
 static int check_command(const struct arguments *args, const char *command)
 {
 	int captures = strcmp(command, "capture") == 0, shows = strcmp(command, "show") == 0;
+	const struct profile_options *profile = &args->profile;
 
 	if (!captures && args->file_count == 0)
 		return misuse_of("which FILE", command);
+	if (strcmp(command, "profile") == 0)
+		return check_profile(args);
+	if (profile->lane != NULL || profile->type != NULL || profile->device != NULL)
+		return misuse_of("--lane, --type and --device are for profile", command);
 	if (strcmp(command, "convert") == 0 && args->file_count != 1)
 		return misuse_of("convert takes one FILE; merge takes several", "");
 	if (shows)
@@ -290,6 +354,18 @@ static int check_command(const struct arguments *args, const char *command)
 		return misuse_of("one of --output and --logdir is needed", "");
 	if (args->logdir != NULL && args->format != TRACE_XSPACE)
 		return misuse_of("--logdir takes the format xspace only", "");
+	return 0;
+}
+
+static int is_command(const char *name)
+{
+	static const char *const commands[] = { "capture", "convert", "merge",
+						"report",  "show",    "profile" };
+
+	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+		if (strcmp(name, commands[i]) == 0)
+			return 1;
+	}
 	return 0;
 }
 
@@ -302,20 +378,23 @@ int main(int argc, char **argv)
 	if (status != 0)
 		return status - 1;
 	if (args.file_count == 0)
-		return misuse_of("what to do: capture, convert, merge, report or show", "");
+		return misuse_of("what to do: capture, convert, merge, report, show or profile",
+				 "");
 	command = args.files[0];
 	args.files++;
 	args.file_count--;
-	if (strcmp(command, "report") == 0 && !args.has_format)
-		args.format = TRACE_HTML;
-	else if (strcmp(command, "capture") != 0 && strcmp(command, "convert") != 0 &&
-		 strcmp(command, "merge") != 0 && strcmp(command, "show") != 0 &&
-		 strcmp(command, "report") != 0)
+	args.profile.output = args.output;
+	if (!is_command(command))
 		return misuse_of("no such command", command);
-	status = check_command(&args, command);
+	status = settle_format(&args, command);
+	if (status == 0)
+		status = check_command(&args, command);
 	if (status != 0)
 		return status;
 	if (strcmp(command, "capture") == 0)
 		return run_capture(&args);
+	if (strcmp(command, "profile") == 0)
+		return write_profile(&args.profile, (const char *const *)args.files,
+				     args.file_count);
 	return run_files(&args, strcmp(command, "show") == 0);
 }

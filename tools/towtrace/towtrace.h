@@ -31,4 +31,22 @@ struct capture_options {
 /* All ranks in one trace; *missed_out counts those that did not answer. NULL: none did. */
 struct trace_document *capture(const struct capture_options *options, size_t *missed_out);
 
+/* --- profile --- */
+
+enum profile_format { PROFILE_JSON, PROFILE_XLA_TABLE, PROFILE_XLA_COSTS };
+
+struct profile_options {
+	enum profile_format format;
+	const char *lane;   /* NULL: all */
+	const char *type;   /* of rows without one; NULL: they have none */
+	const char *device; /* as XLA calls it, for its table */
+	const char *output;
+};
+
+/* "json", "xla-table", "xla-costs"; -1 for another name. */
+int profile_format_from_name(const char *name, enum profile_format *out);
+int profile_type_known(const char *type);
+/* What `count` files say together. 0, or 1 after having said why. */
+int write_profile(const struct profile_options *options, const char *const *files, size_t count);
+
 #endif

@@ -11,6 +11,7 @@
 #include "diag/base/error.h"
 #include "diag/trace/analysis.h"
 #include "diag/trace/export/export.h"
+#include "tools/trace/document_trace.h"
 #include "tools/trace/formats.h"
 
 struct trace_document {
@@ -96,6 +97,11 @@ int trace_document_rank(const struct trace_document *document, size_t index,
 		out->lost += rank->threads[t].lost;
 	}
 	return TOW_OK;
+}
+
+const struct twi_trace *trace_document_trace(const struct trace_document *document)
+{
+	return &document->trace;
 }
 
 void trace_document_release(struct trace_document *document)

@@ -1,0 +1,426 @@
+/*
+ * profile_make.c - the collectives of a trace, as the rows of a profile.
+ *
+ *	COLL spans  -> samples    by group: on how many hosts its ranks are
+ *	messages    -> moves      by collective: over which lanes it went
+ *	samples     -> rows       by kind, size, ranks, hosts and lane; and by name, too
+ *
+ * A collective is one sample at each rank. Each sort is of all samples, so the time that it takes
+ * grows hardly faster than the trace.
+ */
+#include "tools/trace/profile_make.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <internal/base.h>
+
+#include "diag/base/error.h"
+#include "diag/record/coll_kind.h"
+#include "diag/record/lane_id.h"
+#include "diag/trace/export/clean.h"
+#include "diag/trace/trace_view.h"
+#include "tools/trace/document_trace.h"
+
+#define LANE_UNKNOWN TWI_LANE_COUNT
+#define LANE_MIXED   (TWI_LANE_COUNT + 1)
+/* Messages above this size are in every trace (docs/spans.md). */
+#define NEVER_PASSED_OVER TWI_SPAN_SMALL_MESSAGE
+
+struct sample {
+	const struct twi_span *span;
+	const char *name;
+	size_t rank;
+	uint32_t host;  /* a number for each host of the trace */
+	uint32_t hosts; /* of its group; 0: not known */
+	unsigned lane;
+	bool complete;             /* nothing of its rank was passed over */
+	int64_t start_at, done_at; /* on the axis of all ranks */
+	double latency_us, moving_us;
+};
+
+/* A message of a collective. */
+struct move {
+	uint64_t id;
+	unsigned lane;
+};
+
+struct making {
+	struct sample *samples;
+	struct move *moves;
+	double *values; /* room for the times of all samples */
+	size_t sample_count, move_count;
+};
+
+static bool is_measured(const struct twi_span *span)
+{
+	return span->kind == TWI_SPAN_COLL && span->status >= 0 && span->ranks > 0 &&
+	       span->detail < TWI_COLL_KINDS && span->end_ns > span->start_ns;
+}
+
+static bool is_move(const struct twi_span *span)
+{
+	return (span->kind == TWI_SPAN_SEND || span->kind == TWI_SPAN_RECV) && span->parent != 0;
+}
+
+static int compare_hosts(const void *a, const void *b)
+{
+	const struct twi_trace_rank *const *left = a, *const *right = b;
+
+	return strcmp((*left)->host, (*right)->host);
+}
+
+/* The number of each rank's host. */
+static int number_hosts(const struct twi_trace *trace, uint32_t *hosts)
+{
+	const struct twi_trace_rank **ranks = calloc(trace->rank_count + 1, sizeof(*ranks));
+	uint32_t number = 0;
+
+	if (ranks == NULL)
+		return twi_error(TOW_ENOMEM, "no memory for %zu ranks", trace->rank_count);
+	for (size_t r = 0; r < trace->rank_count; r++)
+		ranks[r] = &trace->ranks[r];
+	qsort(ranks, trace->rank_count, sizeof(*ranks), compare_hosts);
+	for (size_t r = 0; r < trace->rank_count; r++) {
+		number += r == 0 || compare_hosts(&ranks[r - 1], &ranks[r]) != 0;
+		hosts[ranks[r] - trace->ranks] = number;
+	}
+	free(ranks);
+	return TOW_OK;
+}
+
+static void take_span(struct making *m, const struct twi_trace_rank *rank,
+		      const struct twi_span *span, size_t r, uint32_t host)
+{
+	uint64_t ns = twi_span_ns(span);
+
+	if (is_move(span))
+		m->moves[m->move_count++] =
+			(struct move){ span->parent,
+				       span->lane < TWI_LANE_COUNT ? span->lane : LANE_UNKNOWN };
+	if (!is_measured(span))
+		return;
+	m->samples[m->sample_count++] = (struct sample){
+		.span = span,
+		.name = twi_view_name(rank, span),
+		.rank = r,
+		.host = host,
+		.complete = rank->sampled_out == 0,
+		.latency_us = (double)ns / 1e3,
+		.moving_us = (double)ns / 1e3,
+	};
+}
+
+static int gather_spans(const struct twi_trace *trace, const struct twi_view *view,
+			struct making *m)
+{
+	uint32_t *hosts = calloc(trace->rank_count + 1, sizeof(*hosts));
+	size_t samples = 1, moves = 1;
+	struct twi_walk walk = { 0 };
+	const struct twi_span *span;
+	int status = TOW_ENOMEM;
+
+	while ((span = twi_view_next(trace, &walk)) != NULL) {
+		samples += is_measured(span);
+		moves += is_move(span);
+	}
+	m->samples = calloc(samples, sizeof(*m->samples));
+	m->moves = calloc(moves, sizeof(*m->moves));
+	m->values = calloc(samples, sizeof(*m->values));
+	if (hosts != NULL && m->samples != NULL && m->moves != NULL && m->values != NULL)
+		status = number_hosts(trace, hosts);
+	if (status < 0) {
+		free(hosts);
+		return twi_error(status, "no memory for %zu collectives", samples);
+	}
+	for (size_t r = 0; r < trace->rank_count; r++) {
+		const struct twi_trace_rank *rank = &trace->ranks[r];
+
+		for (size_t t = 0; t < rank->thread_count; t++)
+			for (size_t i = 0; i < rank->threads[t].span_count; i++)
+				take_span(m, rank, &rank->threads[t].spans[i], r, hosts[r]);
+	}
+	for (size_t i = 0; i < m->sample_count; i++) {
+		struct sample *sample = &m->samples[i];
+
+		sample->start_at = twi_view_at(view, sample->rank, sample->span->start_ns);
+		sample->done_at = twi_view_at(view, sample->rank, sample->span->end_ns);
+	}
+	free(hosts);
+	return TOW_OK;
+}
+
+/* --- on how many hosts a group's ranks are --- */
+
+static uint64_t group_of(const struct sample *sample)
+{
+	return sample->span->id >> 32;
+}
+
+static int compare_groups(const void *a, const void *b)
+{
+	const struct sample *left = a, *right = b;
+
+	if (group_of(left) != group_of(right))
+		return group_of(left) < group_of(right) ? -1 : 1;
+	if (left->host != right->host)
+		return left->host < right->host ? -1 : 1;
+	return (left->rank > right->rank) - (left->rank < right->rank);
+}
+
+static void count_hosts(struct making *m)
+{
+	size_t next;
+
+	qsort(m->samples, m->sample_count, sizeof(*m->samples), compare_groups);
+	for (size_t first = 0; first < m->sample_count; first = next) {
+		uint32_t hosts = 0, ranks = 0;
+
+		for (next = first; next < m->sample_count &&
+				   group_of(&m->samples[next]) == group_of(&m->samples[first]);
+		     next++) {
+			const struct sample *at = &m->samples[next], *last = at - 1;
+
+			hosts += next == first || at->host != last->host;
+			ranks += next == first || at->rank != last->rank;
+		}
+		for (size_t i = first; i < next; i++)
+			m->samples[i].hosts = ranks == m->samples[i].span->ranks ? hosts : 0;
+	}
+}
+
+/* --- over which lane a collective went --- */
+
+static int compare_moves(const void *a, const void *b)
+{
+	const struct move *left = a, *right = b;
+
+	if (left->id != right->id)
+		return left->id < right->id ? -1 : 1;
+	return (left->lane > right->lane) - (left->lane < right->lane);
+}
+
+static int compare_ids(const void *a, const void *b)
+{
+	const struct sample *left = a, *right = b;
+
+	return (left->span->id > right->span->id) - (left->span->id < right->span->id);
+}
+
+/* Without messages a group of one host moves its bytes in shared memory, if none can be missing. */
+static unsigned lane_without(const struct sample *sample)
+{
+	bool sure = sample->complete || sample->span->bytes > NEVER_PASSED_OVER;
+
+	return sure && sample->hosts == 1 ? TWI_LANE_SHM : LANE_UNKNOWN;
+}
+
+/* All samples of a collective are looked at with its messages once. */
+static void find_lanes(struct making *m)
+{
+	size_t at = 0, next = 0;
+
+	qsort(m->samples, m->sample_count, sizeof(*m->samples), compare_ids);
+	qsort(m->moves, m->move_count, sizeof(*m->moves), compare_moves);
+	for (size_t i = 0; i < m->sample_count; i++) {
+		uint64_t id = m->samples[i].span->id;
+
+		if (i == 0 || m->samples[i - 1].span->id != id) {
+			for (at = next; at < m->move_count && m->moves[at].id < id; at++)
+				;
+			for (next = at; next < m->move_count && m->moves[next].id == id; next++)
+				;
+		}
+		if (next == at)
+			m->samples[i].lane = lane_without(&m->samples[i]);
+		else
+			m->samples[i].lane = m->moves[at].lane == m->moves[next - 1].lane
+						     ? m->moves[at].lane
+						     : LANE_MIXED;
+	}
+}
+
+/* Whether no rank can be done before the last one has started. */
+static bool waits_for_all(const struct twi_span *span)
+{
+	switch (span->detail) {
+	case TWI_COLL_ALL_REDUCE:
+	case TWI_COLL_REDUCE_SCATTER:
+	case TWI_COLL_ALL_GATHER:
+	case TWI_COLL_ALL_GATHER_V:
+	case TWI_COLL_ALL_TO_ALL:
+	case TWI_COLL_ALL_TO_ALL_V:
+	case TWI_COLL_BARRIER:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* One collective, whose ranks are all here. */
+struct round {
+	const struct sample *samples;
+	size_t count;
+	const struct sample *last; /* the rank that started last */
+	double shortest_us;
+};
+
+/*
+ * What is left from when the last rank had started. By clocks, where they agree to a tenth of that;
+ * else the shortest time of all ranks, as who came last has waited for nobody. No rank can say it
+ * of itself (match_ns): over a network it learns that another one has come by what that one sends,
+ * which is part of the collective.
+ */
+static double moving_of(const struct twi_view *view, const struct round *round,
+			const struct sample *sample)
+{
+	uint64_t error = twi_view_error(view, round->last->rank, sample->rank);
+	int64_t left = sample->done_at - round->last->start_at;
+
+	if (left <= 0 || error > (uint64_t)left / 10)
+		return round->shortest_us;
+	return twi_min((double)left / 1e3, sample->latency_us);
+}
+
+static struct round look_at_round(const struct making *m, size_t first)
+{
+	struct round round = { .samples = &m->samples[first], .last = &m->samples[first] };
+
+	round.shortest_us = round.last->latency_us;
+	while (first + round.count < m->sample_count) {
+		const struct sample *sample = &round.samples[round.count];
+
+		if (sample->span->id != round.samples->span->id)
+			break;
+		if (sample->start_at > round.last->start_at)
+			round.last = sample;
+		round.shortest_us = twi_min(round.shortest_us, sample->latency_us);
+		round.count++;
+	}
+	return round;
+}
+
+/* Takes the waits for the last rank out; samples are in order of their collectives. */
+static void join_ranks(struct making *m, const struct twi_view *view)
+{
+	for (size_t first = 0; first < m->sample_count;) {
+		struct round round = look_at_round(m, first);
+		const struct twi_span *span = round.samples->span;
+		bool whole = round.count == span->ranks && waits_for_all(span);
+
+		for (size_t i = first; i < first + round.count && whole; i++)
+			m->samples[i].moving_us = moving_of(view, &round, &m->samples[i]);
+		first += round.count;
+	}
+}
+
+/* --- rows --- */
+
+static int compare_what(const void *a, const void *b)
+{
+	const struct sample *left = a, *right = b;
+	const struct twi_span *l = left->span, *r = right->span;
+
+	if (l->detail != r->detail)
+		return l->detail < r->detail ? -1 : 1;
+	if (l->bytes != r->bytes)
+		return l->bytes < r->bytes ? -1 : 1;
+	if (l->ranks != r->ranks)
+		return l->ranks < r->ranks ? -1 : 1;
+	if (left->hosts != right->hosts)
+		return left->hosts < right->hosts ? -1 : 1;
+	return (left->lane > right->lane) - (left->lane < right->lane);
+}
+
+static int compare_calls(const void *a, const void *b)
+{
+	const struct sample *left = a, *right = b;
+	int order = strcmp(left->name, right->name);
+
+	return order != 0 ? order : compare_what(a, b);
+}
+
+static const char *lane_text(unsigned lane)
+{
+	if (lane == LANE_UNKNOWN)
+		return "";
+	return lane == LANE_MIXED ? "mixed" : twi_lane_name((enum twi_lane_id)lane);
+}
+
+/* One row of `count` samples that are of the same. */
+static int add_row(const struct making *m, const struct sample *samples, size_t count, bool named,
+		   struct tool_profile *out)
+{
+	const struct twi_span *span = samples->span;
+	struct tool_profile_row row = {
+		.bytes = span->bytes, .ranks = span->ranks, .hosts = samples->hosts, .count = count
+	};
+	char why[TOOL_PROFILE_WHY];
+
+	snprintf(row.kind, sizeof(row.kind), "%s", twi_coll_kind_name(span->detail));
+	snprintf(row.lane, sizeof(row.lane), "%s", lane_text(samples->lane));
+	if (named)
+		snprintf(row.name, sizeof(row.name), "%s", samples->name);
+	for (size_t i = 0; i < count; i++)
+		m->values[i] = samples[i].latency_us;
+	row.latency = tool_profile_times_of(m->values, count);
+	for (size_t i = 0; i < count; i++)
+		m->values[i] = samples[i].moving_us;
+	row.moving = tool_profile_times_of(m->values, count);
+	return tool_profile_add(out, &row, why) == 0 ? TOW_OK
+						     : twi_error(TOW_EINVAL, "profile: %s", why);
+}
+
+static int add_rows(struct making *m, bool named, struct tool_profile *out)
+{
+	int (*compare)(const void *, const void *) = named ? compare_calls : compare_what;
+	int status = TOW_OK;
+	size_t next;
+
+	qsort(m->samples, m->sample_count, sizeof(*m->samples), compare);
+	for (size_t first = 0; first < m->sample_count && status == TOW_OK; first = next) {
+		for (next = first + 1; next < m->sample_count; next++)
+			if (compare(&m->samples[first], &m->samples[next]) != 0)
+				break;
+		if (!named || m->samples[first].name[0] != '\0')
+			status = add_row(m, &m->samples[first], next - first, named, out);
+	}
+	return status;
+}
+
+static int make_profile(const struct twi_trace *trace, struct tool_profile *out)
+{
+	struct making m = { 0 };
+	struct twi_view view;
+	int status = twi_view_init(trace, &view);
+
+	if (status < 0)
+		return status;
+	status = gather_spans(trace, &view, &m);
+	if (status == TOW_OK) {
+		count_hosts(&m);
+		find_lanes(&m);
+		join_ranks(&m, &view); /* in the order that find_lanes leaves */
+		status = add_rows(&m, false, out);
+	}
+	if (status == TOW_OK)
+		status = add_rows(&m, true, out);
+	free(m.samples);
+	free(m.moves);
+	free(m.values);
+	twi_view_fini(&view);
+	return status;
+}
+
+int trace_document_profile(const struct trace_document *document, struct tool_profile *out)
+{
+	struct twi_trace clean;
+	int status = twi_clean_make(trace_document_trace(document), &clean);
+
+	if (status < 0)
+		return status;
+	status = make_profile(&clean, out);
+	twi_clean_fini(&clean);
+	return status;
+}

@@ -145,6 +145,16 @@ static void close_rank(struct coll_rank *rank)
 		tow_runtime_close(rank->runtime);
 }
 
+/* On how many hosts the ranks are: each says which part of its host it is. */
+static int count_hosts(struct coll_rank *rank, const struct tow_job_info *info)
+{
+	double part = info->local_size > 0 ? 1.0 / (double)info->local_size : 1, hosts = 0;
+	int rc = coll_agree(rank, part, TOW_SUM, &hosts);
+
+	rank->hosts = (uint32_t)(hosts + 0.5);
+	return rc;
+}
+
 static int run_rank(struct coll_options *options, const struct tow_job_info *info)
 {
 	struct coll_rank rank = { .options = options,
@@ -168,6 +178,8 @@ static int run_rank(struct coll_options *options, const struct tow_job_info *inf
 	if (rc == 0)
 		rc = coll_barrier(&rank);
 	if (rc == 0)
+		rc = count_hosts(&rank, info);
+	if (rc == 0)
 		rc = coll_copy_rate(&rank);
 	if (rc == 0) {
 		coll_report_head(&rank);
@@ -177,6 +189,9 @@ static int run_rank(struct coll_options *options, const struct tow_job_info *inf
 		told = coll_report_wrong(&rank);
 		rc = rank.wrong != 0 ? COLL_WRONG : told;
 	}
+	if (rc == 0)
+		rc = coll_profile_write(&rank);
+	coll_profile_close(&rank);
 	/* Whoever goes first would break what others still do with it. */
 	if (rc != COLL_FAILED && coll_barrier(&rank) != 0)
 		rc = COLL_FAILED;

@@ -8,6 +8,7 @@
  *   coll_bench_run.c      the measured loops
  *   coll_bench_overlap.c  communication beside a compute loop
  *   coll_bench_report.c   tables and plain lines
+ *   coll_bench_profile.c  what was measured, for schedulers
  *
  * All ranks run the same; rank 0 prints. Functions return 0, or an exit code of the program
  * (COLL_*) after having said on stderr what went wrong; callers hand it on unchanged.
@@ -23,6 +24,7 @@
 #include <towline/towline.h>
 
 #include "bench/common/sizes.h"
+#include "tools/profile/profile.h"
 
 #define COLL_WRONG  1 /* an element of a result was wrong */
 #define COLL_FAILED 2 /* usage, or a call failed */
@@ -66,6 +68,7 @@ struct coll_options {
 	double seconds;   /* of each measurement */
 	uint64_t timeout_ns;
 	const char *path, *peer; /* names in the output */
+	const char *profile;     /* a file; NULL: none */
 };
 
 /* One measurement. */
@@ -93,10 +96,15 @@ struct coll_rank {
 	double *control;    /* of the pool: what the ranks tell each other between measurements */
 	double bytes_per_s; /* of all CPUs at once, read and written, as they copy */
 	uint64_t wrong;     /* elements */
+	uint32_t hosts;     /* that the ranks are on; 0: not known */
+	struct tool_profile profile; /* rank 0's, with --profile */
+	double *samples;             /* with --profile: the time of each of a loop, in us */
 };
 
 struct coll_result {
 	double time_s, cpu_s_per_gib, bound_ratio;
+	double median_us, p90_us; /* of the slowest rank, with --profile */
+	uint64_t count;
 };
 
 struct coll_overlap_result {
@@ -162,6 +170,19 @@ void coll_report_result(const struct coll_rank *rank, const struct coll_case *wh
 void coll_report_overlap(const struct coll_rank *rank, const struct coll_case *what,
 			 const struct coll_overlap_result *result);
 void coll_report_skipped(const struct coll_rank *rank, const struct coll_case *what);
+/* A rank's memory for --profile. */
+int coll_profile_open(struct coll_rank *rank, uint64_t samples);
+/* The quantiles of a loop's samples, of the slowest rank; all ranks call it. */
+int coll_profile_agree(struct coll_rank *rank, struct coll_result *result);
+int coll_profile_add(struct coll_rank *rank, const struct coll_case *what,
+		     const struct coll_result *result);
+int coll_profile_write(const struct coll_rank *rank);
+void coll_profile_close(struct coll_rank *rank);
+/* The operation by the library's name: "allreduce" here is "all-reduce" there. */
+const char *coll_library_name(enum coll_kind kind);
+/* The lane that served it, as the library says; "" where it does not. */
+void coll_report_lane(const struct coll_rank *rank, const struct coll_case *what, char *out,
+		      size_t room);
 /* Says how many elements were wrong, which every rank has left in the job's store. */
 int coll_report_wrong(const struct coll_rank *rank);
 

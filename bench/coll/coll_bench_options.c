@@ -36,6 +36,8 @@ static const char help[] =
 	"  --seconds S         time of each measurement [0.4]\n"
 	"  --pin, --no-pin     rank r on CPU r modulo their number [--pin]\n"
 	"  --plain             lines: towline PATH OP-nRANKS BYTES METRIC VALUE\n"
+	"  --profile FILE      writes what was measured for schedulers, as JSON (towtrace "
+	"profile)\n"
 	"  --path NAME         name of the path in the output [the lane]\n"
 	"  --timeout S         the longest that one collective may take [60]\n"
 	"\n"
@@ -174,6 +176,7 @@ enum {
 	OPT_NO_PIN,
 	OPT_PLAIN,
 	OPT_PATH,
+	OPT_PROFILE,
 	OPT_TIMEOUT
 };
 
@@ -195,6 +198,7 @@ static const struct option long_options[] = {
 	{ "no-pin", no_argument, NULL, OPT_NO_PIN },
 	{ "plain", no_argument, NULL, OPT_PLAIN },
 	{ "path", required_argument, NULL, OPT_PATH },
+	{ "profile", required_argument, NULL, OPT_PROFILE },
 	{ "timeout", required_argument, NULL, OPT_TIMEOUT },
 	{ "help", no_argument, NULL, 'h' },
 	{ NULL, 0, NULL, 0 },
@@ -254,6 +258,9 @@ static int apply_option(struct coll_options *options, int option, const char *va
 	case OPT_PLAN:
 		options->plan = value;
 		return 0;
+	case OPT_PROFILE:
+		options->profile = value;
+		return 0;
 	case OPT_PATH:
 		options->path = value;
 		return 0;
@@ -291,6 +298,9 @@ static int settle_options(struct coll_options *options, bool sized)
 		return usage_error("--apart is a way of --overlap", "--apart");
 	if (options->overlap && options->depth > 1)
 		return usage_error("--overlap has one collective in flight", "--depth");
+	if (options->profile != NULL && (options->overlap || options->depth > 1))
+		return usage_error("--profile takes neither --overlap nor --depth above 1",
+				   options->profile);
 	if (options->type == TOW_BOOL && options->reduce == TOW_AVG)
 		return usage_error("--reduce: there is no mean of", "bool");
 	if (options->type >= TOW_C64)

@@ -43,7 +43,6 @@ void coll_report_head(const struct coll_rank *rank)
 	fflush(stdout);
 }
 
-/* The operation by the library's name: "allreduce" here is "all-reduce" there. */
 static const char *const library_names[COLL_KINDS] = {
 	[COLL_ALL_REDUCE] = "all-reduce",
 	[COLL_ALL_GATHER] = "all-gather",
@@ -60,6 +59,11 @@ static const char *const library_names[COLL_KINDS] = {
 	[COLL_BARRIER] = "barrier",
 };
 
+const char *coll_library_name(enum coll_kind kind)
+{
+	return library_names[kind];
+}
+
 /* Whether an entry of /v1/coll is of this case. */
 static bool is_of(const json_t *entry, const struct coll_case *what)
 {
@@ -71,29 +75,40 @@ static bool is_of(const json_t *entry, const struct coll_case *what)
 		(uint64_t)json_integer_value(count) == what->count);
 }
 
-/* The plan of this case's entry; NULL where there is none. Entries are used last first. */
-static const char *find_plan(const json_t *json, const struct coll_case *what)
+/* This case's entry and its group; NULL where there is none. Entries are used last first. */
+static json_t *find_entry(const json_t *json, const struct coll_case *what, json_t **group_out)
 {
 	json_t *group, *entry;
 	size_t i, k;
 
 	json_array_foreach(json_object_get(json, "groups"), i, group)
 	{
+		*group_out = group;
 		json_array_foreach(json_object_get(group, "entries"), k, entry)
 		{
 			if (is_of(entry, what))
-				return json_string_value(json_object_get(entry, "plan"));
+				return entry;
 		}
 	}
 	return NULL;
+}
+
+static json_t *ask_library(const struct coll_rank *rank)
+{
+	char *text = NULL;
+	json_t *json = NULL;
+
+	if (tow_stats_get(rank->runtime, "/v1/coll", &text) == TOW_OK)
+		json = json_loads(text, 0, NULL);
+	tow_stats_release(text);
+	return json;
 }
 
 /* Which plan ran, "" where the library does not say. */
 static void plan_used(const struct coll_rank *rank, const struct coll_case *what, char *out,
 		      size_t room)
 {
-	char *text = NULL;
-	json_t *json = NULL;
+	json_t *json, *group;
 	const char *plan;
 
 	out[0] = '\0';
@@ -101,12 +116,31 @@ static void plan_used(const struct coll_rank *rank, const struct coll_case *what
 		snprintf(out, room, "%s", rank->options->plan);
 		return;
 	}
-	if (tow_stats_get(rank->runtime, "/v1/coll", &text) == TOW_OK)
-		json = json_loads(text, 0, NULL);
-	tow_stats_release(text);
-	plan = json != NULL ? find_plan(json, what) : NULL;
+	json = ask_library(rank);
+	plan = json_string_value(json_object_get(find_entry(json, what, &group), "plan"));
 	if (plan != NULL)
 		snprintf(out, room, "%s", plan);
+	json_decref(json);
+}
+
+void coll_report_lane(const struct coll_rank *rank, const struct coll_case *what, char *out,
+		      size_t room)
+{
+	json_t *json = ask_library(rank), *group = NULL, *entry, *lanes;
+	const char *lane = "";
+
+	entry = find_entry(json, what, &group);
+	lanes = json_object_get(entry, "lanes");
+	if (json_array_size(lanes) > 1)
+		lane = "mixed";
+	else if (json_array_size(lanes) == 1)
+		lane = json_string_value(json_object_get(json_array_get(lanes, 0), "lane"));
+	else if (entry != NULL && json_is_true(json_object_get(group, "shares_memory")))
+		lane = "shm";
+	/* No bytes move in a barrier, and parts of several lengths have no entry of one count. */
+	if ((lane == NULL || lane[0] == '\0') && strcmp(rank->options->lane, "auto") != 0)
+		lane = rank->options->lane;
+	snprintf(out, room, "%.*s", lane != NULL ? (int)strcspn(lane, ":") : 0, lane);
 	json_decref(json);
 }
 

@@ -96,6 +96,22 @@ static int run_once(struct coll_rank *rank, const struct coll_case *what, struct
 		      : coll_finish(rank, slot, coll_kind_names[what->kind]);
 }
 
+/* `count` of them, each with its time: one more reading of the clock each. */
+static int run_sampled(struct coll_rank *rank, const struct coll_case *what, struct coll_slot *slot,
+		       uint64_t count)
+{
+	double last = coll_now(), now;
+	int rc = 0;
+
+	for (uint64_t i = 0; i < count && rc == 0; i++) {
+		rc = run_once(rank, what, slot);
+		now = coll_now();
+		rank->samples[i] = (now - last) * 1e6;
+		last = now;
+	}
+	return rc;
+}
+
 /* `count` of them, in turns over the slots. */
 static int run_loop(struct coll_rank *rank, const struct coll_case *what, struct coll_slot *slots,
 		    uint64_t count)
@@ -162,13 +178,17 @@ static int run_timed(struct coll_rank *rank, struct coll_case *what, struct coll
 	cpu = coll_cpu();
 	begin = coll_now();
 	if (rc == 0)
-		rc = run_loop(rank, what, slots, count);
+		rc = rank->samples != NULL ? run_sampled(rank, what, slots, count)
+					   : run_loop(rank, what, slots, count);
 	took = (coll_now() - begin) / (double)count;
 	cpu = coll_cpu() - cpu;
+	result->count = count;
 	if (rc == 0)
 		rc = coll_agree(rank, took, TOW_MAX, &result->time_s);
 	if (rc == 0)
 		rc = coll_agree(rank, cpu, TOW_SUM, &all);
+	if (rc == 0)
+		rc = coll_profile_agree(rank, result);
 	if (rc == 0 && what->bytes >= CPU_BYTES)
 		result->cpu_s_per_gib = all / ((double)what->bytes * (double)count / (1 << 30));
 	if (what->bytes >= BOUND_BYTES && rank->bytes_per_s > 0 && result->time_s > 0)
@@ -195,7 +215,7 @@ static bool plan_fits(struct coll_rank *rank, const struct coll_case *what, stru
 static int measure_size(struct coll_rank *rank, enum coll_kind kind, uint64_t bytes)
 {
 	struct coll_case what = coll_case_make(rank->options, kind, bytes, rank->ranks);
-	struct coll_result result = { 0, 0, 0 };
+	struct coll_result result = { 0 };
 	struct coll_slot slots[TOW_COLL_IN_FLIGHT];
 	uint64_t count = 0;
 	int rc = 0;
@@ -218,15 +238,17 @@ static int measure_size(struct coll_rank *rank, enum coll_kind kind, uint64_t by
 	if (rc == 0)
 		for (uint32_t i = 0; i < rank->options->depth && i < count; i++)
 			coll_verify(rank, &what, &slots[i]);
-	if (rc == 0)
+	if (rc == 0) {
 		coll_report_result(rank, &what, &result);
+		rc = coll_profile_add(rank, &what, &result);
+	}
 	return rc;
 }
 
 int coll_run(struct coll_rank *rank)
 {
 	const struct coll_options *options = rank->options;
-	int rc = 0;
+	int rc = coll_profile_open(rank, REPETITIONS_MAX);
 
 	for (int kind = 0; kind < COLL_KINDS && rc == 0; kind++) {
 		const struct bench_sizes *sizes = &options->sizes[kind];

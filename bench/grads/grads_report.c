@@ -27,7 +27,7 @@ static const struct figure pool_figures[] = {
 	{ "in use", { "allocated_bytes" }, true },
 	{ "most in use", { "allocated_peak_bytes" }, true },
 	{ "allocations it had no room for", { "exhausted" }, false },
-	{ "recommended premap_memory_bytes", { "recommended_premap_memory_bytes" }, true },
+	{ "premap_memory_bytes, at least", { "recommended_premap_memory_bytes" }, true },
 };
 
 static const struct figure counter_figures[] = {
@@ -265,7 +265,7 @@ static void print_fault(const struct grads_rank *rank, json_t *pool, json_t *cou
 		return;
 	if (find_number(pool, "recommended_premap_memory_bytes", &named) && named > 0) {
 		cure = (uint64_t)named;
-		source = "recommended by /v1/pool";
+		source = "at least, by /v1/pool";
 	}
 	if (grown > 0)
 		printf("\nFAULT: the pool is too small: it had to grow %.0f times (%.1f MiB), "

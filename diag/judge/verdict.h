@@ -45,7 +45,8 @@ struct twi_emit;
 	  "find the MTU of the path (ping -M do -s 1472), and set it on the interfaces, or let "   \
 	  "ICMP 'fragmentation needed' pass; net.ipv4.tcp_mtu_probing=1 goes around it")           \
 	X(POOL, "pool", "has too little room in its pool",                                         \
-	  "raise premap_memory_bytes to what /v1/pool recommends there, or free buffers earlier")  \
+	  "raise premap_memory_bytes to what /v1/pool recommends there at least, or free buffers " \
+	  "earlier")                                                                               \
 	X(DEVICE, "device", "waits for its device",                                                \
 	  "look at the device (/v1/devices there, the driver's log)")                              \
 	X(CREDIT, "credit", "does not receive what was sent to it",                                \

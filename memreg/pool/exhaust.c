@@ -63,12 +63,25 @@ static uint64_t note_refused(struct twi_pool *pool, size_t bytes, size_t align,
 	return enough;
 }
 
+static void lower_u64(_Atomic uint64_t *least, uint64_t value)
+{
+	uint64_t seen = atomic_load_explicit(least, memory_order_relaxed);
+
+	while (seen > value &&
+	       !atomic_compare_exchange_weak_explicit(least, &seen, value, memory_order_relaxed,
+						      memory_order_relaxed))
+		;
+}
+
 /* The request is met elsewhere; the pool should have been so much larger. */
 static void note_demand(struct twi_pool *pool, size_t bytes)
 {
 	struct twi_pool_stats stats;
+	struct twi_arena_stats first;
 
 	twi_pool_stats(pool, &stats);
+	pool->ops->stats(pool->arena[0], &first);
+	lower_u64(&pool->spare_bytes, first.last_free_bytes);
 	raise_u64(&pool->demand_bytes, stats.allocated + stats.overflow + bytes);
 }
 

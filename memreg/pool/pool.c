@@ -108,6 +108,7 @@ int twi_pool_create(const struct twi_pool_options *options, struct twi_pool **ou
 	pool->strict = options->strict;
 	pool->exhaust = options->exhaust;
 	pool->require_zero_copy = options->require_zero_copy;
+	atomic_init(&pool->spare_bytes, UINT64_MAX);
 	pool->limit_bytes = options->limit_bytes != 0 ? options->limit_bytes : 4 * options->bytes;
 	pthread_mutex_init(&pool->control, NULL);
 	pthread_mutex_init(&pool->growing, NULL);

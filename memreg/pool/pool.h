@@ -59,7 +59,7 @@ struct twi_pool_stats {
 	uint64_t grown;                   /* of mapped: by extents after the first */
 	uint64_t overflow, overflow_peak; /* allocated outside the pool */
 	uint64_t demand;                  /* the most that was allocated and asked for at once */
-	uint64_t recommended;             /* premap_memory_bytes that fits the demand so far */
+	uint64_t recommended;             /* premap_memory_bytes, at least, by the demand so far */
 	uint64_t exhausted;               /* count of requests without room */
 };
 

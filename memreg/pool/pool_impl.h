@@ -79,6 +79,8 @@ struct twi_pool {
 	_Atomic uint64_t demand_bytes;  /* of requests that failed */
 	_Atomic uint64_t refused_bytes; /* by requests that failed, since the last free */
 	_Atomic uint64_t enough_bytes;  /* pool size that would have been enough for them */
+	/* At the end of the first extent, the least that was free when others had to help out. */
+	_Atomic uint64_t spare_bytes;
 	_Atomic uint64_t exhausted;
 	struct twi_pool_gauge gauge[TWI_POOL_GAUGES];
 	struct twi_pool_gauge view_gauge[TWI_POOL_VIEW_GAUGES];

@@ -35,11 +35,27 @@ static uint64_t registered_bytes(struct twi_pool *pool)
 	return bytes;
 }
 
-/* What fits the demand: a sixteenth more than its peak, and whatever a failed request needed. */
-static uint64_t recommend_bytes(struct twi_pool *pool, uint64_t demand)
+/*
+ * What was allocated outside the first extent would have had room behind it, less what was free at
+ * its end: as that extent is in pieces, the sum of what was allocated is not enough. 0: it was
+ * enough.
+ */
+static uint64_t with_outside(struct twi_pool *pool, uint64_t outside)
+{
+	uint64_t spare = atomic_load_explicit(&pool->spare_bytes, memory_order_relaxed);
+
+	if (outside == 0)
+		return 0;
+	return twi_align_up(pool->extents.extent[0]->bytes + outside - twi_min(spare, outside),
+			    TWI_HUGE_BYTES);
+}
+
+/* A sixteenth more than the peak of the demand, and whatever found no room needed: at least. */
+static uint64_t recommend_bytes(struct twi_pool *pool, uint64_t demand, uint64_t outside)
 {
 	uint64_t enough = atomic_load_explicit(&pool->enough_bytes, memory_order_relaxed);
 
+	enough = twi_max(enough, with_outside(pool, outside));
 	return twi_max(enough, twi_align_up(demand + demand / 16, TWI_HUGE_BYTES));
 }
 
@@ -48,6 +64,7 @@ void twi_pool_stats(struct twi_pool *pool, struct twi_pool_stats *out)
 	uint32_t count = atomic_load_explicit(&pool->extents.count, memory_order_acquire);
 	int64_t leased = atomic_load_explicit(&pool->leased_bytes, memory_order_relaxed);
 	int64_t peak = atomic_load_explicit(&pool->leased_peak_bytes, memory_order_relaxed);
+	uint64_t outside = pool->overflow.peak_bytes;
 
 	*out = (struct twi_pool_stats){ .asked = pool->asked_bytes };
 	for (uint32_t i = 0; i < count; i++) {
@@ -59,6 +76,7 @@ void twi_pool_stats(struct twi_pool *pool, struct twi_pool_stats *out)
 		out->mlocked += extent->mlocked ? extent->bytes : 0;
 		out->allocated += arena.allocated_bytes;
 		out->allocated_peak += arena.peak_bytes;
+		outside += i > 0 ? arena.peak_bytes : 0;
 		out->waste += arena.waste_bytes;
 		out->free += arena.free_bytes;
 		out->largest_free = twi_max(out->largest_free, arena.largest_free_bytes);
@@ -76,7 +94,7 @@ void twi_pool_stats(struct twi_pool *pool, struct twi_pool_stats *out)
 	out->leased_peak = (uint64_t)peak;
 	out->demand = twi_max(out->allocated_peak,
 			      atomic_load_explicit(&pool->demand_bytes, memory_order_relaxed));
-	out->recommended = recommend_bytes(pool, out->demand);
+	out->recommended = recommend_bytes(pool, out->demand, outside);
 	out->exhausted = atomic_load_explicit(&pool->exhausted, memory_order_relaxed);
 }
 
@@ -217,7 +235,7 @@ static const struct {
 	NAMED("grown_now", grown, "Bytes that the pool has grown by; raise premap_memory_bytes"),
 	NAMED("overflow_now", overflow, "Bytes allocated outside the pool because it was full"),
 	GAUGE(demand, "Most bytes ever allocated and asked for at once"),
-	GAUGE(recommended, "premap_memory_bytes that fits the demand so far"),
+	GAUGE(recommended, "What premap_memory_bytes should be at least, by the demand so far"),
 #undef GAUGE
 #undef NAMED
 };

@@ -16,6 +16,8 @@
 #ifndef TWI_REPLAY_OP_H
 #define TWI_REPLAY_OP_H
 
+#include <stddef.h>
+
 #include "memreg/sizing/replay.h"
 
 #define TWI_REPLAY_CHUNK_LOG   10

@@ -392,7 +392,7 @@ int say_pool(const json_t *pool, char *out, size_t size)
 	else
 		snprintf(what, sizeof(what), "it has grown by %lld extents", (long long)grown);
 	snprintf(out, size,
-		 "%s; it was opened with premap_memory_bytes=%lld, and %lld would have done", what,
+		 "%s; it was opened with premap_memory_bytes=%lld, and needs at least %lld", what,
 		 (long long)json_integer_value(json_object_get(pool, "asked_bytes")),
 		 (long long)json_integer_value(
 			 json_object_get(pool, "recommended_premap_memory_bytes")));
@@ -496,8 +496,10 @@ static void add_pools(json_t *rows, const struct explain_input *input)
 		add_row(rows, "pool", running ? TIER_RUNNING : TIER_BEFORE, 0,
 			json_pack("{s:o, s:o, s:O}", "text",
 				  json_sprintf("the pool was too small: %s", text), "cure",
-				  json_sprintf("premap_memory_bytes=%lld (TOW_PREMAP_MEMORY_BYTES)",
-					       (long long)enough),
+				  json_sprintf(
+					  "premap_memory_bytes=%lld (TOW_PREMAP_MEMORY_BYTES), at "
+					  "least; memreg-bench names the size for a log",
+					  (long long)enough),
 				  "ranks", ranks));
 	json_decref(ranks);
 }

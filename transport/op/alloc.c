@@ -45,7 +45,7 @@ static int wait_for_room(struct tow_runtime *runtime, size_t bytes, size_t align
 	twi_count(engine->diag, TWI_C_pool_wait_timeouts, 1);
 	return twi_error(TOW_EEXHAUSTED,
 			 "tow_alloc: no room for %zu bytes within exhaust_wait_ns = %llu ns; raise "
-			 "premap_memory_bytes to what /v1/pool recommends",
+			 "premap_memory_bytes to what /v1/pool recommends at least",
 			 bytes, (unsigned long long)most);
 }
 

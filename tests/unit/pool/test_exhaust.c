@@ -33,9 +33,11 @@ int clock_gettime(clockid_t clock, struct timespec *out)
 	return status;
 }
 
+static uint64_t pool_bytes = 4 * MIB;
+
 static void open_pool(enum twi_exhaust exhaust, uint64_t limit, bool strict)
 {
-	struct twi_pool_options options = { .bytes = 4 * MIB,
+	struct twi_pool_options options = { .bytes = pool_bytes,
 					    .exhaust = exhaust,
 					    .limit_bytes = limit,
 					    .require_zero_copy = strict };
@@ -88,6 +90,41 @@ static void names(void **state)
 	(void)state;
 	assert_string_equal(twi_exhaust_name(TWI_EXHAUST_FAIL), "fail");
 	assert_string_equal(twi_exhaust_name(TWI_EXHAUST_WAIT), "wait");
+}
+
+/* Each block is larger than the gaps that those before it have left, as much as is in use. */
+static void break_up(void)
+{
+	for (uint64_t i = 1; i <= 10; i++) {
+		void *goes = take(i * 32 << 10);
+
+		take(i * 32 << 10);
+		assert_int_equal(twi_pool_free(pool, goes), TOW_OK);
+	}
+	take(MIB);
+}
+
+/* What is recommended does, though the pool is in pieces; the sum of what is in use would not. */
+static void recommended_in_pieces(void **state)
+{
+	const enum twi_exhaust policies[] = { TWI_EXHAUST_GROW, TWI_EXHAUST_COPY };
+	uint64_t recommended;
+
+	(void)state;
+	for (size_t i = 0; i < twi_array_count(policies); i++) {
+		open_pool(policies[i], 16 * MIB, false);
+		break_up();
+		recommended = stats().recommended;
+		assert_true(stats().exhausted > 0);
+		assert_int_equal(recommended, 6 * MIB);
+		close_pool();
+		pool_bytes = recommended;
+		open_pool(policies[i], 16 * MIB, false);
+		break_up();
+		assert_int_equal(stats().exhausted, 0);
+		close_pool();
+		pool_bytes = 4 * MIB;
+	}
 }
 
 /* By a quarter at least, by what is asked for, and never beyond the limit. */
@@ -311,11 +348,17 @@ static void clock_is_set(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(names),          cmocka_unit_test(grows),
-		cmocka_unit_test(grows_so_often), cmocka_unit_test(no_growth_without_registration),
-		cmocka_unit_test(goes_outside),   cmocka_unit_test(strict),
-		cmocka_unit_test(absurd_sizes),   cmocka_unit_test(trying),
-		cmocka_unit_test(room_comes),     cmocka_unit_test(clock_is_set),
+		cmocka_unit_test(names),
+		cmocka_unit_test(grows),
+		cmocka_unit_test(recommended_in_pieces),
+		cmocka_unit_test(grows_so_often),
+		cmocka_unit_test(no_growth_without_registration),
+		cmocka_unit_test(goes_outside),
+		cmocka_unit_test(strict),
+		cmocka_unit_test(absurd_sizes),
+		cmocka_unit_test(trying),
+		cmocka_unit_test(room_comes),
+		cmocka_unit_test(clock_is_set),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -287,7 +287,7 @@ static void joins_ranks(void **state)
 	expect_row(rows, 0, "counters", "warning", "credit_stalls 150, 90 of them at rank 3",
 		   "credit_bytes");
 	expect_row(rows, 1, "copies", "note", "9 copies, 16 B, 5 ms: came early", "post receives");
-	expect_row(rows, 2, "pool", "note", "premap_memory_bytes=4, and 12 would have done",
+	expect_row(rows, 2, "pool", "note", "premap_memory_bytes=4, and needs at least 12",
 		   "premap_memory_bytes=12");
 	for (size_t i = 0; i < 3; i++) {
 		const json_t *both = json_object_get(json_array_get(rows, i), "ranks");

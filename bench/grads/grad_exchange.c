@@ -299,15 +299,23 @@ static int check_memory(const struct workload *work)
 static int prepare_plan(const struct grads_options *options, struct workload *work,
 			struct strategy_plan *plan)
 {
-	char path[4096], error[1024];
+	char name[4096], path[4096], error[1024];
+	const char *strategy = workload_split(options->file, name, sizeof(name));
+	enum strategy_kind kind = STRATEGY_DATA_PARALLEL;
 
 	*plan = (struct strategy_plan){ .events = NULL };
-	if (workload_find(options->file, path, sizeof(path), error, sizeof(error)) != 0 ||
+	if (strategy != NULL &&
+	    (!strategy_parse(strategy, &kind) || kind != STRATEGY_DATA_PARALLEL)) {
+		fprintf(stderr, "tow-grads: strategy '%s' is not data-parallel\n", strategy);
+		return GRADS_FAILED;
+	}
+	if (workload_find(name, path, sizeof(path), error, sizeof(error)) != 0 ||
 	    workload_load(path, options->limit, work, error, sizeof(error)) != 0) {
 		fprintf(stderr, "tow-grads: %s\n", error);
 		return GRADS_FAILED;
 	}
-	strategy_assume(STRATEGY_DATA_PARALLEL, work, plan);
+	strategy_assume(kind, work, plan);
+	strategy_set(plan, "bucket_bytes", options->bucket);
 	if (strategy_make(plan, work) == 0)
 		return 0;
 	fprintf(stderr, "tow-grads: no memory for the plan of %" PRIu64 " tensors\n", work->count);

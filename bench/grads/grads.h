@@ -59,7 +59,7 @@ struct grads_outcome {
 struct grads_rank {
 	const struct grads_options *options;
 	const struct workload *work;
-	const struct strategy_plan *plan; /* its step sends each tensor, in the file's order */
+	const struct strategy_plan *plan;
 	struct tow_runtime *runtime;
 	struct tow_group *group;
 	int rank;
@@ -74,6 +74,12 @@ uint64_t grads_premap(const struct strategy_plan *plan);
 int grads_buffers_make(struct grads_rank *rank);
 /* Frees what the pool had no room for, after the runtime has let go of it. */
 void grads_buffers_drop(struct grads_rank *rank);
+
+/* What the bytes of a transfer are: bf16 or, of any other size of elements, f32. */
+static inline enum tow_type grads_type(const struct strategy_event *event)
+{
+	return event->element_bytes == 2 ? TOW_BF16 : TOW_F32;
+}
 
 int grads_failed(int rank, const char *what, int status);
 /* Opens the runtime, meets the other rank, ends start-up, and makes the buffers. */

@@ -40,22 +40,33 @@ int grads_failed(int rank, const char *what, int status)
 	return GRADS_FAILED;
 }
 
-static enum tow_type type_of(const struct workload_tensor *tensor)
+/* Message i of a step: a tensor's gradient, or a bucket of them. */
+static const struct strategy_event *message_at(const struct grads_rank *rank, uint64_t i)
 {
-	return tensor->element_bytes == 2 ? TOW_BF16 : TOW_F32;
+	return &rank->plan->events[rank->plan->step_begin + i];
+}
+
+static uint64_t message_count(const struct grads_rank *rank)
+{
+	return rank->plan->step_end - rank->plan->step_begin - 1;
+}
+
+static uint64_t elements_of(const struct strategy_event *event)
+{
+	return event->bytes / tow_type_bytes(grads_type(event));
 }
 
 /*
- * A tensor's gradient differs from every other tensor's, step's and rank's. Magnitudes are in
+ * A message differs from every other tensor's, step's and rank's. Magnitudes are in
  * [2^-7, 2^-6), of a bf16 as of a float: nothing overflows, and no sum is denormal.
  */
-static struct pattern gradient_of(const struct grads_rank *rank, uint64_t step, uint64_t tensor,
+static struct pattern gradient_of(const struct grads_rank *rank, uint64_t step, uint64_t message,
 				  int owner)
 {
-	uint64_t seed = (step * rank->work->count + tensor) * RANKS + (uint64_t)owner;
+	uint64_t seed = (step * message_count(rank) + message) * RANKS + (uint64_t)owner;
 	struct pattern p = pattern_floats(seed);
 
-	if (type_of(&rank->work->tensors[tensor]) == TOW_BF16) {
+	if (grads_type(message_at(rank, message)) == TOW_BF16) {
 		p.mask = UINT64_C(0x807f807f807f807f);
 		p.bits = UINT64_C(0x3c003c003c003c00);
 	}
@@ -140,12 +151,6 @@ struct step {
 	double *start_s, *start_calls_s; /* of each bucket, and calls_s then */
 };
 
-/* Message i of a step. */
-static const struct strategy_event *message_at(const struct grads_rank *rank, uint64_t i)
-{
-	return &rank->plan->events[rank->plan->step_begin + i];
-}
-
 /* The first wait for a bucket: its slack is over. */
 static void note_slack(struct grads_rank *rank, struct step *step, uint64_t bucket, double at)
 {
@@ -174,7 +179,7 @@ static int settle_bucket(struct grads_rank *rank, struct step *step)
 	return rc;
 }
 
-/* Issues tensors [first, end) together; they were made from the last to the first. */
+/* Issues messages [first, end) together. */
 static int start_bucket(struct grads_rank *rank, struct step *step, uint64_t first, uint64_t end)
 {
 	double begin;
@@ -187,16 +192,15 @@ static int start_bucket(struct grads_rank *rank, struct step *step, uint64_t fir
 	step->start_calls_s[step->bucket] = step->calls_s;
 	if (rc == 0)
 		rc = tow_coll_batch_begin(rank->group);
-	for (uint64_t i = end; i-- > first && rc == 0;) {
+	for (uint64_t i = first; i < end && rc == 0; i++) {
 		const struct strategy_event *event = message_at(rank, i);
-		const struct workload_tensor *tensor = &rank->work->tensors[i];
 		uint64_t slot = step->begun % GRADS_IN_FLIGHT;
 
 		step->flying[slot].bucket = step->bucket;
-		rc = tow_coll_all_reduce_start(
-			rank->group, rank->buffer[event->buffer], rank->buffer[event->to],
-			tensor->bytes / tensor->element_bytes, type_of(tensor), TOW_AVG, NULL,
-			&step->flying[slot].op);
+		rc = tow_coll_all_reduce_start(rank->group, rank->buffer[event->buffer],
+					       rank->buffer[event->to], elements_of(event),
+					       grads_type(event), TOW_AVG, NULL,
+					       &step->flying[slot].op);
 		step->begun += rc >= 0;
 	}
 	if (rc == 0)
@@ -207,24 +211,22 @@ static int start_bucket(struct grads_rank *rank, struct step *step, uint64_t fir
 }
 
 /* The gradients from the last tensor to the first, and their buckets as they fill. */
-static int walk_tensors(struct grads_rank *rank, struct step *step)
+static int walk_messages(struct grads_rank *rank, struct step *step)
 {
-	uint64_t end = rank->work->count, bytes = 0;
+	uint64_t first = 0;
 	int rc = 0;
 
-	for (uint64_t i = end; i-- > 0 && rc == 0;) {
-		uint64_t its = rank->work->tensors[i].bytes;
+	for (uint64_t i = 0; i < message_count(rank) && rc == 0; i++) {
+		const struct strategy_event *event = message_at(rank, i);
 
 		if (step->makes)
-			pattern_fill(rank->buffer[message_at(rank, i)->buffer], its,
+			pattern_fill(rank->buffer[event->buffer], event->bytes,
 				     gradient_of(rank, step->number, i, rank->rank));
-		bytes += its;
-		if (bytes < rank->options->bucket && end - i < GRADS_IN_FLIGHT / 2 && i > 0)
+		if (!event->issue)
 			continue;
 		if (step->exchanges)
-			rc = start_bucket(rank, step, i, end);
-		end = i;
-		bytes = 0;
+			rc = start_bucket(rank, step, first, i + 1);
+		first = i + 1;
 	}
 	while (rc == 0 && step->ended < step->begun)
 		rc = settle_bucket(rank, step);
@@ -239,15 +241,15 @@ static int run_half(struct grads_rank *rank, uint64_t number, bool makes, bool e
 	double begin;
 	int rc;
 
-	step.start_s = calloc(2 * rank->work->count, sizeof(double));
+	step.start_s = calloc(2 * message_count(rank), sizeof(double));
 	if (step.start_s == NULL)
 		return grads_failed(rank->rank, "times of the buckets", TOW_ENOMEM);
-	step.start_calls_s = step.start_s + rank->work->count;
+	step.start_calls_s = step.start_s + message_count(rank);
 	rc = pass_barrier(rank);
 	begin = now_seconds();
 	tow_span_begin(rank->runtime, makes ? exchanges ? "step" : "make" : "exchange");
 	if (rc == 0)
-		rc = walk_tensors(rank, &step);
+		rc = walk_messages(rank, &step);
 	tow_span_end(rank->runtime);
 	*took = now_seconds() - begin;
 	free(step.start_s);
@@ -301,23 +303,24 @@ static uint64_t check_bf16(const uint16_t *mean, uint64_t count, struct pattern 
 
 static int verify_step(struct grads_rank *rank, uint64_t step)
 {
-	for (uint64_t i = 0; i < rank->work->count; i++) {
-		const struct workload_tensor *tensor = &rank->work->tensors[i];
+	for (uint64_t i = 0; i < message_count(rank); i++) {
+		const struct strategy_event *event = message_at(rank, i);
 		struct pattern p[RANKS] = { gradient_of(rank, step, i, 0),
 					    gradient_of(rank, step, i, 1) };
-		const void *mean = rank->buffer[message_at(rank, i)->to];
-		uint64_t count = tensor->bytes / tensor->element_bytes;
-		uint64_t at = type_of(tensor) == TOW_BF16 ? check_bf16(mean, count, p)
-							  : check_floats(mean, count, p);
+		const void *mean = rank->buffer[event->to];
+		uint64_t count = elements_of(event);
+		uint64_t at = grads_type(event) == TOW_BF16 ? check_bf16(mean, count, p)
+							    : check_floats(mean, count, p);
 
 		if (at != PATTERN_SAME) {
 			fprintf(stderr,
 				"tow-grads: WRONG MEAN at rank %d: step %" PRIu64
 				", %s, first at element %" PRIu64 " of %" PRIu64 "\n",
-				rank->rank, step, tensor->name, at, count);
+				rank->rank, step, rank->work->tensors[event->tensor].name, at,
+				count);
 			return GRADS_MISMATCH;
 		}
-		rank->outcome.verified_bytes += tensor->bytes;
+		rank->outcome.verified_bytes += event->bytes;
 	}
 	return 0;
 }

@@ -244,7 +244,7 @@ void grads_report_run(const struct grads_rank *rank, const struct grads_outcome 
 	       (double)(mine->verified_bytes + other->verified_bytes) / 1e6);
 	printf("  %-34s %" PRIu64 " and %" PRIu64 " of %" PRIu64 "\n",
 	       "buffers outside the pool, by rank", mine->heap_buffers, other->heap_buffers,
-	       2 * rank->work->count);
+	       (uint64_t)rank->plan->buffers);
 	printf("  %-34s %" PRIu64 "\n", "operations that were copied",
 	       mine->copied + other->copied);
 	printf("  %-34s %" PRIu64 " and %" PRIu64 "\n", "late registrations, by rank",
@@ -274,7 +274,7 @@ static void print_fault(const struct grads_rank *rank, json_t *pool, json_t *cou
 	if (outcome->heap_buffers > 0) {
 		printf("\nFAULT: the pool is too small: %" PRIu64 " of %" PRIu64
 		       " buffers (%.1f MiB) came from the heap\n",
-		       outcome->heap_buffers, 2 * rank->work->count,
+		       outcome->heap_buffers, (uint64_t)rank->plan->buffers,
 		       (double)outcome->heap_bytes / MIB);
 		printf("  the library said: %s\n", outcome->pool_message);
 	}

@@ -23,8 +23,10 @@ static const char help[] =
 	"pools cost. The third measures what memory costs on this machine.\n"
 	"\n"
 	"  --workload FILE   tensors of a model: a file, or gpt2, resnet50, llama3-8b\n"
-	"            STRATEGY   data-parallel [the default], fsdp or pipeline\n"
+	"            STRATEGY   data-parallel [the default], fsdp, pipeline, tensor-parallel,\n"
+	"                       expert-parallel or kv-transfer\n"
 	"  --set NAME=N      a number that the strategy assumes (ranks, micro_batches, ...)\n"
+	"  --set lane=LANE   a lane of `towstat lanes`, or auto: ranks of one host [auto]\n"
 	"  --tensors N       only the first N tensors [all]\n"
 	"  --replay LOG      a recorded allocation log, or its text form (docs/sizing.md); - is\n"
 	"                    the standard input\n"
@@ -100,28 +102,19 @@ static int parse_sizes(struct memreg_options *options, char *list)
 	return 0;
 }
 
+/* What the numbers are is up to the strategy; the lane is the only one that is none. */
 static int parse_set(struct memreg_options *options, const char *text)
 {
-	const char *equals = strchr(text, '=');
-	struct memreg_set *set = &options->sets[options->set_count];
-	char *end;
-
+	if (strncmp(text, "lane=", 5) == 0) {
+		options->lane = text + 5;
+		return 0;
+	}
 	if (options->set_count == MEMREG_SETS) {
 		fprintf(stderr, "memreg-bench: --set: at most %d\n", MEMREG_SETS);
 		return MEMREG_USAGE;
 	}
-	errno = 0;
-	if (equals != NULL && equals > text && equals[1] >= '0' && equals[1] <= '9' &&
-	    (size_t)(equals - text) < sizeof(set->name)) {
-		snprintf(set->name, sizeof(set->name), "%.*s", (int)(equals - text), text);
-		set->value = strtoull(equals + 1, &end, 10);
-		if (*end == '\0' && errno == 0) {
-			options->set_count++;
-			return 0;
-		}
-	}
-	fprintf(stderr, "memreg-bench: --set takes NAME=NUMBER, not '%s'\n", text);
-	return MEMREG_USAGE;
+	options->sets[options->set_count++] = text;
+	return 0;
 }
 
 /* A whole number of an option. */
@@ -216,8 +209,9 @@ static int check_options(const struct memreg_options *options)
 	int programs = options->machine + (options->workload != NULL) + (options->replay != NULL);
 	const char *alone =
 		programs > 1 ? "--machine, --workload and --replay exclude each other"
-		: options->workload == NULL && options->set_count > 0 ? "--set needs --workload"
-		: options->workload == NULL && options->limit > 0     ? "--tensors needs --workload"
+		: options->workload == NULL && (options->set_count > 0 || options->lane != NULL)
+			? "--set needs --workload"
+		: options->workload == NULL && options->limit > 0 ? "--tensors needs --workload"
 		: options->workload == NULL && options->replay == NULL && options->premap > 0
 			? "--premap needs --workload or --replay"
 		: options->workload == NULL && options->replay == NULL && options->arena != NULL

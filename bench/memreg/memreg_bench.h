@@ -8,6 +8,7 @@
  *
  *   memreg_input.c     a job: the events of a log, or of a workload and strategy
  *   memreg_log.c       reads logs: recordings, and text (memreg_log_text.c)
+ *   memreg_workload.c  what the library takes while a workload's collectives run
  *   memreg_arena.c     which arena and staging the pool has that is sized
  *   memreg_size.c      sizing: bounds, search, headroom, budget, verification, cost curve
  *   memreg_run.c       one real run of a job with a pool of some size, counted by the library
@@ -35,22 +36,17 @@
 
 #define MEMREG_MIB   1048576.0
 #define MEMREG_SIZES 16
-#define MEMREG_SETS  8
-
-struct memreg_set {
-	char name[32];
-	uint64_t value;
-};
+#define MEMREG_SETS  16
 
 struct memreg_options {
 	bool json, quick, machine;
 	int rounds;
 	uint64_t sizes[MEMREG_SIZES];
 	int size_count;
-	const char *replay, *workload, *svg, *arena;
-	uint64_t limit;  /* only the first tensors; 0: all */
-	uint64_t premap; /* only this size: does it do? */
-	struct memreg_set sets[MEMREG_SETS];
+	const char *replay, *workload, *svg, *arena, *lane;
+	uint64_t limit;                /* only the first tensors; 0: all */
+	uint64_t premap;               /* only this size: does it do? */
+	const char *sets[MEMREG_SETS]; /* NAME=NUMBER */
 	int set_count;
 };
 
@@ -100,6 +96,7 @@ struct memreg_op {
 struct memreg_job {
 	char source[256];      /* file */
 	char strategy[32];     /* "" for a log */
+	char lane[64];         /* that a workload's ranks have; "" for a log */
 	char arena[32];        /* which the log's pool has; "": not known */
 	int64_t staging_bytes; /* the knob, there; below 0: not known */
 	uint64_t page_bytes;   /* of the log's pool; 0: not known */
@@ -116,6 +113,8 @@ struct memreg_job {
 
 int memreg_job_open(const struct memreg_options *options, struct memreg_job *out);
 void memreg_job_close(struct memreg_job *job);
+/* Puts what the library's collectives take of the pool into the job's plan, before it is used. */
+int memreg_workload_library(const struct memreg_options *options, struct memreg_job *job);
 
 /* A log as it was read. */
 struct memreg_log {
@@ -182,10 +181,9 @@ struct memreg_sizing {
 	struct twi_replay_result peak; /* in a pool of the found size */
 	uint64_t smallest;             /* premap_memory_bytes that is clean */
 	uint64_t headroom;             /* for other orders of the threads */
-	uint64_t collectives; /* what they take of the pool, beside the workload's events */
-	uint64_t named;       /* all three */
-	uint32_t orders;      /* that were tried */
-	bool capped;          /* they need more than headroom may be */
+	uint64_t named;                /* both */
+	uint32_t orders;               /* that were tried */
+	bool capped;                   /* they need more than headroom may be */
 	uint64_t below_step;
 	struct memreg_run below_run; /* of it, when it was thought to be the smallest */
 	bool clean_at_90;      /* a real run at 90 % of the named size had nothing to complain of */

@@ -62,6 +62,17 @@ static int replay_plan(struct memreg_job *job)
 	return MEMREG_FAULT;
 }
 
+/* A transfer within one buffer, or with another rank's: its first half goes to its second. */
+static void send_within(const struct strategy_event *event, struct memreg_op *op)
+{
+	if (event->buffer != STRATEGY_NO_BUFFER && event->to != STRATEGY_NO_BUFFER &&
+	    event->buffer != event->to)
+		return;
+	op->block = event->buffer != STRATEGY_NO_BUFFER ? event->buffer : event->to;
+	op->to = op->block;
+	op->bytes = event->bytes / 2;
+}
+
 static int ops_of_plan(struct memreg_job *job)
 {
 	const struct strategy_plan *plan = &job->plan;
@@ -74,6 +85,8 @@ static int ops_of_plan(struct memreg_job *job)
 
 		job->op[i] = (struct memreg_op){ event->kind, event->buffer, event->to,
 						 event->bytes, 0 };
+		if (event->kind == STRATEGY_SEND)
+			send_within(event, &job->op[i]);
 	}
 	job->count = plan->count;
 	job->step_begin = plan->step_begin;
@@ -103,20 +116,18 @@ static int open_log(const struct memreg_options *options, struct memreg_job *job
 
 static int apply_sets(const struct memreg_options *options, struct strategy_plan *plan)
 {
-	for (int i = 0; i < options->set_count; i++) {
-		const struct memreg_set *set = &options->sets[i];
+	char error[512];
 
-		if (strategy_set(plan, set->name, set->value) == 0)
+	for (int i = 0; i < options->set_count; i++) {
+		if (strategy_set_text(plan, options->sets[i], error, sizeof(error)) == 0)
 			continue;
-		fprintf(stderr, "memreg-bench: --set %s=%" PRIu64 ": %s takes", set->name,
-			set->value, strategy_name(plan->kind));
-		for (uint32_t k = 0; k < plan->assumption_count; k++)
-			fprintf(stderr, " %s", plan->assumptions[k].name);
-		fprintf(stderr, "%s\n",
-			plan->assumption_count ? ", from 1 to 1000000" : " no such number");
+		fprintf(stderr, "memreg-bench: %s\n", error);
 		return MEMREG_USAGE;
 	}
-	return 0;
+	if (strategy_check(plan, error, sizeof(error)) == 0)
+		return 0;
+	fprintf(stderr, "memreg-bench: %s\n", error);
+	return MEMREG_USAGE;
 }
 
 /* A tensor that no machine of this kind can hold is a mistake in the file, not a size to search. */
@@ -147,9 +158,8 @@ static int open_workload(const struct memreg_options *options, struct memreg_job
 	int rc;
 
 	if (strategy != NULL && !strategy_parse(strategy, &kind)) {
-		fprintf(stderr,
-			"memreg-bench: strategy '%s' is none of data-parallel, fsdp, pipeline\n",
-			strategy);
+		strategy_names(error);
+		fprintf(stderr, "memreg-bench: strategy '%s' is none of %s\n", strategy, error);
 		return MEMREG_USAGE;
 	}
 	if (workload_find(name, path, sizeof(path), error, sizeof(error)) != 0 ||
@@ -166,6 +176,8 @@ static int open_workload(const struct memreg_options *options, struct memreg_job
 		rc = check_tensors(job);
 	if (rc == 0 && strategy_make(&job->plan, &job->work) != 0)
 		rc = out_of_memory();
+	if (rc == 0)
+		rc = memreg_workload_library(options, job);
 	if (rc == 0)
 		rc = replay_plan(job);
 	return rc == 0 ? ops_of_plan(job) : rc;

@@ -155,6 +155,7 @@ int memreg_json(const struct memreg_sizing *s)
 
 	json_object_set_new(root, "source", json_string(s->job.source));
 	json_object_set_new(root, "strategy", text_or_null(s->job.strategy));
+	json_object_set_new(root, "lane", text_or_null(s->job.lane));
 	json_object_set_new(root, "premap_memory_bytes", number_json(s->named));
 	json_object_set_new(root, "verified", json_boolean(s->verified));
 	json_object_set_new(root, "verified_reason", text_or_null(s->verified_why));

@@ -64,6 +64,9 @@ static void print_head(const struct memreg_sizing *s)
 
 		printf("  assumed: %s = %" PRIu64 ", %s\n", row->name, row->value, row->meaning);
 	}
+	if (s->job.lane[0] != '\0')
+		printf("  assumed: lane = %s, of collectives; and the knobs of this environment\n",
+		       s->job.lane);
 	print_frees(replay);
 	print_leaks(replay);
 	if (s->job.sampled > 1 || s->job.lost > 0)

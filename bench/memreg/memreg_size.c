@@ -22,8 +22,6 @@
 #include <internal/base.h>
 #include <towline/status.h>
 
-#include "transport/coll/coll_local.h"
-
 #define MIB            ((uint64_t)1 << 20)
 #define GIB            ((uint64_t)1 << 30)
 #define ORDERS         32
@@ -35,9 +33,6 @@
 #define PROBES         12
 #define CURVE_SHORT    2  /* points of a curve that is to be had soon */
 #define BOTH_STEPS     64 /* above the larger of two sizes, for one that fits in both */
-
-#define COMBINED_MOST    (256u << 10) /* knob combine_threshold_bytes, as it is by default */
-#define COLLECTIVE_GRAIN (64u << 10)
 
 static const unsigned percents[] = { 90, 50, 75, 25 };
 
@@ -309,33 +304,12 @@ static bool verify_below(struct memreg_sizing *sizing)
 	return false;
 }
 
-/*
- * What the library itself takes of the pool to average the gradients: the slots of a group, and a
- * buffer for each row of small ones that it fuses. The workload's own events do not show it.
- */
-static uint64_t of_collectives(const struct memreg_job *job)
-{
-	const struct workload *work = &job->work;
-	uint64_t fused = 0;
-
-	if (strcmp(job->strategy, "data-parallel") != 0)
-		return 0;
-	for (uint64_t i = 0; i < work->count; i++) {
-		if (work->tensors[i].bytes <= COMBINED_MOST)
-			fused += twi_align_up(work->tensors[i].bytes, 64);
-	}
-	return twi_align_up(sizeof(struct twi_coll_region), COLLECTIVE_GRAIN) +
-	       twi_align_up(fused, COLLECTIVE_GRAIN) + 4 * COLLECTIVE_GRAIN;
-}
-
 static void verify_size(struct memreg_sizing *sizing)
 {
 	bool good = verify_smallest(sizing) && verify_below(sizing);
 
-	sizing->collectives = of_collectives(&sizing->job);
-
-	sizing->named = sizing->smallest + sizing->headroom + sizing->collectives;
-	if (good && sizing->headroom + sizing->collectives > 0) {
+	sizing->named = sizing->smallest + sizing->headroom;
+	if (good && sizing->headroom > 0) {
 		const struct memreg_run *run = real_run(sizing, sizing->named);
 
 		keep_run(sizing);
@@ -354,7 +328,7 @@ static void scale_by_missing(struct memreg_sizing *sizing)
 	/* What was there before is known to the byte. */
 	uint64_t known = twi_max(sizing->own.bytes, job->before_bytes);
 
-	sizing->named = sizing->smallest + sizing->headroom + sizing->collectives;
+	sizing->named = sizing->smallest + sizing->headroom;
 	if (factor <= 1)
 		return;
 	rest = (double)(sizing->named - twi_min(sizing->named, known)) * factor;
@@ -480,9 +454,6 @@ static int fill_budget(struct memreg_sizing *sizing)
 	if (sizing->headroom > 0)
 		twi_budget_add(budget, sizing->headroom, "headroom: other orders of the threads",
 			       "what the log needed in orders that could have been");
-	if (sizing->collectives > 0)
-		twi_budget_add(budget, sizing->collectives, "the library: collectives",
-			       "slots of the group, and buffers of all-reduces that it fuses");
 	twi_budget_round(budget, sizing->named, 4096, "not in the log",
 			 "scaled by what the log says is missing");
 	return 0;

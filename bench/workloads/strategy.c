@@ -1,18 +1,36 @@
 /*
- * strategy.c - the plans: pure functions of a workload and a few numbers; strategy.h draws them.
+ * strategy.c - strategies by name, the numbers that they assume, and whether these go together. The
+ * plans themselves: strategy_replica.c and strategy_stage.c; strategy.h draws them.
  */
 #include "bench/workloads/strategy.h"
 
 #include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
+
+#include "bench/workloads/maker.h"
 
 #define EVENTS_MAX (UINT64_C(1) << 24)
-#define NO_BUFFER  UINT32_MAX
+#define MILLION    UINT64_C(1000000)
+#define RANKS_MOST UINT64_C(65536)
+#define MOST_BYTES (UINT64_C(1) << 40)
+#define BUCKET     (UINT64_C(25) << 20)
 
-static const char *const names[STRATEGY_COUNT] = { "data-parallel", "fsdp", "pipeline" };
+static const char *const names[STRATEGY_COUNT] = {
+#define X(name, text, ranks) text,
+	STRATEGY_MAP(X)
+#undef X
+};
+
+/* The number that says how many ranks there are; NULL: two. */
+static const char *const rank_numbers[STRATEGY_COUNT] = {
+#define X(name, text, ranks) ranks,
+	STRATEGY_MAP(X)
+#undef X
+};
 
 static const char *const uses[STRATEGY_USES][2] = { { "?", "" },
 #define X(name, line, why) { line, why },
@@ -41,6 +59,15 @@ bool strategy_parse(const char *text, enum strategy_kind *out)
 	return false;
 }
 
+void strategy_names(char out[STRATEGY_NAMES_BYTES])
+{
+	size_t fill = 0;
+
+	for (int kind = 0; kind < STRATEGY_COUNT && fill < STRATEGY_NAMES_BYTES; kind++)
+		fill += (size_t)snprintf(out + fill, STRATEGY_NAMES_BYTES - fill, "%s%s",
+					 kind > 0 ? ", " : "", names[kind]);
+}
+
 const char *strategy_name(enum strategy_kind kind)
 {
 	return names[kind];
@@ -56,91 +83,227 @@ const char *strategy_use_why(enum strategy_use use)
 	return uses[use < STRATEGY_USES ? use : STRATEGY_USE_NONE][1];
 }
 
-/* Row order of the assumptions, by strategy. */
-enum { FSDP_RANKS, FSDP_PREFETCH };
-enum { PIPE_STAGES, PIPE_STAGE, PIPE_MICRO_BATCHES, PIPE_TOKENS, PIPE_WIDTH, PIPE_ELEMENT };
+/* --- numbers --- */
 
-static void add_assumption(struct strategy_plan *plan, const char *name, uint64_t value,
-			   const char *meaning)
-{
-	struct strategy_assumption *row = &plan->assumptions[plan->assumption_count++];
+/* One number: its default, or the fact of the workload that is its default; its range. */
+struct number {
+	enum strategy_kind kind;
+	const char *name;
+	uint64_t (*fact)(const struct workload *work);
+	uint64_t usual, least, most;
+	const char *meaning;
+};
 
-	snprintf(row->name, sizeof(row->name), "%s", name);
-	snprintf(row->meaning, sizeof(row->meaning), "%s", meaning);
-	row->value = value;
-}
-
-/* The extent that most one-dimensional tensors (norms, biases) have: the model's width. */
-static uint64_t common_width(const struct workload *work)
-{
-	uint64_t best = 1, best_count = 0;
-
-	for (uint64_t i = 0; i < work->count; i++) {
-		uint64_t seen = 0, width = work->tensors[i].extent[0];
-
-		if (work->tensors[i].dims != 1 || width == best)
-			continue;
-		for (uint64_t k = i; k < work->count; k++)
-			seen += work->tensors[k].dims == 1 && work->tensors[k].extent[0] == width;
-		if (seen > best_count) {
-			best = width;
-			best_count = seen;
-		}
-	}
-	return best;
-}
+static const struct number numbers[] = {
+	{ STRATEGY_DATA_PARALLEL, "ranks", NULL, 2, 1, RANKS_MOST, "that average their gradients" },
+	{ STRATEGY_DATA_PARALLEL, "in_place", NULL, 0, 0, 1,
+	  "1: a bucket is one buffer, reduced where it is; 0: two buffers for each tensor" },
+	{ STRATEGY_DATA_PARALLEL, "bucket_bytes", NULL, BUCKET, 1, MOST_BYTES,
+	  "gradients that are exchanged together, about; 25 MiB is PyTorch's" },
+	{ STRATEGY_FSDP, "ranks", NULL, 8, 1, RANKS_MOST, "each holds that part of every layer" },
+	{ STRATEGY_FSDP, "prefetch", NULL, 1, 0, MILLION,
+	  "layers that are gathered ahead of their use" },
+	{ STRATEGY_PIPELINE, "stages", NULL, 4, 1, RANKS_MOST, "of the pipeline" },
+	{ STRATEGY_PIPELINE, "stage", NULL, 1, 0, RANKS_MOST,
+	  "which of them this rank is, from 0" },
+	{ STRATEGY_PIPELINE, "micro_batches", NULL, 8, 1, MILLION, "of a step" },
+	{ STRATEGY_PIPELINE, "tokens", NULL, 4096, 1, MILLION,
+	  "rows of an activation: sequence times micro-batch" },
+	{ STRATEGY_PIPELINE, "width", fact_width, 0, 1, MILLION,
+	  "columns of an activation: the commonest one-dimensional extent" },
+	{ STRATEGY_PIPELINE, "element_bytes", fact_element_bytes, 0, 1, 16,
+	  "of an activation: the first tensor's dtype" },
+	{ STRATEGY_TENSOR_PARALLEL, "ranks", NULL, 8, 1, RANKS_MOST,
+	  "each holds that part of every matrix" },
+	{ STRATEGY_TENSOR_PARALLEL, "layers", fact_layer_count, 0, 1, MILLION,
+	  "with two sums forward and two backward: those with a number in their name" },
+	{ STRATEGY_TENSOR_PARALLEL, "tokens", NULL, 4096, 1, MILLION,
+	  "rows of an activation: sequence times micro-batch" },
+	{ STRATEGY_TENSOR_PARALLEL, "width", fact_width, 0, 1, MILLION,
+	  "columns of an activation: the commonest one-dimensional extent" },
+	{ STRATEGY_TENSOR_PARALLEL, "element_bytes", fact_element_bytes, 0, 1, 16,
+	  "of an activation: the first tensor's dtype" },
+	{ STRATEGY_EXPERT_PARALLEL, "ranks", NULL, 8, 1, RANKS_MOST,
+	  "each holds that part of the experts" },
+	{ STRATEGY_EXPERT_PARALLEL, "layers", fact_expert_layers, 0, 1, MILLION,
+	  "with experts: those with a tensor 'experts.'" },
+	{ STRATEGY_EXPERT_PARALLEL, "tokens", NULL, 4096, 1, MILLION,
+	  "of each rank: sequence times micro-batch" },
+	{ STRATEGY_EXPERT_PARALLEL, "top_k", NULL, 2, 1, 1024, "experts of a token" },
+	{ STRATEGY_EXPERT_PARALLEL, "capacity_percent", NULL, 125, 1, 100000,
+	  "rows for each rank's experts, of what equal shares would be (capacity factor)" },
+	{ STRATEGY_EXPERT_PARALLEL, "width", fact_width, 0, 1, MILLION,
+	  "of a token: the commonest one-dimensional extent" },
+	{ STRATEGY_EXPERT_PARALLEL, "element_bytes", fact_element_bytes, 0, 1, 16,
+	  "of a token: the first tensor's dtype" },
+	{ STRATEGY_KV_TRANSFER, "side", NULL, 1, 0, 1,
+	  "0: this rank reads prompts and sends; 1: it receives and keeps" },
+	{ STRATEGY_KV_TRANSFER, "requests", NULL, 4, 1, MILLION, "prompts of a step, all kept" },
+	{ STRATEGY_KV_TRANSFER, "layers", fact_layer_count, 0, 1, MILLION,
+	  "with keys and values: those with a number in their name" },
+	{ STRATEGY_KV_TRANSFER, "kv_heads", fact_kv_heads, 0, 1, MILLION,
+	  "heads of keys: rows of the projection to keys, by head_dim" },
+	{ STRATEGY_KV_TRANSFER, "head_dim", fact_head_dim, 0, 1, MILLION,
+	  "of a head: a guess, of which only the product with kv_heads counts" },
+	{ STRATEGY_KV_TRANSFER, "tokens", NULL, 4096, 1, MILLION, "of a prompt" },
+	{ STRATEGY_KV_TRANSFER, "element_bytes", fact_element_bytes, 0, 1, 16,
+	  "of keys and values: the first tensor's dtype" },
+};
 
 void strategy_assume(enum strategy_kind kind, const struct workload *work,
 		     struct strategy_plan *out)
 {
 	*out = (struct strategy_plan){ .kind = kind };
-	if (kind == STRATEGY_FSDP) {
-		add_assumption(out, "ranks", 8, "each holds that part of every layer");
-		add_assumption(out, "prefetch", 1, "layers that are gathered ahead of their use");
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+		const struct number *number = &numbers[i];
+		struct strategy_assumption *row = &out->assumptions[out->assumption_count];
+
+		if (number->kind != kind)
+			continue;
+		snprintf(row->name, sizeof(row->name), "%s", number->name);
+		snprintf(row->meaning, sizeof(row->meaning), "%s", number->meaning);
+		row->value = number->fact != NULL ? number->fact(work) : number->usual;
+		row->least = number->least;
+		row->most = number->most;
+		out->assumption_count++;
 	}
-	if (kind == STRATEGY_PIPELINE) {
-		add_assumption(out, "stages", 4, "of the pipeline");
-		add_assumption(out, "stage", 1, "which of them this rank is, from 0");
-		add_assumption(out, "micro_batches", 8, "of a step");
-		add_assumption(out, "tokens", 4096,
-			       "rows of an activation: sequence times micro-batch");
-		add_assumption(out, "width", common_width(work),
-			       "columns of an activation: the commonest one-dimensional extent");
-		add_assumption(out, "element_bytes",
-			       work->count ? work->tensors[0].element_bytes : 4,
-			       "of an activation: the first tensor's dtype");
-	}
+}
+
+static struct strategy_assumption *find_number(const struct strategy_plan *plan, const char *name)
+{
+	for (uint32_t i = 0; i < plan->assumption_count; i++)
+		if (strcmp(plan->assumptions[i].name, name) == 0)
+			return (struct strategy_assumption *)&plan->assumptions[i];
+	return NULL;
+}
+
+uint64_t strategy_value(const struct strategy_plan *plan, const char *name)
+{
+	const struct strategy_assumption *row = find_number(plan, name);
+
+	return row != NULL ? row->value : 0;
 }
 
 int strategy_set(struct strategy_plan *plan, const char *name, uint64_t value)
 {
-	for (uint32_t i = 0; i < plan->assumption_count; i++) {
-		if (strcmp(plan->assumptions[i].name, name) != 0)
-			continue;
-		/* The first stage is 0, and nothing may be fetched ahead. */
-		if (value > 1000000 ||
-		    (value == 0 && strcmp(name, "stage") != 0 && strcmp(name, "prefetch") != 0))
-			return -1;
-		plan->assumptions[i].value = value;
-		return 0;
-	}
+	struct strategy_assumption *row = find_number(plan, name);
+
+	if (row == NULL || value < row->least || value > row->most)
+		return -1;
+	row->value = value;
+	return 0;
+}
+
+static int refuse_set(const struct strategy_plan *plan, const char *text, char *error,
+		      size_t error_size)
+{
+	size_t fill = (size_t)snprintf(error, error_size, "--set %.80s: %s takes", text,
+				       strategy_name(plan->kind));
+
+	for (uint32_t i = 0; i < plan->assumption_count && fill < error_size; i++)
+		fill += (size_t)snprintf(error + fill, error_size - fill,
+					 "%s %s=%" PRIu64 "..%" PRIu64, i > 0 ? "," : "",
+					 plan->assumptions[i].name, plan->assumptions[i].least,
+					 plan->assumptions[i].most);
 	return -1;
 }
 
-static uint64_t given_value(const struct strategy_plan *plan, int row)
+int strategy_set_text(struct strategy_plan *plan, const char *text, char *error, size_t error_size)
 {
-	return plan->assumptions[row].value;
+	const char *equals = strchr(text, '=');
+	char name[32], *end;
+	uint64_t value;
+
+	if (equals == NULL || equals == text || (size_t)(equals - text) >= sizeof(name) ||
+	    !isdigit((unsigned char)equals[1])) {
+		snprintf(error, error_size, "--set takes NAME=NUMBER, not '%.80s'", text);
+		return -1;
+	}
+	snprintf(name, sizeof(name), "%.*s", (int)(equals - text), text);
+	errno = 0;
+	value = strtoull(equals + 1, &end, 10);
+	if (*end != '\0' || errno != 0) {
+		snprintf(error, error_size, "--set takes NAME=NUMBER, not '%.80s'", text);
+		return -1;
+	}
+	return strategy_set(plan, name, value) == 0 ? 0 : refuse_set(plan, text, error, error_size);
 }
 
-/* A plan while it is made; `failed` sticks. */
-struct maker {
-	struct strategy_plan *plan;
-	const struct workload *work;
-	uint64_t room;
-	bool failed;
-};
+/* The largest buffer that the numbers make: in floating point, as they may be any. */
+static double largest_buffer(const struct strategy_plan *plan)
+{
+	static const char *const factors[] = { "tokens",   "width",    "element_bytes",   "top_k",
+					       "kv_heads", "head_dim", "capacity_percent" };
+	double bytes = 2;
 
-static void put_event(struct maker *maker, struct strategy_event event)
+	for (size_t i = 0; i < sizeof(factors) / sizeof(factors[0]); i++) {
+		const struct strategy_assumption *row = find_number(plan, factors[i]);
+
+		bytes *= row != NULL ? (double)row->value : 1;
+	}
+	return strategy_value(plan, "capacity_percent") > 0 ? bytes / 100 : bytes;
+}
+
+int strategy_check(const struct strategy_plan *plan, char *error, size_t error_size)
+{
+	for (uint32_t i = 0; i < plan->assumption_count; i++) {
+		const struct strategy_assumption *row = &plan->assumptions[i];
+
+		if (row->value >= row->least)
+			continue;
+		snprintf(error, error_size,
+			 "%s: the workload does not show '%s' (%s): --set %s=N says it",
+			 strategy_name(plan->kind), row->name, row->meaning, row->name);
+		return -1;
+	}
+	if (plan->kind == STRATEGY_PIPELINE &&
+	    strategy_value(plan, "stage") >= strategy_value(plan, "stages")) {
+		snprintf(error, error_size,
+			 "pipeline: stage %" PRIu64 " of %" PRIu64
+			 " stages: they are counted from 0",
+			 strategy_value(plan, "stage"), strategy_value(plan, "stages"));
+		return -1;
+	}
+	if (largest_buffer(plan) > (double)MOST_BYTES) {
+		snprintf(error, error_size, "%s: a buffer would have %.3g bytes, more than 2^40",
+			 strategy_name(plan->kind), largest_buffer(plan));
+		return -1;
+	}
+	return 0;
+}
+
+/* --- ranks --- */
+
+uint32_t strategy_ranks(const struct strategy_plan *plan)
+{
+	const char *number = rank_numbers[plan->kind];
+
+	return number != NULL ? (uint32_t)strategy_value(plan, number) : 2;
+}
+
+static struct strategy_assumption *own_number(const struct strategy_plan *plan)
+{
+	return find_number(plan, plan->kind == STRATEGY_PIPELINE ? "stage" : "side");
+}
+
+void strategy_become(struct strategy_plan *plan, uint32_t rank)
+{
+	struct strategy_assumption *row = own_number(plan);
+
+	if (row != NULL)
+		row->value = rank;
+}
+
+uint32_t strategy_rank(const struct strategy_plan *plan)
+{
+	const struct strategy_assumption *row = own_number(plan);
+
+	return row != NULL ? (uint32_t)row->value : 0;
+}
+
+/* --- events --- */
+
+void maker_put(struct maker *maker, struct strategy_event event)
 {
 	struct strategy_plan *plan = maker->plan;
 
@@ -160,200 +323,58 @@ static void put_event(struct maker *maker, struct strategy_event event)
 		plan->events[plan->count++] = event;
 }
 
-static uint32_t take_buffer(struct maker *maker, enum strategy_use use, uint64_t tensor,
-			    uint64_t bytes)
+uint32_t maker_take(struct maker *maker, enum strategy_use use, uint64_t tensor, uint64_t bytes)
 {
 	uint32_t buffer = maker->plan->buffers++;
 
-	put_event(maker, (struct strategy_event){ STRATEGY_ALLOC, use, buffer, NO_BUFFER,
-						  (uint32_t)tensor, bytes });
+	maker_put(maker, (struct strategy_event){ .kind = STRATEGY_ALLOC,
+						  .use = use,
+						  .buffer = buffer,
+						  .to = STRATEGY_NO_BUFFER,
+						  .tensor = (uint32_t)tensor,
+						  .bytes = bytes });
 	return buffer;
 }
 
-static void give_buffer(struct maker *maker, uint32_t buffer)
+void maker_give(struct maker *maker, uint32_t buffer)
 {
-	put_event(maker, (struct strategy_event){ STRATEGY_FREE, STRATEGY_USE_NONE, buffer,
-						  NO_BUFFER, 0, 0 });
+	if (buffer != STRATEGY_NO_BUFFER)
+		maker_put(maker, (struct strategy_event){ .kind = STRATEGY_FREE,
+							  .buffer = buffer,
+							  .to = STRATEGY_NO_BUFFER });
 }
 
-static void add_transfer(struct maker *maker, uint32_t from, uint32_t to, uint64_t tensor,
-			 uint64_t bytes)
+void maker_send(struct maker *maker, enum strategy_transfer transfer, uint32_t from, uint32_t to,
+		uint64_t bytes, uint32_t element_bytes)
 {
-	put_event(maker, (struct strategy_event){ STRATEGY_SEND, STRATEGY_USE_NONE, from, to,
-						  (uint32_t)tensor, bytes });
+	maker_put(maker, (struct strategy_event){ .kind = STRATEGY_SEND,
+						  .buffer = from,
+						  .to = to,
+						  .bytes = bytes,
+						  .transfer = transfer,
+						  .element_bytes = element_bytes,
+						  .issue = true });
 }
 
-static void step_begins(struct maker *maker)
+void maker_begin_step(struct maker *maker)
 {
 	maker->plan->step_begin = maker->plan->count;
 }
 
-static void step_ends(struct maker *maker)
+void maker_end_step(struct maker *maker)
 {
-	put_event(maker, (struct strategy_event){ STRATEGY_STEP, STRATEGY_USE_NONE, NO_BUFFER,
-						  NO_BUFFER, 0, 0 });
+	maker_put(maker, (struct strategy_event){ .kind = STRATEGY_STEP,
+						  .buffer = STRATEGY_NO_BUFFER,
+						  .to = STRATEGY_NO_BUFFER });
 	maker->plan->step_end = maker->plan->count;
-}
-
-static void make_data_parallel(struct maker *maker)
-{
-	const struct workload *work = maker->work;
-
-	/* Buffer 2i sends tensor i, buffer 2i + 1 receives it. */
-	for (uint64_t i = 0; i < work->count; i++) {
-		take_buffer(maker, STRATEGY_GRADIENT_SEND, i, work->tensors[i].bytes);
-		take_buffer(maker, STRATEGY_GRADIENT_RECV, i, work->tensors[i].bytes);
-	}
-	step_begins(maker);
-	for (uint64_t i = 0; i < work->count; i++)
-		add_transfer(maker, (uint32_t)(2 * i), (uint32_t)(2 * i + 1), i,
-			     work->tensors[i].bytes);
-	step_ends(maker);
-	for (uint32_t i = 0; i < 2 * work->count; i++)
-		give_buffer(maker, i);
-}
-
-/* Neighbouring tensors of one layer, and what this rank has of them. */
-struct layer {
-	uint64_t tensor, bytes, shard_bytes;
-	uint32_t shard, full, gradient, gradient_shard;
-};
-
-/* The part of a name that a layer shares: up to its first number, else without its last part. */
-static size_t layer_prefix(const char *name)
-{
-	const char *last = strrchr(name, '.');
-
-	for (const char *at = name; *at != '\0';) {
-		size_t digits = strspn(at, "0123456789"), length = strcspn(at, ".");
-
-		if (digits > 0 && digits == length)
-			return (size_t)(at - name) + digits;
-		at += length + (at[length] == '.');
-	}
-	return last != NULL ? (size_t)(last - name) : strlen(name);
-}
-
-static struct layer *find_layers(const struct workload *work, uint64_t ranks, uint64_t *count_out)
-{
-	struct layer *layers = calloc(work->count, sizeof(*layers));
-	uint64_t count = 0;
-	size_t length = 0;
-
-	for (uint64_t i = 0; layers != NULL && i < work->count; i++) {
-		const char *name = work->tensors[i].name;
-		size_t prefix = layer_prefix(name);
-
-		if (i == 0 || prefix != length ||
-		    strncmp(name, work->tensors[i - 1].name, prefix) != 0)
-			layers[count++].tensor = i;
-		length = prefix;
-		layers[count - 1].bytes += work->tensors[i].bytes;
-	}
-	for (uint64_t l = 0; l < count; l++)
-		layers[l].shard_bytes = (layers[l].bytes + ranks - 1) / ranks;
-	*count_out = count;
-	return layers;
-}
-
-static void gather_layer(struct maker *maker, struct layer *layer)
-{
-	layer->full = take_buffer(maker, STRATEGY_GATHERED, layer->tensor, layer->bytes);
-	add_transfer(maker, layer->shard, layer->full, layer->tensor, layer->shard_bytes);
-}
-
-static void backward_layer(struct maker *maker, struct layer *layer)
-{
-	layer->gradient = take_buffer(maker, STRATEGY_GRADIENT_FULL, layer->tensor, layer->bytes);
-	layer->gradient_shard =
-		take_buffer(maker, STRATEGY_GRADIENT_SHARD, layer->tensor, layer->shard_bytes);
-	add_transfer(maker, layer->gradient, layer->gradient_shard, layer->tensor,
-		     layer->shard_bytes);
-	give_buffer(maker, layer->gradient);
-	give_buffer(maker, layer->full);
-}
-
-static void make_fsdp(struct maker *maker)
-{
-	uint64_t ahead = given_value(maker->plan, FSDP_PREFETCH), count = 0;
-	struct layer *layers =
-		find_layers(maker->work, given_value(maker->plan, FSDP_RANKS), &count);
-
-	maker->failed = maker->failed || layers == NULL;
-	for (uint64_t l = 0; l < count; l++)
-		layers[l].shard =
-			take_buffer(maker, STRATEGY_SHARD, layers[l].tensor, layers[l].shard_bytes);
-	step_begins(maker);
-	for (uint64_t l = 0; l < count + ahead; l++) {
-		if (l < count)
-			gather_layer(maker, &layers[l]);
-		if (l >= ahead)
-			give_buffer(maker, layers[l - ahead].full);
-	}
-	for (uint64_t l = 0; l < count + ahead; l++) {
-		if (l < count)
-			gather_layer(maker, &layers[count - 1 - l]);
-		if (l >= ahead)
-			backward_layer(maker, &layers[count - 1 - (l - ahead)]);
-	}
-	for (uint64_t l = 0; l < count; l++)
-		give_buffer(maker, layers[l].gradient_shard);
-	step_ends(maker);
-	for (uint64_t l = 0; l < count; l++)
-		give_buffer(maker, layers[l].shard);
-	free(layers);
-}
-
-/* Forward of one micro-batch; what it received stays. */
-static uint32_t pipe_forward(struct maker *maker, uint64_t bytes)
-{
-	uint32_t in = take_buffer(maker, STRATEGY_ACTIVATION_RECV, 0, bytes);
-	uint32_t out = take_buffer(maker, STRATEGY_ACTIVATION_SEND, 0, bytes);
-
-	add_transfer(maker, out, in, 0, bytes);
-	give_buffer(maker, out);
-	return in;
-}
-
-static void pipe_backward(struct maker *maker, uint32_t kept, uint64_t bytes)
-{
-	uint32_t in = take_buffer(maker, STRATEGY_ACTIVATION_GRADIENT_RECV, 0, bytes);
-	uint32_t out = take_buffer(maker, STRATEGY_ACTIVATION_GRADIENT_SEND, 0, bytes);
-
-	add_transfer(maker, out, in, 0, bytes);
-	give_buffer(maker, in);
-	give_buffer(maker, kept);
-	give_buffer(maker, out);
-}
-
-static void make_pipeline(struct maker *maker)
-{
-	const struct strategy_plan *plan = maker->plan;
-	uint64_t bytes = given_value(plan, PIPE_TOKENS) * given_value(plan, PIPE_WIDTH) *
-			 given_value(plan, PIPE_ELEMENT);
-	uint64_t batches = given_value(plan, PIPE_MICRO_BATCHES),
-		 stages = given_value(plan, PIPE_STAGES);
-	uint64_t stage = given_value(plan, PIPE_STAGE);
-	/* Before the first backward pass arrives, a stage has run as many forward as lie behind. */
-	uint64_t ahead = stage + 1 < stages ? stages - stage : 1;
-	uint32_t *kept = calloc(batches, sizeof(*kept));
-
-	maker->failed = maker->failed || kept == NULL;
-	step_begins(maker);
-	for (uint64_t i = 0; i < batches + ahead && !maker->failed; i++) {
-		if (i < batches)
-			kept[i] = pipe_forward(maker, bytes);
-		if (i + 1 >= ahead && i + 1 - ahead < batches)
-			pipe_backward(maker, kept[i + 1 - ahead], bytes);
-	}
-	step_ends(maker);
-	free(kept);
 }
 
 int strategy_make(struct strategy_plan *plan, const struct workload *work)
 {
-	static void (*const make[STRATEGY_COUNT])(struct maker *) = { make_data_parallel, make_fsdp,
-								      make_pipeline };
+	static void (*const make[STRATEGY_COUNT])(struct maker *) = {
+		make_data_parallel,   make_fsdp,       make_pipeline, make_tensor_parallel,
+		make_expert_parallel, make_kv_transfer
+	};
 	struct maker maker = { .plan = plan, .work = work };
 
 	make[plan->kind](&maker);

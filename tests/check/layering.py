@@ -137,8 +137,9 @@ TABLE.update(TOOLS | {
     "bench/coll": ["include/towline", "transport/coll/plan", "tools/common", "tools/profile",
                    "bench/common"],
     "bench/grads": ["include/towline", "bench/common", "bench/workloads"],
-    "bench/memreg": LOWER + ["diag/base", "diag/record", "memreg/arena", "memreg/pool",
-                             "memreg/sizing", "transport/coll", "bench/workloads"],
+    "bench/memreg": LOWER + ["diag/base", "diag/record", "diag/knob", "memreg/arena",
+                             "memreg/pool", "memreg/sizing", "transport/engine", "transport/coll",
+                             "bench/common", "bench/workloads"],
     "bench/micro": ROOMS + ["bench/common"],
     # What NCCL and its plugins agree on (nccl_net_abi.h).
     "bench/nccl": ["plugins"],

@@ -1,0 +1,168 @@
+/*
+ * test_sizing_job.c - the size that memreg-bench names for a workload is one for the job: tow-grads
+ * of the same workload, strategy and lane has no late registration in a pool so large, and has some
+ * in one of 90 %. What its collectives take beside its buffers is counted, too: over tcp that is a
+ * quarter of this workload's size.
+ */
+#include "twt.h"
+
+#include <jansson.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char dir[64];
+
+/* A few large tensors, some small ones to be fused, a layer for each number. */
+static int setup(void **state)
+{
+	char path[128];
+	FILE *file;
+
+	(void)state;
+	snprintf(dir, sizeof(dir), "/tmp/twt-sized-XXXXXX");
+	if (mkdtemp(dir) == NULL || setenv("TOW_STATS_DIR", dir, 1) != 0)
+		return -1;
+	snprintf(path, sizeof(path), "%s/small.tsv", dir);
+	file = fopen(path, "we");
+	if (file == NULL)
+		return -1;
+	fprintf(file, "name\tshape\tdtype\tbytes\nembedding.weight\t1024x512\tf32\t2097152\n");
+	for (int i = 0; i < 4; i++)
+		fprintf(file,
+			"h.%d.norm.weight\t512\tf32\t2048\n"
+			"h.%d.wk.weight\t256x512\tf32\t524288\n"
+			"h.%d.experts.0.weight\t%dx512\tf32\t%d\n",
+			i, i, i, 768 + i, (768 + i) * 2048);
+	return fclose(file);
+}
+
+static int teardown(void **state)
+{
+	char command[128];
+
+	(void)state;
+	snprintf(command, sizeof(command), "rm -r %s", dir);
+	return system(command);
+}
+
+/* Runs a program of bench/ and gives what it says to `text`; its exit status. */
+static int bench(const char *command, char *text, size_t room)
+{
+	const char *build = getenv("TOW_TEST_BUILD");
+	char line[1024];
+	size_t bytes;
+	FILE *pipe;
+	int status;
+
+	snprintf(line, sizeof(line), "%s/bench/%s 2>&1 </dev/null", build != NULL ? build : ".",
+		 command);
+	pipe = popen(line, "r");
+	assert_non_null(pipe);
+	bytes = fread(text, 1, room - 1, pipe);
+	text[bytes] = '\0';
+	status = pclose(pipe);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* A job: strategy and numbers, as both programs have them; a lane. */
+struct job {
+	const char *strategy, *numbers, *lane;
+};
+
+static uint64_t named_bytes(const struct job *job)
+{
+	static char text[1 << 18];
+	char command[512];
+	json_t *json = NULL;
+	uint64_t bytes;
+
+	snprintf(command, sizeof(command),
+		 "memreg-bench --quick --json --workload %s/small.tsv:%s %s --set lane=%s", dir,
+		 job->strategy, job->numbers, job->lane);
+	/* A run that the machine kept from its CPUs may be unclean at any size: once more. */
+	for (int i = 0; i < 3 && json == NULL; i++)
+		if (bench(command, text, sizeof(text)) == 0)
+			json = json_loads(text, 0, NULL);
+	if (json == NULL)
+		fail_msg("%s:\n%s", command, text);
+	bytes = (uint64_t)json_integer_value(json_object_get(json, "premap_memory_bytes"));
+	assert_string_equal(json_string_value(json_object_get(json, "lane")), job->lane);
+	json_decref(json);
+	return bytes;
+}
+
+/* Late registrations of all ranks, and buffers that the pool had no room for. */
+static uint64_t complaints(const struct job *job, uint64_t premap)
+{
+	static const char *const lines[] = { "late registrations, by rank",
+					     "buffers outside the pool, by rank" };
+	static char text[1 << 16];
+	uint64_t sum = 0;
+	char command[512];
+	int status;
+
+	snprintf(command, sizeof(command),
+		 "tow-grads --workload %s/small.tsv:%s %s --lane %s --steps 2 --premap %llu", dir,
+		 job->strategy, job->numbers, job->lane, (unsigned long long)premap);
+	status = bench(command, text, sizeof(text));
+	if (status != 0)
+		fail_msg("%s: status %d:\n%s", command, status, text);
+	for (size_t i = 0; i < 2; i++) {
+		char *at = strstr(text, lines[i]);
+
+		assert_non_null(at);
+		at += strlen(lines[i]);
+		do {
+			sum += strtoull(at, &at, 10);
+		} while (strncmp(at, " and ", 5) == 0 && (at += 5) != NULL);
+	}
+	return sum;
+}
+
+static void check_job(const struct job *job)
+{
+	uint64_t named = named_bytes(job), late = complaints(job, named);
+
+	if (late != 0)
+		fail_msg("%s %s over %s: %llu late in the %llu bytes that were named",
+			 job->strategy, job->numbers, job->lane, (unsigned long long)late,
+			 (unsigned long long)named);
+	if (complaints(job, named / 10 * 9) == 0)
+		fail_msg("%s %s over %s: nothing late in 90 %% of %llu bytes", job->strategy,
+			 job->numbers, job->lane, (unsigned long long)named);
+}
+
+static void lanes(void **state)
+{
+	static const struct job jobs[] = {
+		{ "data-parallel", "", "tcp" },
+		{ "data-parallel", "", "auto" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(jobs) / sizeof(jobs[0]); i++)
+		check_job(&jobs[i]);
+}
+
+/* The lane is a lane. */
+static void refuses(void **state)
+{
+	char command[256], text[4096];
+
+	(void)state;
+	snprintf(command, sizeof(command), "memreg-bench --workload %s/small.tsv --set lane=tpc",
+		 dir);
+	assert_int_equal(bench(command, text, sizeof(text)), 2);
+	assert_non_null(strstr(text, "lane takes tcp"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(lanes),
+		cmocka_unit_test(refuses),
+	};
+
+	return cmocka_run_group_tests(tests, setup, teardown);
+}

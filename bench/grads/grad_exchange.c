@@ -1,48 +1,48 @@
 /*
- * grad_exchange.c - two processes average the gradients of a published model, step by step.
- *
- * Rank 1 is forked before any runtime is open. Both meet at a port of loopback that was chosen
- * before; rank 1 says through a pipe how it went, and rank 0 prints the report of both.
+ * grad_exchange.c - the ranks of a job exchange what a published model makes them, step by step:
+ * gradients and, by other strategies, parameters, activations or caches. Here: the options.
  */
-#include <arpa/inet.h>
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
-#include <netinet/in.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "bench/common/lanes.h"
 #include "bench/grads/grads.h"
 
 static const char help[] =
-	"usage: tow-grads --workload FILE [options]\n"
+	"usage: tow-grads --workload FILE[:STRATEGY] [options]\n"
 	"\n"
-	"  --workload FILE   tensors to exchange: a file, or gpt2, resnet50, llama3-8b\n"
+	"  --workload FILE   tensors of a model: a file, or gpt2, resnet50, llama3-8b,\n"
+	"                    mixtral, gemma2-2b\n"
+	"            STRATEGY   data-parallel [the default], fsdp, pipeline, tensor-parallel,\n"
+	"                       expert-parallel or kv-transfer: docs/sizing.md\n"
+	"  --set NAME=N      a number of the strategy (ranks, micro_batches, ...)\n"
 	"  --steps N         how often [5]\n"
 	"  --tensors N       only the first N tensors of the file [all]\n"
-	"  --bucket SIZE     gradients that are exchanged together, about [25MiB]\n"
+	"  --bucket SIZE     gradients that are exchanged together, about [25MiB]: bucket_bytes\n"
 	"  --lane LANE       a lane of `towstat lanes`, or auto: the best that both have [auto]\n"
 	"  --premap SIZE     pool of each rank, such as 256MiB [TOW_PREMAP_MEMORY_BYTES, else "
 	"what\n"
 	"                    the buffers need]; buffers that do not fit come from the heap\n"
 	"  --linger S        stay S seconds after the last step, to be looked at [0]\n"
-	"  --timeout S       the longest that an all-reduce may take [60]\n"
+	"  --timeout S       the longest that an exchange may take [60]\n"
 	"\n"
-	"In each step each rank makes a gradient for each tensor, the last tensor first, as a\n"
-	"backward pass does. As soon as a bucket of them is there, its all-reduce (mean) is\n"
-	"started, and the next bucket is made meanwhile; at the end of the step all are awaited,\n"
-	"and every byte of every mean is checked. Before that the two halves of the step are\n"
-	"timed alone. overlap: the share of the shorter half that the step hides; slack of a\n"
-	"bucket: the time from its start to the first wait for it, less what the calls between\n"
-	"took. Memory of each rank: twice the workload's bytes.\n"
+	"Each rank is a process of this machine. What it allocates and sends in a step is what\n"
+	"memreg-bench sizes a pool for, with the same --workload and --set.\n"
+	"\n"
+	"Data-parallel, two ranks: in each step each makes a gradient for each tensor, the last\n"
+	"tensor first, as a backward pass does. As soon as a bucket of them is there, its\n"
+	"all-reduce (mean) is started, and the next bucket is made meanwhile; at the end of the\n"
+	"step all are awaited, and every byte of every mean is checked. Before that the two "
+	"halves\n"
+	"of the step are timed alone. overlap: the share of the shorter half that the step hides;\n"
+	"slack of a bucket: the time from its start to the first wait for it, less what the calls\n"
+	"between took. Others: each step is timed without computing, then done again with\n"
+	"payload that is checked.\n"
 	"\n"
 	"Exit: 0 good, 1 payload was wrong, 2 anything else.\n";
 
@@ -94,16 +94,33 @@ static int parse_size(const char *name, const char *text, uint64_t *out)
 }
 
 static const struct option long_options[] = {
-	{ "workload", required_argument, NULL, 'f' }, { "steps", required_argument, NULL, 's' },
-	{ "tensors", required_argument, NULL, 'n' },  { "bucket", required_argument, NULL, 'w' },
-	{ "lane", required_argument, NULL, 'm' },     { "premap", required_argument, NULL, 'p' },
-	{ "linger", required_argument, NULL, 'l' },   { "timeout", required_argument, NULL, 't' },
-	{ "help", no_argument, NULL, 'h' },           { NULL, 0, NULL, 0 },
+	{ "workload", required_argument, NULL, 'f' },
+	{ "steps", required_argument, NULL, 's' },
+	{ "tensors", required_argument, NULL, 'n' },
+	{ "bucket", required_argument, NULL, 'w' },
+	{ "set", required_argument, NULL, 'S' },
+	{ "lane", required_argument, NULL, 'm' },
+	{ "premap", required_argument, NULL, 'p' },
+	{ "linger", required_argument, NULL, 'l' },
+	{ "timeout", required_argument, NULL, 't' },
+	{ "help", no_argument, NULL, 'h' },
+	{ NULL, 0, NULL, 0 },
 };
+
+static int add_set(struct grads_options *options, const char *text)
+{
+	if (options->set_count == GRADS_SETS) {
+		fprintf(stderr, "tow-grads: --set: at most %d\n", GRADS_SETS);
+		return GRADS_FAILED;
+	}
+	options->set[options->set_count++] = text;
+	return 0;
+}
 
 static int apply_option(struct grads_options *options, int option, const char *value)
 {
 	char address[TOW_ADDRESS_MAX], names[BENCH_LANES_HELP_BYTES];
+	uint64_t bytes = 0;
 	double number = 0;
 	int rc;
 
@@ -116,7 +133,11 @@ static int apply_option(struct grads_options *options, int option, const char *v
 	case 'n':
 		return parse_count("--tensors", value, 1e5, &options->limit);
 	case 'w':
-		return parse_size("--bucket", value, &options->bucket);
+		rc = parse_size("--bucket", value, &bytes);
+		snprintf(options->bucket, sizeof(options->bucket), "bucket_bytes=%" PRIu64, bytes);
+		return rc == 0 ? add_set(options, options->bucket) : rc;
+	case 'S':
+		return add_set(options, value);
 	case 'm':
 		options->lane = value;
 		if (strcmp(value, "auto") == 0 || bench_lane_address(value, address))
@@ -144,7 +165,6 @@ static int parse_options(struct grads_options *options, int argc, char **argv)
 	int option, rc = 0;
 
 	*options = (struct grads_options){ .steps = 5,
-					   .bucket = UINT64_C(25) << 20,
 					   .lane = "auto",
 					   .timeout_ns = UINT64_C(60) * 1000000000 };
 	while (rc == 0 && (option = getopt_long(argc, argv, "h", long_options, NULL)) != -1)
@@ -162,140 +182,27 @@ static int parse_options(struct grads_options *options, int argc, char **argv)
 	return rc;
 }
 
-static int say_to_parent(int fd, const void *data, size_t bytes)
+static int apply_sets(const struct grads_options *options, struct strategy_plan *plan)
 {
-	if (write(fd, data, bytes) == (ssize_t)bytes)
-		return 0;
-	fprintf(stderr, "tow-grads: rank 0 has gone\n");
-	return GRADS_FAILED;
-}
+	char error[512];
+	int rc = 0;
 
-static int run_child(const struct grads_options *options, const struct workload *work,
-		     const struct strategy_plan *plan, int fd)
-{
-	struct grads_rank rank = { .options = options, .work = work, .plan = plan, .rank = 1 };
-	int rc = grads_rank_open(&rank), said;
-
+	for (int i = 0; i < options->set_count && rc == 0; i++)
+		rc = strategy_set_text(plan, options->set[i], error, sizeof(error));
 	if (rc == 0)
-		rc = grads_rank_run(&rank);
-	rank.outcome.code = rc;
-	said = say_to_parent(fd, &rank.outcome, sizeof(rank.outcome));
-	if (rc == 0 && options->linger_s > 0)
-		usleep((useconds_t)(options->linger_s * 1e6));
-	grads_rank_close(&rank);
-	return rc != 0 ? rc : said;
-}
-
-/* From the child, within the time limit; less than a pipe's atomic size, so it comes whole. */
-static int hear_from_child(const struct grads_options *options, int fd, void *data, size_t bytes)
-{
-	struct pollfd wait = { .fd = fd, .events = POLLIN };
-
-	if (poll(&wait, 1, (int)(options->timeout_ns / 1000000)) == 1 &&
-	    read(fd, data, bytes) == (ssize_t)bytes)
-		return 0;
-	fprintf(stderr, "tow-grads: rank 1 failed\n");
-	return GRADS_FAILED;
-}
-
-static int run_parent(const struct grads_options *options, const struct workload *work,
-		      const struct strategy_plan *plan, int fd)
-{
-	struct grads_rank rank = { .options = options, .work = work, .plan = plan };
-	struct grads_outcome other = { .code = GRADS_FAILED };
-	int rc = grads_rank_open(&rank);
-
-	if (rc == 0) {
-		grads_report_head(&rank);
-		rc = grads_rank_run(&rank);
+		rc = strategy_check(plan, error, sizeof(error));
+	if (rc == 0 && (strategy_ranks(plan) < 2 || strategy_ranks(plan) > GRADS_RANKS)) {
+		snprintf(error, sizeof(error), "%u ranks: there can be 2 to %d of one machine",
+			 strategy_ranks(plan), GRADS_RANKS);
+		rc = -1;
 	}
 	if (rc == 0)
-		rc = hear_from_child(options, fd, &other, sizeof(other));
-	if (rc == 0)
-		rc = other.code;
-	if (rc == 0) {
-		grads_report_run(&rank, &other);
-		grads_report_library(&rank);
-	}
-	if (rc == 0 && options->linger_s > 0)
-		usleep((useconds_t)(options->linger_s * 1e6));
-	grads_rank_close(&rank);
-	return rc;
-}
-
-/* Waits for the child, which has its own time limits; one that overstays is ended. */
-static int reap_child(pid_t child, double seconds)
-{
-	int status = 0;
-
-	for (double waited = 0; waited < seconds; waited += 0.01) {
-		if (waitpid(child, &status, WNOHANG) == child)
-			return WIFEXITED(status) ? WEXITSTATUS(status) : GRADS_FAILED;
-		usleep(10000);
-	}
-	fprintf(stderr, "tow-grads: rank 1 does not end; stopping it\n");
-	kill(child, SIGKILL);
-	waitpid(child, &status, 0);
-	return GRADS_FAILED;
-}
-
-/* A free port of loopback, which stays ours while the ranks run (see towrun_start.c). */
-static int choose_store(struct grads_options *options)
-{
-	struct sockaddr_in at = { .sin_family = AF_INET,
-				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	socklen_t bytes = sizeof(at);
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
-
-	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) < 0 ||
-	    bind(fd, (struct sockaddr *)&at, sizeof(at)) < 0 ||
-	    getsockname(fd, (struct sockaddr *)&at, &bytes) < 0) {
-		fprintf(stderr, "tow-grads: no port to meet at: %s\n", strerror(errno));
-		return GRADS_FAILED;
-	}
-	snprintf(options->store, sizeof(options->store), "127.0.0.1:%u", ntohs(at.sin_port));
-	return 0;
-}
-
-static int run_ranks(const struct grads_options *options, const struct workload *work,
-		     const struct strategy_plan *plan)
-{
-	pid_t parent = getpid(), child;
-	int fds[2], rc, ended;
-
-	if (pipe(fds) != 0 || (child = fork()) < 0) {
-		fprintf(stderr, "tow-grads: no second process: %s\n", strerror(errno));
-		return GRADS_FAILED;
-	}
-	if (child == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		close(fds[0]);
-		_exit(getppid() == parent ? run_child(options, work, plan, fds[1]) : GRADS_FAILED);
-	}
-	close(fds[1]);
-	rc = run_parent(options, work, plan, fds[0]);
-	close(fds[0]);
-	ended = reap_child(child, rc == GRADS_FAILED ? 3 : 10 + options->linger_s);
-	/* What the child found wrong is more than that rank 0 then lost it. */
-	return rc == 0 || ended == GRADS_MISMATCH ? ended : rc;
-}
-
-/* Two ranks with two buffers for each tensor; better refused than ended by the kernel. */
-static int check_memory(const struct workload *work)
-{
-	uint64_t have = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-	uint64_t need = 4 * work->bytes;
-
-	if (need < have)
 		return 0;
-	fprintf(stderr,
-		"tow-grads: both ranks need %.1f GB, this machine has %.1f GB: --tensors N takes "
-		"fewer\n",
-		(double)need / 1e9, (double)have / 1e9);
+	fprintf(stderr, "tow-grads: %s\n", error);
 	return GRADS_FAILED;
 }
 
-/* The workload's tensors, and what a data-parallel step does with them. */
+/* The workload's tensors, and the numbers of what its ranks do with them. */
 static int prepare_plan(const struct grads_options *options, struct workload *work,
 			struct strategy_plan *plan)
 {
@@ -303,10 +210,9 @@ static int prepare_plan(const struct grads_options *options, struct workload *wo
 	const char *strategy = workload_split(options->file, name, sizeof(name));
 	enum strategy_kind kind = STRATEGY_DATA_PARALLEL;
 
-	*plan = (struct strategy_plan){ .events = NULL };
-	if (strategy != NULL &&
-	    (!strategy_parse(strategy, &kind) || kind != STRATEGY_DATA_PARALLEL)) {
-		fprintf(stderr, "tow-grads: strategy '%s' is not data-parallel\n", strategy);
+	if (strategy != NULL && !strategy_parse(strategy, &kind)) {
+		strategy_names(error);
+		fprintf(stderr, "tow-grads: strategy '%s' is none of %s\n", strategy, error);
 		return GRADS_FAILED;
 	}
 	if (workload_find(name, path, sizeof(path), error, sizeof(error)) != 0 ||
@@ -315,11 +221,7 @@ static int prepare_plan(const struct grads_options *options, struct workload *wo
 		return GRADS_FAILED;
 	}
 	strategy_assume(kind, work, plan);
-	strategy_set(plan, "bucket_bytes", options->bucket);
-	if (strategy_make(plan, work) == 0)
-		return 0;
-	fprintf(stderr, "tow-grads: no memory for the plan of %" PRIu64 " tensors\n", work->count);
-	return GRADS_FAILED;
+	return apply_sets(options, plan);
 }
 
 int main(int argc, char **argv)
@@ -334,12 +236,7 @@ int main(int argc, char **argv)
 	signal(SIGPIPE, SIG_IGN);
 	rc = prepare_plan(&options, &work, &plan);
 	if (rc == 0)
-		rc = check_memory(&work);
-	if (rc == 0)
-		rc = choose_store(&options);
-	if (rc == 0)
-		rc = run_ranks(&options, &work, &plan);
-	strategy_free(&plan);
+		rc = grads_ranks_run(&options, &work, &plan);
 	workload_free(&work);
 	return rc;
 }

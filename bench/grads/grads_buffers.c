@@ -6,22 +6,45 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "bench/common/lanes.h"
 #include "bench/grads/grads.h"
 
 #define PAGE         UINT64_C(4096)
 #define HEADROOM_MIN (UINT64_C(32) << 20)
 #define HUGE         (UINT64_C(2) << 20)
 
-/* Whole pages for each buffer, and a sixteenth for what the library and its arena need. */
-uint64_t grads_premap(const struct strategy_plan *plan)
+static uint64_t whole_pages(uint64_t bytes)
 {
-	uint64_t need = 0, headroom;
+	return (bytes + PAGE - 1) & ~(PAGE - 1);
+}
 
-	for (uint64_t i = 0; i < plan->step_begin; i++)
-		if (plan->events[i].kind == STRATEGY_ALLOC)
-			need += (plan->events[i].bytes + PAGE - 1) & ~(PAGE - 1);
-	headroom = need / 16;
+/* The most that the plan has at once, in whole pages; 0: no memory to count it. */
+static uint64_t live_peak(const struct strategy_plan *plan)
+{
+	uint64_t *bytes = calloc((size_t)plan->buffers + 1, sizeof(*bytes)), live = 0, peak = 0;
+
+	for (uint64_t i = 0; bytes != NULL && i < plan->count; i++) {
+		const struct strategy_event *event = &plan->events[i];
+
+		if (event->kind == STRATEGY_ALLOC) {
+			bytes[event->buffer] = whole_pages(event->bytes);
+			live += bytes[event->buffer];
+		} else if (event->kind == STRATEGY_FREE) {
+			live -= bytes[event->buffer];
+		}
+		peak = live > peak ? live : peak;
+	}
+	free(bytes);
+	return peak;
+}
+
+uint64_t grads_premap(const struct strategy_plan *plan, const char *lane)
+{
+	bool shares = strcmp(lane, "auto") == 0 || bench_lane_is_host(lane);
+	uint64_t need = live_peak(plan), headroom = shares ? need / 16 : need / 2;
+
 	if (headroom < HEADROOM_MIN)
 		headroom = HEADROOM_MIN;
 	return (need + headroom + HUGE - 1) & ~(HUGE - 1);
@@ -44,28 +67,45 @@ static int make_buffer(struct grads_rank *rank, uint64_t bytes, void **memory_ou
 	return 0;
 }
 
+int grads_buffer_take(struct grads_rank *rank, const struct strategy_event *event)
+{
+	return make_buffer(rank, event->bytes, &rank->buffer[event->buffer],
+			   &rank->heap[event->buffer]);
+}
+
+int grads_buffer_give(struct grads_rank *rank, const struct strategy_event *event)
+{
+	void *memory = rank->buffer[event->buffer];
+	bool heap = rank->heap[event->buffer];
+	int status = TOW_OK;
+
+	rank->buffer[event->buffer] = NULL;
+	rank->heap[event->buffer] = false;
+	if (heap)
+		free(memory);
+	else
+		status = tow_free(rank->runtime, memory);
+	return status < 0 ? grads_failed(rank->rank, "tow_free", status) : 0;
+}
+
 int grads_buffers_make(struct grads_rank *rank)
 {
-	const struct strategy_plan *plan = rank->plan;
+	const struct strategy_plan *plan = &rank->plan;
 	int rc = 0;
 
-	rank->buffer = calloc(plan->buffers, sizeof(*rank->buffer));
-	rank->heap = calloc(plan->buffers, sizeof(*rank->heap));
+	rank->buffer = calloc((size_t)plan->buffers + 1, sizeof(*rank->buffer));
+	rank->heap = calloc((size_t)plan->buffers + 1, sizeof(*rank->heap));
 	if (rank->buffer == NULL || rank->heap == NULL)
 		return grads_failed(rank->rank, "tables of the buffers", TOW_ENOMEM);
-	for (uint64_t i = 0; i < plan->step_begin && rc == 0; i++) {
-		const struct strategy_event *event = &plan->events[i];
-
-		if (event->kind == STRATEGY_ALLOC)
-			rc = make_buffer(rank, event->bytes, &rank->buffer[event->buffer],
-					 &rank->heap[event->buffer]);
-	}
+	for (uint64_t i = 0; i < plan->step_begin && rc == 0; i++)
+		if (plan->events[i].kind == STRATEGY_ALLOC)
+			rc = grads_buffer_take(rank, &plan->events[i]);
 	return rc;
 }
 
 void grads_buffers_drop(struct grads_rank *rank)
 {
-	for (uint32_t i = 0; rank->heap != NULL && i < rank->plan->buffers; i++)
+	for (uint32_t i = 0; rank->heap != NULL && i < rank->plan.buffers; i++)
 		if (rank->heap[i])
 			free(rank->buffer[i]);
 	free(rank->buffer);

@@ -23,7 +23,7 @@
 
 #define RANKS 2
 
-static double now_seconds(void)
+double grads_now(void)
 {
 	struct timespec ts;
 
@@ -43,12 +43,12 @@ int grads_failed(int rank, const char *what, int status)
 /* Message i of a step: a tensor's gradient, or a bucket of them. */
 static const struct strategy_event *message_at(const struct grads_rank *rank, uint64_t i)
 {
-	return &rank->plan->events[rank->plan->step_begin + i];
+	return &rank->plan.events[rank->plan.step_begin + i];
 }
 
 static uint64_t message_count(const struct grads_rank *rank)
 {
-	return rank->plan->step_end - rank->plan->step_begin - 1;
+	return rank->plan.step_end - rank->plan.step_begin - 1;
 }
 
 static uint64_t elements_of(const struct strategy_event *event)
@@ -57,7 +57,7 @@ static uint64_t elements_of(const struct strategy_event *event)
 }
 
 /*
- * A message differs from every other tensor's, step's and rank's. Magnitudes are in
+ * A gradient differs from every other message's, step's and rank's. Magnitudes are in
  * [2^-7, 2^-6), of a bf16 as of a float: nothing overflows, and no sum is denormal.
  */
 static struct pattern gradient_of(const struct grads_rank *rank, uint64_t step, uint64_t message,
@@ -83,7 +83,7 @@ static int open_runtime(struct grads_rank *rank)
 	if (wanted->premap != 0)
 		options.premap_memory_bytes = (int64_t)wanted->premap;
 	else if (getenv("TOW_PREMAP_MEMORY_BYTES") == NULL)
-		options.premap_memory_bytes = (int64_t)grads_premap(rank->plan);
+		options.premap_memory_bytes = (int64_t)grads_premap(&rank->plan, wanted->lane);
 	options.job = "tow-grads";
 	options.rank = rank->rank;
 	rc = tow_runtime_open(&options, &rank->runtime);
@@ -103,12 +103,32 @@ static int finish_op(struct grads_rank *rank, int status, struct tow_op *op)
 		       : grads_failed(rank->rank, "exchange", status);
 }
 
-static int pass_barrier(struct grads_rank *rank)
+int grads_barrier(struct grads_rank *rank)
 {
 	struct tow_op *op = NULL;
 	int rc = tow_coll_barrier_start(rank->group, NULL, &op);
 
 	return finish_op(rank, rc, op);
+}
+
+/* Those that the plan has messages for; collectives connect whom they need. */
+static int meet_neighbours(struct grads_rank *rank)
+{
+	const struct strategy_plan *plan = &rank->plan;
+	uint32_t last = UINT32_MAX;
+	int status = TOW_OK;
+
+	for (uint64_t i = plan->step_begin; i < plan->step_end && status == TOW_OK; i++) {
+		const struct strategy_event *event = &plan->events[i];
+		struct tow_peer *peer;
+
+		if (event->kind != STRATEGY_SEND || event->transfer < STRATEGY_MESSAGE ||
+		    event->peer == last)
+			continue;
+		last = event->peer;
+		status = tow_group_connect(rank->group, last, rank->options->timeout_ns, &peer);
+	}
+	return status < 0 ? grads_failed(rank->rank, "meeting a neighbour", status) : 0;
 }
 
 int grads_rank_open(struct grads_rank *rank)
@@ -121,7 +141,7 @@ int grads_rank_open(struct grads_rank *rank)
 	if (rc != 0)
 		return rc;
 	options.rank = rank->rank;
-	options.world_size = RANKS;
+	options.world_size = strategy_ranks(&rank->plan);
 	options.store = rank->options->store;
 	options.timeout_ns = rank->options->timeout_ns;
 	if (bench_lane_address(lane, address))
@@ -130,7 +150,9 @@ int grads_rank_open(struct grads_rank *rank)
 	if (rc < 0)
 		return grads_failed(rank->rank, "meeting the other rank", rc);
 	/* Connects; from there on a registration is late: steps must not pay for start-up. */
-	rc = pass_barrier(rank);
+	rc = meet_neighbours(rank);
+	if (rc == 0)
+		rc = grads_barrier(rank);
 	if (rc == 0 && tow_runtime_seal(rank->runtime) < 0)
 		rc = grads_failed(rank->rank, "sealing the runtime", TOW_ESYSTEM);
 	return rc == 0 ? grads_buffers_make(rank) : rc;
@@ -168,14 +190,14 @@ static void note_slack(struct grads_rank *rank, struct step *step, uint64_t buck
 static int settle_bucket(struct grads_rank *rank, struct step *step)
 {
 	uint64_t slot = step->ended++ % GRADS_IN_FLIGHT;
-	double begin = now_seconds();
+	double begin = grads_now();
 	int rc;
 
 	if (step->makes && step->flying[slot].bucket >= step->slack_bucket)
 		note_slack(rank, step, step->flying[slot].bucket, begin);
 	rc = finish_op(rank, TOW_OK, step->flying[slot].op);
 	step->flying[slot].op = NULL;
-	step->calls_s += now_seconds() - begin;
+	step->calls_s += grads_now() - begin;
 	return rc;
 }
 
@@ -187,7 +209,7 @@ static int start_bucket(struct grads_rank *rank, struct step *step, uint64_t fir
 
 	while (step->begun + (end - first) > step->ended + GRADS_IN_FLIGHT && rc == 0)
 		rc = settle_bucket(rank, step);
-	begin = now_seconds();
+	begin = grads_now();
 	step->start_s[step->bucket] = begin;
 	step->start_calls_s[step->bucket] = step->calls_s;
 	if (rc == 0)
@@ -206,7 +228,7 @@ static int start_bucket(struct grads_rank *rank, struct step *step, uint64_t fir
 	if (rc == 0)
 		rc = tow_coll_batch_end(rank->group);
 	step->bucket++;
-	step->calls_s += now_seconds() - begin;
+	step->calls_s += grads_now() - begin;
 	return rc < 0 ? grads_failed(rank->rank, "starting a bucket", rc) : rc;
 }
 
@@ -245,13 +267,13 @@ static int run_half(struct grads_rank *rank, uint64_t number, bool makes, bool e
 	if (step.start_s == NULL)
 		return grads_failed(rank->rank, "times of the buckets", TOW_ENOMEM);
 	step.start_calls_s = step.start_s + message_count(rank);
-	rc = pass_barrier(rank);
-	begin = now_seconds();
+	rc = grads_barrier(rank);
+	begin = grads_now();
 	tow_span_begin(rank->runtime, makes ? exchanges ? "step" : "make" : "exchange");
 	if (rc == 0)
 		rc = walk_messages(rank, &step);
 	tow_span_end(rank->runtime);
-	*took = now_seconds() - begin;
+	*took = grads_now() - begin;
 	free(step.start_s);
 	return rc;
 }
@@ -358,11 +380,16 @@ static int run_step(struct grads_rank *rank, uint64_t step)
 		outcome->fastest_s = exchange;
 	if (exchange > outcome->slowest_s)
 		outcome->slowest_s = exchange;
-	begin = now_seconds();
+	begin = grads_now();
 	rc = verify_step(rank, 2 * step + 1);
-	outcome->verify_s += now_seconds() - begin;
+	outcome->verify_s += grads_now() - begin;
 	outcome->steps = step + 1;
 	return rc;
+}
+
+bool grads_rank_fits(const struct grads_rank *rank)
+{
+	return rank->plan.kind == STRATEGY_DATA_PARALLEL && strategy_ranks(&rank->plan) == RANKS;
 }
 
 int grads_rank_run(struct grads_rank *rank)
@@ -376,7 +403,7 @@ int grads_rank_run(struct grads_rank *rank)
 		rc = run_step(rank, step);
 	/* The other may still be at its last: leave together. */
 	if (rc == 0)
-		rc = pass_barrier(rank);
+		rc = grads_barrier(rank);
 	rank->outcome.late_registrations = grads_report_counter(rank, "late_registrations");
 	rank->outcome.fallback_copies =
 		grads_report_counter(rank, "fallback_copies") - copied_before;
@@ -391,4 +418,5 @@ void grads_rank_close(struct grads_rank *rank)
 	if (rank->runtime != NULL)
 		tow_runtime_close(rank->runtime);
 	grads_buffers_drop(rank);
+	strategy_free(&rank->plan);
 }

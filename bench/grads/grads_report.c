@@ -207,8 +207,13 @@ void grads_report_head(const struct grads_rank *rank)
 {
 	const char *socket = tow_stats_socket(rank->runtime);
 
-	printf("tow-grads: %s, %" PRIu64 " tensors, %.1f MB of gradients of each rank in a step\n",
-	       rank->options->label, rank->work->count, (double)rank->work->bytes / 1e6);
+	printf("tow-grads: %s, %" PRIu64
+	       " tensors, %s, %u ranks, %.1f MB sent by rank 0 in a step\n",
+	       rank->options->label, rank->work->count, strategy_name(rank->plan.kind),
+	       strategy_ranks(&rank->plan), (double)strategy_step_bytes(&rank->plan) / 1e6);
+	for (uint32_t i = 0; i < rank->plan.assumption_count; i++)
+		printf("  assumed: %s = %" PRIu64 ", %s\n", rank->plan.assumptions[i].name,
+		       rank->plan.assumptions[i].value, rank->plan.assumptions[i].meaning);
 	if (socket[0] != '\0') {
 		printf("look at it live:\n  towstat list\n");
 		printf("  curl -s --unix-socket %s http://towline/v1/latency\n", socket);
@@ -216,16 +221,28 @@ void grads_report_head(const struct grads_rank *rank)
 	fflush(stdout);
 }
 
-void grads_report_run(const struct grads_rank *rank, const struct grads_outcome *other)
+/* One figure of each rank: "3 and 4". */
+static void print_each(const char *label, const struct grads_outcome *outcome, uint32_t ranks,
+		       size_t offset, const char *end)
+{
+	printf("  %-34s ", label);
+	for (uint32_t i = 0; i < ranks; i++) {
+		uint64_t value;
+
+		memcpy(&value, (const char *)&outcome[i] + offset, sizeof(value));
+		printf("%s%" PRIu64, i > 0 ? " and " : "", value);
+	}
+	printf("%s\n", end);
+}
+
+static void print_overlap(const struct grads_rank *rank)
 {
 	const struct grads_outcome *mine = &rank->outcome;
 	double steps = mine->steps != 0 ? (double)mine->steps : 1;
-	double moved = (double)rank->work->bytes * (double)mine->steps / 1e6;
 	double took = mine->exchange_s > 0 ? mine->exchange_s : 1e-9;
 	double hidden = mine->generate_s + took - mine->both_s;
 	double shorter = mine->generate_s < took ? mine->generate_s : took;
 
-	printf("\nthe run\n");
 	printf("  %-34s %" PRIu64 ", %.3f s each\n", "steps", mine->steps,
 	       (mine->both_s + mine->verify_s) / steps);
 	printf("  %-34s %.3f s, and %.3f s to check it\n", "of a step: make and exchange",
@@ -236,21 +253,48 @@ void grads_report_run(const struct grads_rank *rank, const struct grads_outcome 
 	       "slack of a bucket",
 	       mine->buckets != 0 ? mine->slack_s * 1e3 / (double)mine->buckets : 0,
 	       mine->slack_least_s * 1e3, mine->steps != 0 ? mine->buckets / mine->steps : 0);
-	printf("  %-34s %.3f s to %.3f s\n", "exchange, fastest to slowest", mine->fastest_s,
+}
+
+static void print_steps(const struct grads_rank *rank)
+{
+	const struct grads_outcome *mine = &rank->outcome;
+	double steps = mine->steps != 0 ? (double)mine->steps : 1;
+
+	printf("  %-34s %" PRIu64 ", %.4f s each, and %.4f s each that is checked\n", "steps",
+	       mine->steps, mine->exchange_s / steps, mine->verify_s / steps);
+}
+
+void grads_report_run(const struct grads_rank *rank, const struct grads_outcome *outcome)
+{
+	const struct grads_outcome *mine = &rank->outcome;
+	uint32_t ranks = strategy_ranks(&rank->plan);
+	double took = mine->exchange_s > 0 ? mine->exchange_s : 1e-9, moved;
+	uint64_t verified = 0, copied = 0;
+	char of[32];
+
+	for (uint32_t i = 0; i < ranks; i++) {
+		verified += outcome[i].verified_bytes;
+		copied += outcome[i].copied;
+	}
+	printf("\nthe run\n");
+	if (grads_rank_fits(rank))
+		print_overlap(rank);
+	else
+		print_steps(rank);
+	printf("  %-34s %.4f s to %.4f s\n", "exchange, fastest to slowest", mine->fastest_s,
 	       mine->slowest_s);
-	printf("  %-34s %.1f MB/s of gradients averaged\n", "throughput of the exchange",
-	       moved / took);
-	printf("  %-34s %.1f MB of means, every byte\n", "verified, both ranks",
-	       (double)(mine->verified_bytes + other->verified_bytes) / 1e6);
-	printf("  %-34s %" PRIu64 " and %" PRIu64 " of %" PRIu64 "\n",
-	       "buffers outside the pool, by rank", mine->heap_buffers, other->heap_buffers,
-	       (uint64_t)rank->plan->buffers);
-	printf("  %-34s %" PRIu64 "\n", "operations that were copied",
-	       mine->copied + other->copied);
-	printf("  %-34s %" PRIu64 " and %" PRIu64 "\n", "late registrations, by rank",
-	       mine->late_registrations, other->late_registrations);
-	printf("  %-34s %" PRIu64 " and %" PRIu64 "\n", "fallback copies, by rank",
-	       mine->fallback_copies, other->fallback_copies);
+	moved = (double)strategy_step_bytes(&rank->plan) * (double)mine->steps / 1e6;
+	printf("  %-34s %.1f MB in a step, %.1f MB/s\n", "sent by rank 0",
+	       (double)strategy_step_bytes(&rank->plan) / 1e6, moved / took);
+	printf("  %-34s %.1f MB, every byte\n", "verified, all ranks", (double)verified / 1e6);
+	snprintf(of, sizeof(of), " of %u", rank->plan.buffers);
+	print_each("buffers outside the pool, by rank", outcome, ranks,
+		   offsetof(struct grads_outcome, heap_buffers), of);
+	printf("  %-34s %" PRIu64 "\n", "operations that were copied", copied);
+	print_each("late registrations, by rank", outcome, ranks,
+		   offsetof(struct grads_outcome, late_registrations), "");
+	print_each("fallback copies, by rank", outcome, ranks,
+		   offsetof(struct grads_outcome, fallback_copies), "");
 }
 
 /* What a too small pool costs, and the line that mends it. */
@@ -258,7 +302,7 @@ static void print_fault(const struct grads_rank *rank, json_t *pool, json_t *cou
 {
 	const struct grads_outcome *outcome = &rank->outcome;
 	double named = 0, grown = number_or(counters, "pool_grown", 0);
-	uint64_t cure = grads_premap(rank->plan);
+	uint64_t cure = grads_premap(&rank->plan, rank->options->lane);
 	const char *source = "counted from the workload";
 
 	if (outcome->heap_buffers == 0 && grown == 0)
@@ -274,7 +318,7 @@ static void print_fault(const struct grads_rank *rank, json_t *pool, json_t *cou
 	if (outcome->heap_buffers > 0) {
 		printf("\nFAULT: the pool is too small: %" PRIu64 " of %" PRIu64
 		       " buffers (%.1f MiB) came from the heap\n",
-		       outcome->heap_buffers, (uint64_t)rank->plan->buffers,
+		       outcome->heap_buffers, (uint64_t)rank->plan.buffers,
 		       (double)outcome->heap_bytes / MIB);
 		printf("  the library said: %s\n", outcome->pool_message);
 	}

@@ -22,7 +22,8 @@ static const char help[] =
 	"registrations and 0 fallback copies, prove it by running the job, and say what smaller\n"
 	"pools cost. The third measures what memory costs on this machine.\n"
 	"\n"
-	"  --workload FILE   tensors of a model: a file, or gpt2, resnet50, llama3-8b\n"
+	"  --workload FILE   tensors of a model: a file, or gpt2, resnet50, llama3-8b,\n"
+	"                    mixtral, gemma2-2b\n"
 	"            STRATEGY   data-parallel [the default], fsdp, pipeline, tensor-parallel,\n"
 	"                       expert-parallel or kv-transfer\n"
 	"  --set NAME=N      a number that the strategy assumes (ranks, micro_batches, ...)\n"
@@ -41,6 +42,7 @@ static const char help[] =
 	"  --sizes LIST      pool sizes of the tables [64MiB,256MiB,1GiB]\n"
 	"  --rounds N        measure each N times, 1..31 [5]\n"
 	"\n"
+	"  --long            real runs of pools above 4 GiB, too, which take long\n"
 	"  --quick           small and short, to see that it works\n"
 	"  --json            one JSON document\n"
 	"\n"
@@ -142,13 +144,21 @@ static int parse_premap(struct memreg_options *options, const char *text)
 }
 
 static const struct option long_options[] = {
-	{ "workload", required_argument, NULL, 'w' }, { "replay", required_argument, NULL, 'R' },
-	{ "set", required_argument, NULL, 'S' },      { "tensors", required_argument, NULL, 't' },
-	{ "arena", required_argument, NULL, 'a' },    { "premap", required_argument, NULL, 'p' },
-	{ "svg", required_argument, NULL, 'v' },      { "machine", no_argument, NULL, 'm' },
-	{ "sizes", required_argument, NULL, 's' },    { "rounds", required_argument, NULL, 'r' },
-	{ "quick", no_argument, NULL, 'q' },          { "json", no_argument, NULL, 'j' },
-	{ "help", no_argument, NULL, 'h' },           { NULL, 0, NULL, 0 },
+	{ "workload", required_argument, NULL, 'w' },
+	{ "replay", required_argument, NULL, 'R' },
+	{ "set", required_argument, NULL, 'S' },
+	{ "tensors", required_argument, NULL, 't' },
+	{ "arena", required_argument, NULL, 'a' },
+	{ "premap", required_argument, NULL, 'p' },
+	{ "svg", required_argument, NULL, 'v' },
+	{ "machine", no_argument, NULL, 'm' },
+	{ "sizes", required_argument, NULL, 's' },
+	{ "rounds", required_argument, NULL, 'r' },
+	{ "quick", no_argument, NULL, 'q' },
+	{ "json", no_argument, NULL, 'j' },
+	{ "long", no_argument, NULL, 'L' },
+	{ "help", no_argument, NULL, 'h' },
+	{ NULL, 0, NULL, 0 },
 };
 
 /* -1: help was asked for and given. */
@@ -192,6 +202,9 @@ static int apply_option(struct memreg_options *options, int option, char *value)
 		break;
 	case 'j':
 		options->json = true;
+		break;
+	case 'L':
+		options->long_runs = true;
 		break;
 	case 'h':
 		fputs(help, stdout);

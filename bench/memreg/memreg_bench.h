@@ -39,7 +39,7 @@
 #define MEMREG_SETS  16
 
 struct memreg_options {
-	bool json, quick, machine;
+	bool json, quick, machine, long_runs;
 	int rounds;
 	uint64_t sizes[MEMREG_SIZES];
 	int size_count;
@@ -109,6 +109,7 @@ struct memreg_job {
 	struct memreg_op *op; /* NULL: a log */
 	uint64_t count, step_begin, step_end;
 	uint32_t blocks;
+	bool long_runs; /* real runs of any size */
 };
 
 int memreg_job_open(const struct memreg_options *options, struct memreg_job *out);

@@ -188,6 +188,7 @@ int memreg_job_open(const struct memreg_options *options, struct memreg_job *out
 	int rc;
 
 	*out = (struct memreg_job){ .sampled = 1, .staging_bytes = -1 };
+	out->long_runs = options->long_runs;
 	rc = options->replay != NULL ? open_log(options, out) : open_workload(options, out);
 	if (rc != 0)
 		memreg_job_close(out);

@@ -25,6 +25,7 @@
 #define WINDOW     16
 #define TIMEOUT_NS UINT64_C(20000000000)
 #define SEND_MOST  ((uint64_t)1 << 30) /* payload of one step */
+#define QUICK_MOST ((uint64_t)4 << 30) /* of memory that is mapped and used in a few seconds */
 
 #define LOG_SEND_MIN  (UINT64_C(128) << 10)
 #define LOG_SEND_MOST 64 /* messages of a log's run */
@@ -378,8 +379,14 @@ static bool is_affordable(const struct memreg_job *job, struct memreg_run *run)
 						    : job->replay->peak_rounded);
 	uint64_t need = most + most / 4 + 256 * MIB, have = memreg_ram_available();
 
-	if (need <= have)
+	if (need <= have && (most <= QUICK_MOST || job->long_runs))
 		return true;
+	if (need <= have) {
+		snprintf(run->why, sizeof(run->why),
+			 "a run of a job of %.0f MiB takes more than a few seconds: --long does it",
+			 (double)most / MEMREG_MIB);
+		return false;
+	}
 	snprintf(run->why, sizeof(run->why),
 		 "too little memory: a run with a pool of %.0f MiB needs %.0f MiB, %.0f MiB are "
 		 "available",

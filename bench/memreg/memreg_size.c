@@ -466,6 +466,9 @@ static void measure_runs(struct memreg_sizing *sizing)
 	memreg_progress("timing premap and late registrations", 96, 100);
 	sizing->rows = (struct memreg_rows){ .quick = sizing->options->quick,
 					     .rounds = sizing->options->quick ? 1 : 3 };
+	/* A size that no run was made for is named soon. */
+	if (!sizing->verified)
+		bytes = twi_min(bytes, 256 * MIB);
 	if (sizing->options->quick)
 		bytes = twi_min(bytes, 64 * MIB);
 	memreg_measure_premap(&sizing->rows, bytes & ~(uint64_t)4095, !sizing->options->quick);

@@ -380,13 +380,34 @@ static void free_library(struct library_model *model)
 	free(live);
 }
 
+/* What a group has from its set-up on: scratch to gather its ranks' records; its region. */
+static void take_setup(struct library_model *model)
+{
+	const struct twi_coll_call records = { .kind = TWI_COLL_ALL_GATHER,
+					       .type = TOW_U64,
+					       .count = 1,
+					       .in_place = true,
+					       .set_up = true };
+	struct twi_coll_group whole = *model->group, *group = model->group;
+	uint64_t bytes;
+
+	group->all_local = false;
+	group->hosts = NULL;
+	group->hosts_n = group->local_ranks_n = group->locals_n = 0;
+	bytes = scratch_of(model, &records);
+	*group = whole;
+	if (bytes > 0)
+		take_block(model, bytes);
+	if (group->all_local)
+		take_block(model, sizeof(struct twi_coll_region));
+}
+
 static void rewrite_plan(struct library_model *model)
 {
 	struct strategy_plan *plan = &model->job->plan;
 	uint64_t step = plan->step_end - plan->step_begin, begin;
 
-	if (model->group->all_local)
-		take_block(model, sizeof(struct twi_coll_region));
+	take_setup(model);
 	walk_events(model, 0, plan->step_begin);
 	for (int i = 0; i < WARM_STEPS && model->rc == 0 && (i == 0 || model->added > 0); i++) {
 		model->added = 0;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""generate.py - writes the parameter lists of three published models, a tensor a line.
+"""generate.py - writes the parameter lists of published models, a tensor a line.
 
 The lists are derived from the architectures, not copied from a checkpoint, so that nothing has to
 be downloaded and every number can be checked by reading: each model's total must equal the
@@ -88,11 +88,54 @@ def llama3(layers=32, width=4096, hidden=14336, heads=32, kv_heads=8, vocab=1282
     yield "output.weight", (vocab, width)
 
 
+def mixtral(layers=32, width=4096, hidden=14336, heads=32, kv_heads=8, vocab=32000, experts=8):
+    """As Llama, with eight feed-forwards of which a router takes two for each token."""
+    kv_width = width // heads * kv_heads
+    yield "model.embed_tokens.weight", (vocab, width)
+    for n in range(layers):
+        block = f"model.layers.{n}."
+        yield block + "input_layernorm.weight", (width,)
+        yield block + "self_attn.q_proj.weight", (width, width)
+        yield block + "self_attn.k_proj.weight", (kv_width, width)
+        yield block + "self_attn.v_proj.weight", (kv_width, width)
+        yield block + "self_attn.o_proj.weight", (width, width)
+        yield block + "post_attention_layernorm.weight", (width,)
+        yield block + "block_sparse_moe.gate.weight", (experts, width)
+        for e in range(experts):
+            expert = f"{block}block_sparse_moe.experts.{e}."
+            yield expert + "w1.weight", (hidden, width)
+            yield expert + "w2.weight", (width, hidden)
+            yield expert + "w3.weight", (hidden, width)
+    yield "model.norm.weight", (width,)
+    yield "lm_head.weight", (vocab, width)
+
+
+def gemma2(layers=26, width=2304, hidden=9216, heads=8, kv_heads=4, head=256, vocab=256128):
+    """Heads wider than width / heads, four norms a layer; the output head shares the embedding."""
+    yield "model.embed_tokens.weight", (vocab, width)
+    for n in range(layers):
+        block = f"model.layers.{n}."
+        yield block + "input_layernorm.weight", (width,)
+        yield block + "self_attn.q_proj.weight", (heads * head, width)
+        yield block + "self_attn.k_proj.weight", (kv_heads * head, width)
+        yield block + "self_attn.v_proj.weight", (kv_heads * head, width)
+        yield block + "self_attn.o_proj.weight", (width, heads * head)
+        yield block + "post_attention_layernorm.weight", (width,)
+        yield block + "pre_feedforward_layernorm.weight", (width,)
+        yield block + "mlp.gate_proj.weight", (hidden, width)
+        yield block + "mlp.up_proj.weight", (hidden, width)
+        yield block + "mlp.down_proj.weight", (width, hidden)
+        yield block + "post_feedforward_layernorm.weight", (width,)
+    yield "model.norm.weight", (width,)
+
+
 # file name, tensors, dtype, published number of parameters
 MODELS = (
     ("gpt2-124m", gpt2, "f32", 124_439_808),
     ("resnet-50", resnet50, "f32", 25_557_032),
     ("llama-3-8b", llama3, "bf16", 8_030_261_248),
+    ("mixtral-8x7b", mixtral, "bf16", 93_405_585_408 // 2),
+    ("gemma-2-2b", gemma2, "bf16", 590_118_912 + 2_024_517_888),
 )
 
 

@@ -3,6 +3,7 @@
  *
  *   strategy.c          names, numbers, and whether they go together
  *   strategy_facts.c    what a list of tensors tells of its model
+ *   strategy_cost.c     what is sent
  *   strategy_replica.c  plans of those who send gradients and parameters
  *   strategy_stage.c    plans of those who send activations and caches
  */

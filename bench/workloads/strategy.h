@@ -178,4 +178,8 @@ uint32_t strategy_rank(const struct strategy_plan *plan);
 int strategy_make(struct strategy_plan *plan, const struct workload *work);
 void strategy_free(struct strategy_plan *plan);
 
+/* What a rank sends for an event, and in a step; receives are not counted (strategy_cost.c). */
+uint64_t strategy_sent_bytes(const struct strategy_event *event, uint32_t ranks);
+uint64_t strategy_step_bytes(const struct strategy_plan *plan);
+
 #endif

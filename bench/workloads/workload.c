@@ -257,7 +257,8 @@ void workload_free(struct workload *work)
 /* What people call the models, and the file that means. */
 static const char *const short_names[][2] = {
 	{ "gpt2", "gpt2-124m" },       { "gpt2-small", "gpt2-124m" }, { "resnet50", "resnet-50" },
-	{ "llama3-8b", "llama-3-8b" }, { "llama3", "llama-3-8b" },
+	{ "llama3-8b", "llama-3-8b" }, { "llama3", "llama-3-8b" },    { "mixtral", "mixtral-8x7b" },
+	{ "gemma2-2b", "gemma-2-2b" }, { "gemma2", "gemma-2-2b" },
 };
 
 static bool file_exists(const char *directory, const char *name, const char *suffix, char *path,
@@ -286,7 +287,8 @@ int workload_find(const char *name, char *path_out, size_t path_size, char *erro
 		     file_exists(places[i], model, "", path_out, path_size)))
 			return 0;
 	snprintf(error, error_size,
-		 "%s: no such file, nor a workload in %s (models there: gpt2, resnet50, llama3-8b; "
+		 "%s: no such file, nor a workload in %s (models there: gpt2, resnet50, llama3-8b, "
+		 "mixtral, gemma2-2b; "
 		 "another place: TOW_WORKLOADS)",
 		 name, places[0] != NULL ? places[0] : BENCH_DATA_DIR);
 	return -1;

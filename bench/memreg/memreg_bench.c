@@ -11,7 +11,8 @@
 #include "bench/memreg/memreg_bench.h"
 #include <internal/base.h>
 
-#define MIB ((uint64_t)1 << 20)
+#define MIB         ((uint64_t)1 << 20)
+#define FLOPS_PER_S 1e14
 
 static const char help[] =
 	"usage: memreg-bench --workload FILE[:STRATEGY] [--set NAME=N]... [options]\n"
@@ -36,6 +37,10 @@ static const char help[] =
 	"                    link it [as the log says; else the one that needs more]\n"
 	"  --premap SIZE     only say whether SIZE is enough; exit 1 when it is not\n"
 	"  --svg FILE        draw it\n"
+	"  --intensity       size nothing: what a rank of --workload computes and sends in a "
+	"step,\n"
+	"                    and the bandwidth at which that hides behind computing\n"
+	"  --flops N         FLOP/s that a rank computes at, for --intensity [1e14]\n"
 	"\n"
 	"  --machine         tables: premapping a pool, registering it with io_uring, registering\n"
 	"                    one buffer late, allocating; medians in nanoseconds\n"
@@ -143,6 +148,18 @@ static int parse_premap(struct memreg_options *options, const char *text)
 	return MEMREG_USAGE;
 }
 
+static int parse_flops(struct memreg_options *options, const char *text)
+{
+	char *end;
+
+	options->flops_per_s = strtod(text, &end);
+	if (end != text && *end == '\0' && options->flops_per_s >= 1 &&
+	    options->flops_per_s <= 1e21)
+		return 0;
+	fprintf(stderr, "memreg-bench: --flops takes 1 to 1e21, such as 4e14, not '%s'\n", text);
+	return MEMREG_USAGE;
+}
+
 static const struct option long_options[] = {
 	{ "workload", required_argument, NULL, 'w' },
 	{ "replay", required_argument, NULL, 'R' },
@@ -156,6 +173,8 @@ static const struct option long_options[] = {
 	{ "rounds", required_argument, NULL, 'r' },
 	{ "quick", no_argument, NULL, 'q' },
 	{ "json", no_argument, NULL, 'j' },
+	{ "intensity", no_argument, NULL, 'i' },
+	{ "flops", required_argument, NULL, 'f' },
 	{ "long", no_argument, NULL, 'L' },
 	{ "help", no_argument, NULL, 'h' },
 	{ NULL, 0, NULL, 0 },
@@ -203,6 +222,11 @@ static int apply_option(struct memreg_options *options, int option, char *value)
 	case 'j':
 		options->json = true;
 		break;
+	case 'i':
+		options->intensity = true;
+		break;
+	case 'f':
+		return parse_flops(options, value);
 	case 'L':
 		options->long_runs = true;
 		break;
@@ -229,6 +253,9 @@ static int check_options(const struct memreg_options *options)
 			? "--premap needs --workload or --replay"
 		: options->workload == NULL && options->replay == NULL && options->arena != NULL
 			? "--arena needs --workload or --replay"
+		: options->intensity && (options->workload == NULL || options->premap > 0 ||
+					 options->svg != NULL)
+			? "--intensity needs --workload, without --premap and --svg"
 		: options->svg != NULL && (options->premap > 0 ||
 					   (options->workload == NULL && options->replay == NULL))
 			? "--svg needs --workload or --replay, without --premap"
@@ -267,12 +294,15 @@ static int parse_options(struct memreg_options *options, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-	struct memreg_options options = { .rounds = 5 };
+	struct memreg_options options = { .rounds = 5, .flops_per_s = FLOPS_PER_S };
 	int rc = parse_options(&options, argc, argv);
 
 	if (rc != 0)
 		return rc < 0 ? 0 : rc;
-	rc = options.workload != NULL || options.replay != NULL ? memreg_size(&options)
-								: memreg_machine(&options);
+	if (options.intensity)
+		rc = memreg_intensity(&options);
+	else
+		rc = options.workload != NULL || options.replay != NULL ? memreg_size(&options)
+									: memreg_machine(&options);
 	return rc != 0 || (fflush(stdout) == 0 && !ferror(stdout)) ? rc : MEMREG_FAULT;
 }

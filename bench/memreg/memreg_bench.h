@@ -8,6 +8,7 @@
  *
  *   memreg_input.c     a job: the events of a log, or of a workload and strategy
  *   memreg_log.c       reads logs: recordings, and text (memreg_log_text.c)
+ *   memreg_intensity.c what a workload's rank computes and sends
  *   memreg_workload.c  what the library takes while a workload's collectives run
  *   memreg_arena.c     which arena and staging the pool has that is sized
  *   memreg_size.c      sizing: bounds, search, headroom, budget, verification, cost curve
@@ -39,7 +40,8 @@
 #define MEMREG_SETS  16
 
 struct memreg_options {
-	bool json, quick, machine, long_runs;
+	bool json, quick, machine, long_runs, intensity;
+	double flops_per_s; /* of a rank */
 	int rounds;
 	uint64_t sizes[MEMREG_SIZES];
 	int size_count;
@@ -221,6 +223,7 @@ bool memreg_arena_any(const struct memreg_sizing *sizing);
 bool memreg_arena_fits(const struct memreg_sizing *sizing, uint64_t bytes);
 
 int memreg_size(const struct memreg_options *options);
+int memreg_intensity(const struct memreg_options *options);
 void memreg_report(const struct memreg_sizing *sizing);
 int memreg_json(const struct memreg_sizing *sizing);
 int memreg_svg(const struct memreg_sizing *sizing, const char *path);

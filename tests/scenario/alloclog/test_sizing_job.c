@@ -8,6 +8,7 @@
 #include "twt.h"
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -181,6 +182,9 @@ static void refuses(void **state)
 		{ "memreg-bench --workload %s/small.tsv --set lane=tpc", "lane takes " },
 		{ "memreg-bench --workload %s/small.tsv:pipeline --set stage=9", "stage 9 of 4" },
 		{ "memreg-bench --workload resnet50:pipeline", "does not show 'width'" },
+		{ "memreg-bench --intensity", "--intensity needs --workload" },
+		{ "memreg-bench --intensity --workload resnet50", "more than two extents" },
+		{ "memreg-bench --intensity --workload gpt2 --flops 0", "--flops takes 1 to" },
 		{ "memreg-bench --set lane=tcp", "--set needs --workload" },
 		{ "tow-grads --workload %s/small.tsv:sideways", "is none of data-parallel, fsdp" },
 		{ "tow-grads --workload %s/small.tsv:fsdp --set ranks=65", "65 ranks" },
@@ -224,12 +228,57 @@ static void names_large(void **state)
 	json_decref(json);
 }
 
+static bool near_to(json_t *json, const char *name, double wanted)
+{
+	double value = json_number_value(json_object_get(json, name));
+
+	if (value > wanted * 0.999999 && value < wanted * 1.000001)
+		return true;
+	printf("%s: %.9g, not %.9g\n", name, value, wanted);
+	return false;
+}
+
+/*
+ * By hand: FLOPs are 6 times parameters times tokens; FLOP/s, the bytes and the part of the FLOPs
+ * that hides them give the bandwidth. Of Mixtral's experts a token uses 2 of 8.
+ */
+static void intensity(void **state)
+{
+	static const struct {
+		const char *arguments;
+		double flops, sent_bytes, hiding_bytes_per_s;
+	} rows[] = {
+		{ "gpt2 --set tokens=1000", 6e3 * 124439808, 497759232,
+		  497759232 * 1e14 / (4e3 * 124439808) },
+		{ "gpt2:tensor-parallel --set ranks=4 --set tokens=1000", 1.5e3 * 124439808,
+		  48 * 1.5 * 3072000, 48 * 1.5 * 3072000 * 1e14 / (1.5e3 * 124439808) },
+		{ "mixtral:expert-parallel --set ranks=8 --set tokens=1000 --flops 2e14",
+		  6e3 * 12879925248.0, 128 * 7 * 313.0 * 8192,
+		  128 * 7 * 313.0 * 8192 * 2e14 / (6e3 * 12879925248.0) },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		char command[256], text[8192];
+		json_t *json;
+
+		snprintf(command, sizeof(command), "memreg-bench --intensity --json --workload %s",
+			 rows[i].arguments);
+		assert_int_equal(bench(command, text, sizeof(text)), 0);
+		json = json_loads(text, 0, NULL);
+		assert_non_null(json);
+		assert_true(near_to(json, "flops", rows[i].flops));
+		assert_true(near_to(json, "sent_bytes", rows[i].sent_bytes));
+		assert_true(near_to(json, "hiding_bytes_per_s", rows[i].hiding_bytes_per_s));
+		json_decref(json);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(each_strategy),
-		cmocka_unit_test(odd_ranks),
-		cmocka_unit_test(names_large),
+		cmocka_unit_test(each_strategy), cmocka_unit_test(odd_ranks),
+		cmocka_unit_test(names_large),   cmocka_unit_test(intensity),
 		cmocka_unit_test(refuses),
 	};
 

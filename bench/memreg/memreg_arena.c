@@ -99,6 +99,23 @@ bool memreg_arena_any(const struct memreg_sizing *sizing)
 	       sizing->job.arena[0] == '\0' && can_use(providers[1]);
 }
 
+/* In the other one, too, where it is not known which a program has: clean is what is so in both. */
+void memreg_arena_run(const struct memreg_sizing *sizing, uint64_t bytes, uint64_t steps,
+		      double seconds, struct memreg_run *out)
+{
+	const struct twi_arena_ops *own = memreg_arena_ops(sizing);
+	struct memreg_run other;
+
+	memreg_run_job(&sizing->job, bytes, steps, seconds, out);
+	if (!memreg_run_clean(out) || !memreg_arena_any(sizing))
+		return;
+	twi_arena_force(own == providers[0] ? providers[1] : providers[0]);
+	memreg_run_job(&sizing->job, bytes, steps, seconds, &other);
+	twi_arena_force(own);
+	if (!memreg_run_clean(&other))
+		*out = other;
+}
+
 bool memreg_arena_fits(const struct memreg_sizing *sizing, uint64_t bytes)
 {
 	struct twi_replay_pool pool[] = { memreg_arena_pool(sizing, bytes),

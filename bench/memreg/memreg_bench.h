@@ -219,6 +219,9 @@ const struct twi_arena_ops *memreg_arena_ops(const struct memreg_sizing *sizing)
 struct twi_replay_pool memreg_arena_pool(const struct memreg_sizing *sizing, uint64_t bytes);
 /* Nobody says which arena it is: the size has to do in each. */
 bool memreg_arena_any(const struct memreg_sizing *sizing);
+/* As memreg_run_job; in each arena, where that is not known: the one that goes worse. */
+void memreg_arena_run(const struct memreg_sizing *sizing, uint64_t bytes, uint64_t steps,
+		      double seconds, struct memreg_run *out);
 /* Whether the log, as it was recorded, fits; in each arena, where that is not known. */
 bool memreg_arena_fits(const struct memreg_sizing *sizing, uint64_t bytes);
 

@@ -235,7 +235,7 @@ static struct memreg_run *real_run(struct memreg_sizing *sizing, uint64_t bytes)
 
 	snprintf(label, sizeof(label), "running with %.1f MiB", (double)bytes / MEMREG_MIB);
 	memreg_progress(label, 50 + 5 * twi_min(sizing->runs, 9u), 100);
-	memreg_run_job(&sizing->job, bytes, options->quick ? 1 : 3, options->quick ? 0.5 : 3, run);
+	memreg_arena_run(sizing, bytes, options->quick ? 1 : 3, options->quick ? 0.5 : 3, run);
 	return run;
 }
 

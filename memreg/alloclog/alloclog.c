@@ -436,6 +436,8 @@ void twi_alloclog_destroy(struct twi_alloclog *log)
 	if (log == NULL)
 		return;
 	twi_alloclog_sources_remove(log);
+	if (log->pool != NULL)
+		twi_pool_on_return(log->pool, NULL, NULL);
 	if (log->users > 0)
 		twi_alloclog_off(log);
 	pthread_mutex_lock(&rings_lock);

@@ -60,6 +60,21 @@ static void capture_unuse(struct twi_alloclog *log)
 		twi_alloclog_off(log);
 }
 
+/* Memory that was freed while a transport held it is free from now on. */
+static void note_return(void *arg, void *memory, uint64_t bytes)
+{
+	struct twi_alloclog *log = arg;
+	struct twi_alloclog_begun begun;
+	/* When it comes hangs on the other side, as with what the library takes for itself. */
+	struct twi_site site = { .tag = TWI_ALLOC_TAG_LIBRARY };
+
+	if (twi_likely(!twi_alloclog_is_on(log)))
+		return;
+	begun = twi_alloclog_begin(log, memory);
+	begun.bytes = bytes; /* its hold word says that it is free already */
+	twi_alloclog_free(log, memory, begun, site);
+}
+
 void twi_alloclog_attach(struct twi_alloclog *log, struct twi_pool *pool, uint64_t staging_bytes)
 {
 	struct twi_pool_stats stats;
@@ -69,6 +84,7 @@ void twi_alloclog_attach(struct twi_alloclog *log, struct twi_pool *pool, uint64
 	log->staging_bytes = staging_bytes;
 	log->own_bytes = stats.own;
 	log->own_allocations = stats.own_allocations;
+	twi_pool_on_return(pool, note_return, log);
 }
 
 int twi_alloclog_open(struct twi_alloclog *log)

@@ -155,6 +155,7 @@ void twi_pool_detach(struct twi_pool *pool)
 	uint32_t count = atomic_load_explicit(&pool->extents.count, memory_order_relaxed);
 
 	end_services(pool);
+	pool->returns = NULL;
 	for (uint32_t i = 0; i < count; i++)
 		twi_extent_release(pool->extents.extent[i]);
 }
@@ -335,15 +336,30 @@ static int end_allocation(struct twi_pool *pool, void *memory, uint64_t *bytes_o
 	return outcome;
 }
 
-int twi_pool_free(struct twi_pool *pool, void *memory)
+int twi_pool_free_at(struct twi_pool *pool, void *memory, bool *leased_out)
 {
 	uint64_t bytes;
 	int outcome;
 
+	*leased_out = false;
 	if (memory == NULL)
 		return TOW_OK;
 	outcome = end_allocation(pool, memory, &bytes);
+	*leased_out = outcome == TWI_HOLD_DEFERRED;
 	return outcome < 0 ? outcome : freed_status(pool, outcome, bytes);
+}
+
+int twi_pool_free(struct twi_pool *pool, void *memory)
+{
+	bool leased;
+
+	return twi_pool_free_at(pool, memory, &leased);
+}
+
+void twi_pool_on_return(struct twi_pool *pool, twi_pool_returns *returns, void *user)
+{
+	pool->returns = returns;
+	pool->returns_user = user;
 }
 
 int twi_pool_free_detached(struct twi_pool *pool, void *memory)
@@ -439,6 +455,8 @@ void twi_pool_release_block(struct twi_pool *pool, const struct twi_block *block
 	if (twi_likely(outcome != TWI_HOLD_ENDED))
 		return;
 	atomic_fetch_sub_explicit(&pool->deferred_bytes, block->bytes, memory_order_relaxed);
+	if (pool->returns != NULL)
+		pool->returns(pool->returns_user, block->base, block->bytes);
 	pool->ops->give(pool->arena[twi_pool_find(pool, block->base, 1)->slot], block->base);
 	tell_room(pool);
 }

@@ -131,6 +131,16 @@ void twi_pool_wait_room(struct twi_pool *pool, uint64_t timeout_ns);
 /* TOW_OK, also for NULL; TOW_EFOREIGN; TOW_EFREED. A failure changes nothing. */
 int twi_pool_free(struct twi_pool *pool, void *memory);
 
+/* The same, and whether leases hold the memory still: the last one of them gives it back. */
+int twi_pool_free_at(struct twi_pool *pool, void *memory, bool *leased_out);
+
+/*
+ * Who hears of memory that was freed while it was leased, when its last lease ends and before
+ * anybody can have it again; in the thread of that lease. Before the pool is used.
+ */
+typedef void twi_pool_returns(void *user, void *memory, uint64_t bytes);
+void twi_pool_on_return(struct twi_pool *pool, twi_pool_returns *returns, void *user);
+
 /*
  * One more lease on the allocation around p, inside the pool or allocated outside it for want of
  * room. TOW_OK; TOW_EFOREIGN when p is neither;

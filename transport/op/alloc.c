@@ -89,15 +89,17 @@ static int free_open(struct tow_runtime *runtime, void *memory, struct twi_site 
 	int status = twi_runtime_check(runtime, "tow_free");
 	struct twi_engine *engine;
 	struct twi_alloclog_begun begun;
+	bool leased;
 
 	if (status < 0 || memory == NULL)
 		return status;
 	engine = twi_runtime_engine(runtime);
 	begun = twi_alloclog_begin(engine->alloclog, memory);
-	status = twi_pool_free(engine->pool, memory);
+	status = twi_pool_free_at(engine->pool, memory, &leased);
 	if (twi_likely(status >= 0)) {
 		twi_diag_hold(engine->diag, -1);
-		twi_alloclog_free(engine->alloclog, memory, begun, site);
+		if (twi_likely(!leased)) /* else the log hears of it from the pool */
+			twi_alloclog_free(engine->alloclog, memory, begun, site);
 	}
 	return status;
 }

@@ -39,12 +39,13 @@ void twi_own_give(struct twi_engine *engine, void *memory)
 {
 	struct twi_alloclog_begun begun = { 0, 0 };
 	struct twi_site site = TWI_SITE_NONE;
+	bool leased;
 
 	if (memory == NULL)
 		return;
 	if (engine->alloclog != NULL)
 		begun = twi_alloclog_begin(engine->alloclog, memory);
-	if (twi_pool_free(engine->pool, memory) < 0)
+	if (twi_pool_free_at(engine->pool, memory, &leased) < 0 || leased)
 		return;
 	site.tag = TWI_ALLOC_TAG_LIBRARY;
 	if (engine->alloclog != NULL)

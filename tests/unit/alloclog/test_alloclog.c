@@ -383,6 +383,49 @@ static void refuses(void **state)
 	twi_alloclog_destroy(NULL);
 }
 
+/* What is freed while it is leased is in the log as freed when the last lease ends. */
+static void leased_frees(void **state)
+{
+	struct fixture *f = *state;
+	struct twi_pool_options options = { .bytes = 4 << 20, .diag = f->diag };
+	struct twi_alloclog_capture *capture;
+	struct twi_alloc_trace t;
+	struct twi_pool *pool;
+	bool leased;
+	void *p;
+
+	assert_int_equal(twi_pool_create(&options, &pool), TOW_OK);
+	twi_alloclog_attach(f->log, pool, 0);
+	assert_int_equal(twi_pool_alloc(pool, 9000, 0, &p), TOW_OK);
+	assert_int_equal(twi_pool_lease(pool, p), TOW_OK);
+	assert_int_equal(twi_alloclog_capture_start(f->log, false, &capture), TOW_OK);
+	twi_alloclog_alloc(f->log, p, 9000, 0, here);
+	assert_int_equal(twi_pool_free_at(pool, p, &leased), TOW_OK);
+	assert_true(leased);
+	twi_alloclog_step(f->log, 1, here);
+	twi_pool_release(pool, p);
+	assert_int_equal(twi_alloclog_capture_finish(f->log, capture, &t), TOW_OK);
+	assert_int_equal(t.count, 3);
+	assert_int_equal(t.events[1].kind, TWI_ALLOC_STEP);
+	assert_int_equal(t.events[2].kind, TWI_ALLOC_FREE);
+	assert_int_equal(t.events[2].id, t.events[0].id);
+	assert_int_equal(t.events[2].tag, TWI_ALLOC_TAG_LIBRARY);
+	twi_alloc_trace_fini(&t);
+	/* Allocated before the log: what it took of the pool is known all the same. */
+	assert_int_equal(twi_pool_alloc(pool, 9000, 0, &p), TOW_OK);
+	assert_int_equal(twi_pool_lease(pool, p), TOW_OK);
+	assert_int_equal(twi_alloclog_capture_start(f->log, false, &capture), TOW_OK);
+	assert_int_equal(twi_pool_free(pool, p), TOW_OK);
+	twi_pool_release(pool, p);
+	assert_int_equal(twi_alloclog_capture_finish(f->log, capture, &t), TOW_OK);
+	assert_int_equal(t.count, 1);
+	assert_int_equal(t.events[0].bytes, 3 * 4096);
+	twi_alloc_trace_fini(&t);
+	twi_alloclog_destroy(f->log);
+	f->log = NULL;
+	twi_pool_destroy(pool);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -391,6 +434,7 @@ int main(void)
 		TEST(records_pairs),
 		TEST(captures_overlap),
 		TEST(from_open),
+		TEST(leased_frees),
 		TEST(is_thinned),
 		TEST(loses_and_counts),
 		TEST(switches_under_load),

@@ -48,6 +48,8 @@ static void print_head(const struct twi_alloc_trace *t)
 	       "  \"pool_bytes\": %" PRIu64 ",\n  \"page_bytes\": %" PRIu64 ",\n",
 	       t->live_bytes_at_start, t->live_allocations_at_start, t->unknown_frees,
 	       t->pool_bytes, t->page_bytes);
+	printf("  \"taken_bytes_at_start\": %" PRIu64 ",\n  \"taken_peak_bytes\": %" PRIu64 ",\n",
+	       t->taken_bytes_at_start, t->taken_peak_bytes);
 	if (t->arena[0] != '\0')
 		printf("  \"arena\": \"%s\",\n  \"staging_bytes\": %" PRIu64 ",\n", t->arena,
 		       t->staging_bytes);

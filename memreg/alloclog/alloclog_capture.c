@@ -40,6 +40,7 @@ static void begin_now(struct twi_alloclog *log, struct twi_alloclog_capture *out
 		twi_pool_stats(log->pool, &stats);
 	/* What every runtime takes at its open is told apart. */
 	out->live_bytes = stats.allocated - twi_min(stats.waste + log->own_bytes, stats.allocated);
+	out->taken_bytes = stats.allocated - twi_min(log->own_bytes, stats.allocated);
 	out->live_allocations =
 		stats.allocations - twi_min(log->own_allocations, stats.allocations);
 }
@@ -201,6 +202,7 @@ static int capture_snapshot(struct twi_alloclog *log, const struct twi_alloclog_
 		.duration_ns = now - capture->since_ns,
 		.live_bytes_at_start = capture->live_bytes,
 		.live_allocations_at_start = capture->live_allocations,
+		.taken_bytes_at_start = capture->taken_bytes,
 		.pid = (uint32_t)getpid(),
 		.from_open = capture->from_open,
 	};
@@ -211,6 +213,8 @@ static int capture_snapshot(struct twi_alloclog *log, const struct twi_alloclog_
 	if (log->pool != NULL) {
 		twi_pool_stats(log->pool, &stats);
 		out->pool_bytes = stats.mapped;
+		out->taken_peak_bytes =
+			stats.allocated_peak - twi_min(log->own_bytes, stats.allocated_peak);
 		out->page_bytes = log->pool->extents.extent[0]->page_bytes;
 		out->staging_bytes = log->staging_bytes;
 		snprintf(out->arena, sizeof(out->arena), "%s", log->pool->ops->name);

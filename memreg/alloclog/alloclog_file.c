@@ -87,6 +87,7 @@ static void encode_header(const struct twi_alloc_trace *t, uint64_t unknown_free
 	for (unsigned i = 0; i < TWI_ALLOCLOG_MAGIC_BYTES; i++)
 		p[i] = (uint8_t)TWI_ALLOCLOG_MAGIC[i];
 	twi_put_le(p + 8, TWI_ALLOCLOG_MAJOR, 2);
+	twi_put_le(p + 10, TWI_ALLOCLOG_MINOR, 2);
 	twi_put_le(p + 12, TWI_ALLOCLOG_HEADER_BYTES, 4);
 	twi_put_le(p + 16, TWI_ALLOCLOG_RECORD_BYTES, 4);
 	twi_put_le(p + 20, t->from_open ? TWI_ALLOCLOG_FROM_OPEN : 0, 4);
@@ -105,6 +106,8 @@ static void encode_header(const struct twi_alloc_trace *t, uint64_t unknown_free
 	for (size_t i = 0; i < TWI_ALLOCLOG_ARENA_BYTES; i++)
 		p[112 + i] = i < strlen(t->arena) ? (uint8_t)t->arena[i] : 0;
 	twi_put_le(p + 120, t->staging_bytes, 8);
+	twi_put_le(p + 128, t->taken_bytes_at_start, 8);
+	twi_put_le(p + 136, t->taken_peak_bytes, 8);
 }
 
 static void encode_event(const struct twi_alloc_event *e, uint8_t *p)

@@ -41,7 +41,7 @@ struct twi_alloclog_ring {
 /* From when on a capture wants the log, and what was true then. */
 struct twi_alloclog_capture {
 	uint64_t since_ns, realtime_ns, lost_before;
-	uint64_t live_bytes, live_allocations;
+	uint64_t live_bytes, live_allocations, taken_bytes;
 	bool from_open;
 };
 

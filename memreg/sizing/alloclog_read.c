@@ -106,6 +106,8 @@ static void decode_header(const uint8_t *p, struct twi_alloc_trace *t)
 	t->unknown_frees = twi_get_le(p + 104, 8);
 	memcpy(t->arena, p + 112, TWI_ALLOCLOG_ARENA_BYTES);
 	t->staging_bytes = twi_get_le(p + 120, 8);
+	t->taken_bytes_at_start = twi_get_le(p + 128, 8);
+	t->taken_peak_bytes = twi_get_le(p + 136, 8);
 }
 
 /* Printable, and nothing behind its end. */
@@ -120,8 +122,8 @@ static bool is_arena(const uint8_t *p)
 
 static int read_header(struct reader *r)
 {
-	uint8_t p[TWI_ALLOCLOG_HEADER_BYTES];
-	uint64_t header_bytes;
+	uint8_t p[TWI_ALLOCLOG_HEADER_BYTES] = { 0 };
+	uint64_t header_bytes, known;
 	int status = read_bytes(r, p, 16, "header");
 
 	if (status < 0)
@@ -135,9 +137,10 @@ static int read_header(struct reader *r)
 				 "to %d",
 				 r->major, (unsigned)twi_get_le(p + 10, 2), TWI_ALLOCLOG_MAJOR);
 	header_bytes = twi_get_le(p + 12, 4);
-	if (header_bytes < TWI_ALLOCLOG_HEADER_BYTES || header_bytes > HEADER_MAX)
+	if (header_bytes < TWI_ALLOCLOG_HEADER_LEAST || header_bytes > HEADER_MAX)
 		return wrong_at(12, "the header's length is not from 128 to 4096");
-	status = read_bytes(r, p + 16, sizeof(p) - 16, "header");
+	known = twi_min(header_bytes, sizeof(p)) & ~UINT64_C(7);
+	status = read_bytes(r, p + 16, (size_t)known - 16, "header");
 	if (status < 0)
 		return status;
 	if (twi_get_le(p + 16, 4) != TWI_ALLOCLOG_RECORD_BYTES)
@@ -153,10 +156,10 @@ static int read_header(struct reader *r)
 	if (r->major > 1 && !is_arena(p + 112))
 		return wrong_at(112, "the arena's name is none");
 	if (r->major == 1)
-		memset(p + 112, 0, 16); /* what they may mean there is not known */
+		memset(p + 112, 0, sizeof(p) - 112); /* what they may mean there is not known */
 	r->promised = twi_get_le(p + 48, 8);
 	decode_header(p, r->trace);
-	return skip_bytes(r, (size_t)header_bytes - sizeof(p));
+	return skip_bytes(r, (size_t)(header_bytes - known));
 }
 
 static int read_batch(struct reader *r, size_t events)

@@ -138,6 +138,8 @@ static void from_open(void **state)
 		assert_true(t.from_open);
 		assert_int_equal(t.live_bytes_at_start, 1000);
 		assert_int_equal(t.live_allocations_at_start, 1);
+		assert_int_equal(t.taken_bytes_at_start, 1024);
+		assert_int_equal(t.taken_peak_bytes, 1024);
 		assert_int_equal(t.pool_bytes, 4 << 20);
 		assert_true(t.page_bytes >= 4096);
 		twi_alloc_trace_fini(&t);

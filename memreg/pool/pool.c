@@ -155,7 +155,7 @@ void twi_pool_detach(struct twi_pool *pool)
 	uint32_t count = atomic_load_explicit(&pool->extents.count, memory_order_relaxed);
 
 	end_services(pool);
-	pool->returns = NULL;
+	atomic_store_explicit(&pool->returns, NULL, memory_order_relaxed);
 	for (uint32_t i = 0; i < count; i++)
 		twi_extent_release(pool->extents.extent[i]);
 }
@@ -358,8 +358,9 @@ int twi_pool_free(struct twi_pool *pool, void *memory)
 
 void twi_pool_on_return(struct twi_pool *pool, twi_pool_returns *returns, void *user)
 {
-	pool->returns = returns;
-	pool->returns_user = user;
+	if (user != NULL)
+		pool->returns_user = user;
+	atomic_store_explicit(&pool->returns, returns, memory_order_release);
 }
 
 int twi_pool_free_detached(struct twi_pool *pool, void *memory)
@@ -446,6 +447,7 @@ int twi_pool_lease_again(struct twi_pool *pool, const void *p)
 void twi_pool_release_block(struct twi_pool *pool, const struct twi_block *block)
 {
 	int outcome = twi_hold_release(block->hold);
+	twi_pool_returns *returns;
 
 	/* A release without its lease is our own mistake: the memory may be in use elsewhere. */
 	twi_assert(outcome != TOW_EINVAL);
@@ -455,8 +457,9 @@ void twi_pool_release_block(struct twi_pool *pool, const struct twi_block *block
 	if (twi_likely(outcome != TWI_HOLD_ENDED))
 		return;
 	atomic_fetch_sub_explicit(&pool->deferred_bytes, block->bytes, memory_order_relaxed);
-	if (pool->returns != NULL)
-		pool->returns(pool->returns_user, block->base, block->bytes);
+	returns = atomic_load_explicit(&pool->returns, memory_order_acquire);
+	if (returns != NULL)
+		returns(pool->returns_user, block->base, block->bytes);
 	pool->ops->give(pool->arena[twi_pool_find(pool, block->base, 1)->slot], block->base);
 	tell_room(pool);
 }

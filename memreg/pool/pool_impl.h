@@ -66,9 +66,9 @@ struct twi_pool {
 	pthread_cond_t room;
 	_Atomic uint32_t room_waiters;
 	_Atomic bool sealed;
-	bool reported;             /* /v1/pool is registered */
-	bool detached;             /* of all but its memory */
-	twi_pool_returns *returns; /* NULL: nobody listens */
+	bool reported;                       /* /v1/pool is registered */
+	bool detached;                       /* of all but its memory */
+	_Atomic(twi_pool_returns *) returns; /* NULL: nobody listens */
 	void *returns_user;
 
 	pthread_mutex_t control; /* registrations */

@@ -11,7 +11,8 @@
  *   memreg_intensity.c what a workload's rank computes and sends
  *   memreg_workload.c  what the library takes while a workload's collectives run
  *   memreg_arena.c     which arena and staging the pool has that is sized
- *   memreg_size.c      sizing: bounds, search, headroom, budget, verification, cost curve
+ *   memreg_size.c      sizing: bounds, search, budget, verification, cost curve
+ *   memreg_orders.c    headroom, for other orders of the threads
  *   memreg_run.c       one real run of a job with a pool of some size, counted by the library
  *   memreg_report.c    sizing as text;  memreg_json.c as JSON;  memreg_svg.c as a picture
  *

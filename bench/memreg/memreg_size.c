@@ -3,7 +3,7 @@
  *
  *   probe     what the runtime takes for itself, and which arena it has (memreg_arena.c)
  *   search    the smallest pool that the replay fits in
- *   orders    for threads: what the same log needs in other orders that could have been
+ *   orders    for threads: what the same log needs in other orders (memreg_orders.c)
  *   verify    real runs at that size and a step below it; where they disagree they are right
  *   curve     real runs of pools that are too small: what that costs
  *
@@ -17,22 +17,17 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bench/memreg/memreg_bench.h"
+#include "bench/memreg/memreg_size.h"
 #include "memreg/arena/arena.h"
 #include <internal/base.h>
 #include <towline/status.h>
 
-#define MIB            ((uint64_t)1 << 20)
-#define GIB            ((uint64_t)1 << 30)
-#define ORDERS         32
-#define ORDERS_LARGE   4
-#define LARGE_LOG      1000000 /* events */
-#define ORDER_PERMILLE 50
-#define HEADROOM_PART  14 /* of the size: the most that other orders may add */
-#define CORRECTIONS    8
-#define PROBES         12
-#define CURVE_SHORT    2  /* points of a curve that is to be had soon */
-#define BOTH_STEPS     64 /* above the larger of two sizes, for one that fits in both */
+#define MIB         ((uint64_t)1 << 20)
+#define GIB         ((uint64_t)1 << 30)
+#define CORRECTIONS 8
+#define PROBES      12
+#define CURVE_SHORT 2  /* points of a curve that is to be had soon */
+#define BOTH_STEPS  64 /* above the larger of two sizes, for one that fits in both */
 
 static const unsigned percents[] = { 90, 50, 75, 25 };
 
@@ -50,7 +45,7 @@ void memreg_progress(const char *label, uint64_t done, uint64_t total)
 	fflush(stderr);
 }
 
-static int sizing_failed(const struct memreg_sizing *sizing)
+int memreg_sizing_failed(const struct memreg_sizing *sizing)
 {
 	memreg_progress(NULL, 0, 0);
 	fprintf(stderr, "memreg-bench: %s: %s\n", sizing->job.source, tow_error_message());
@@ -67,8 +62,7 @@ static void on_try(void *arg, uint64_t bytes, bool fits)
 	memreg_progress(label, 5 + twi_min(sizing->found.tried, (uint64_t)20), 100);
 }
 
-/* plain: in steps of the size that is found already, and nothing but the size. */
-static int search_size(struct memreg_sizing *sizing, const struct twi_replay *replay,
+int memreg_search_size(struct memreg_sizing *sizing, const struct twi_replay *replay,
 		       uint64_t least, bool plain, struct twi_replay_found *found)
 {
 	struct twi_replay_search wanted = { .ops = memreg_arena_ops(sizing),
@@ -84,7 +78,7 @@ static int search_size(struct memreg_sizing *sizing, const struct twi_replay *re
 				    sizing->own.page_bytes);
 	if (plain)
 		wanted.step_bytes = sizing->found.step_bytes;
-	return twi_replay_find(replay, &wanted, found) == TOW_OK ? 0 : sizing_failed(sizing);
+	return twi_replay_find(replay, &wanted, found) == TOW_OK ? 0 : memreg_sizing_failed(sizing);
 }
 
 /*
@@ -93,7 +87,7 @@ static int search_size(struct memreg_sizing *sizing, const struct twi_replay *re
  */
 static int search_all(struct memreg_sizing *sizing, uint64_t least)
 {
-	int rc = search_size(sizing, sizing->job.replay, least, false, &sizing->found);
+	int rc = memreg_search_size(sizing, sizing->job.replay, least, false, &sizing->found);
 
 	for (int i = 0; i < PROBES && rc == 0; i++) {
 		struct memreg_own before = sizing->own;
@@ -106,7 +100,7 @@ static int search_all(struct memreg_sizing *sizing, uint64_t least)
 		if (rc != 0 || (sizing->own.bytes == before.bytes &&
 				sizing->own.page_bytes == before.page_bytes))
 			break;
-		rc = search_size(sizing, sizing->job.replay, least, false, &sizing->found);
+		rc = memreg_search_size(sizing, sizing->job.replay, least, false, &sizing->found);
 	}
 	sizing->smallest = sizing->found.bytes;
 	return rc;
@@ -147,78 +141,6 @@ static int search_arenas(struct memreg_sizing *sizing)
 	return 0;
 }
 
-/* What headroom may not do: make the log itself not fit, or 90 % of it be enough. */
-static void settle_headroom(struct memreg_sizing *sizing, uint64_t most)
-{
-	uint64_t step = sizing->found.step_bytes;
-
-	while (most > sizing->smallest &&
-	       (!memreg_arena_fits(sizing, most) || memreg_arena_fits(sizing, most / 10 * 9)))
-		most -= twi_min(step, most - sizing->smallest);
-	sizing->headroom = most > sizing->smallest ? most - sizing->smallest : 0;
-}
-
-/* The largest needs of other orders, the smallest of them last. */
-struct needs {
-	uint64_t bytes[ORDERS];
-	uint32_t kept;
-};
-
-static void keep_need(struct needs *needs, uint64_t bytes)
-{
-	uint32_t i = needs->kept - 1;
-
-	if (bytes <= needs->bytes[i])
-		return;
-	for (; i > 0 && needs->bytes[i - 1] < bytes; i--)
-		needs->bytes[i] = needs->bytes[i - 1];
-	needs->bytes[i] = bytes;
-}
-
-/*
- * One other order. What is asked for is the size that 95 % of the orders fit in, so only an order
- * that does not fit in what is known to be needed so far has to be searched for.
- */
-static int try_order(struct memreg_sizing *sizing, uint32_t number, struct needs *needs)
-{
-	struct twi_replay_found found;
-	struct twi_replay *varied;
-	int rc;
-
-	if (twi_replay_vary(sizing->job.replay, number + 1, ORDER_PERMILLE, &varied) < 0)
-		return sizing_failed(sizing);
-	rc = search_size(sizing, varied, needs->bytes[needs->kept - 1], true, &found);
-	twi_replay_destroy(varied);
-	if (rc != 0)
-		return rc;
-	sizing->orders++;
-	keep_need(needs, found.bytes);
-	return 0;
-}
-
-/* The threads of a log could have run a little otherwise: what 95 % of other orders need. */
-static int try_orders(struct memreg_sizing *sizing)
-{
-	const struct twi_replay *replay = sizing->job.replay;
-	uint32_t orders = replay->count > LARGE_LOG ? ORDERS_LARGE : ORDERS;
-	uint64_t most = sizing->smallest, cap = most + most / HEADROOM_PART;
-	struct needs needs = { .kept = 1 + orders / 20 };
-	int rc = 0;
-
-	cap = twi_max(most, cap / sizing->found.step_bytes * sizing->found.step_bytes);
-	for (uint32_t i = 0; i < needs.kept; i++)
-		needs.bytes[i] = most;
-	for (uint32_t i = 0; replay->threads > 1 && i < orders && rc == 0 && most < cap; i++) {
-		memreg_progress("other orders of the threads", 25 + i * 25 / orders, 100);
-		rc = try_order(sizing, i, &needs);
-		most = needs.bytes[needs.kept - 1];
-	}
-	sizing->capped = most > cap;
-	if (rc == 0)
-		settle_headroom(sizing, twi_min(most, cap));
-	return rc;
-}
-
 /* How much more there was than the log holds; 1: it is whole. */
 static double missing_factor(const struct memreg_job *job)
 {
@@ -227,7 +149,7 @@ static double missing_factor(const struct memreg_job *job)
 	return job->sampled * (1 + (double)job->lost / events);
 }
 
-static struct memreg_run *real_run(struct memreg_sizing *sizing, uint64_t bytes)
+struct memreg_run *memreg_real_run(struct memreg_sizing *sizing, uint64_t bytes)
 {
 	const struct memreg_options *options = sizing->options;
 	struct memreg_run *run = &sizing->run[twi_min(sizing->runs, (uint32_t)MEMREG_RUNS - 1)];
@@ -257,13 +179,13 @@ static void not_verified(struct memreg_sizing *sizing, const char *fmt, const ch
 static bool verify_smallest(struct memreg_sizing *sizing)
 {
 	uint64_t step = sizing->found.step_bytes;
-	const struct memreg_run *run = real_run(sizing, sizing->smallest);
+	const struct memreg_run *run = memreg_real_run(sizing, sizing->smallest);
 
 	for (int i = 0; run->ran && !memreg_run_clean(run) && i < CORRECTIONS; i++) {
 		sizing->below_run = *run;
 		sizing->below_step = sizing->smallest;
 		sizing->smallest += step;
-		run = real_run(sizing, sizing->smallest);
+		run = memreg_real_run(sizing, sizing->smallest);
 	}
 	keep_run(sizing);
 	if (!run->ran)
@@ -288,7 +210,7 @@ static bool verify_below(struct memreg_sizing *sizing)
 		if (sizing->smallest <= TWI_REPLAY_POOL_MIN + step)
 			return true; /* there is no smaller pool */
 		sizing->below_step = sizing->smallest - step;
-		run = real_run(sizing, sizing->below_step);
+		run = memreg_real_run(sizing, sizing->below_step);
 		if (!run->ran) {
 			not_verified(sizing, "a step below: %s", run->why);
 			return false;
@@ -310,7 +232,7 @@ static void verify_size(struct memreg_sizing *sizing)
 
 	sizing->named = sizing->smallest + sizing->headroom;
 	if (good && sizing->headroom > 0) {
-		const struct memreg_run *run = real_run(sizing, sizing->named);
+		const struct memreg_run *run = memreg_real_run(sizing, sizing->named);
 
 		keep_run(sizing);
 		good = memreg_run_clean(run);
@@ -344,7 +266,7 @@ static void scale_by_missing(struct memreg_sizing *sizing)
 /* A long log takes a second for each run and replay. */
 static bool is_short(const struct memreg_sizing *sizing)
 {
-	return sizing->options->quick || sizing->job.replay->count > LARGE_LOG;
+	return sizing->options->quick || sizing->job.replay->count > MEMREG_LARGE_LOG;
 }
 
 static void replay_curve(struct memreg_sizing *sizing)
@@ -360,7 +282,7 @@ static void replay_curve(struct memreg_sizing *sizing)
 			bytes = sizing->named / 10 * 9;
 		if (bytes < TWI_REPLAY_POOL_MIN || (i >= CURVE_SHORT && is_short(sizing)))
 			continue;
-		run = real_run(sizing, bytes);
+		run = memreg_real_run(sizing, bytes);
 		sizing->clean_at_90 =
 			sizing->clean_at_90 || (percents[i] == 90 && memreg_run_clean(run));
 		keep_run(sizing);
@@ -387,7 +309,7 @@ static int replay_shadow(struct memreg_sizing *sizing)
 	}
 	if (twi_replay_run_each(sizing->job.replay, pool, sizing->shadows, TWI_REPLAY_WHOLE,
 				result) < 0)
-		return sizing_failed(sizing);
+		return memreg_sizing_failed(sizing);
 	for (uint32_t i = 0; i < sizing->shadows; i++) {
 		sizing->shadow[i].missed = result[i].missed;
 		sizing->shadow[i].missed_bytes = result[i].missed_bytes;
@@ -401,7 +323,7 @@ static int add_consumers(struct memreg_sizing *sizing)
 	uint32_t count;
 
 	if (twi_replay_groups(sizing->job.replay, group, 16, &count) < 0)
-		return sizing_failed(sizing);
+		return memreg_sizing_failed(sizing);
 	for (uint32_t i = 0; i < count; i++) {
 		uint64_t id = group[i].group;
 		char name[48], why[112];
@@ -439,7 +361,7 @@ static int fill_budget(struct memreg_sizing *sizing)
 	int rc;
 
 	if (twi_replay_run(sizing->job.replay, &pool, TWI_REPLAY_LOOK, &sizing->peak) < 0)
-		return sizing_failed(sizing);
+		return memreg_sizing_failed(sizing);
 	rc = add_consumers(sizing);
 	if (rc != 0)
 		return rc;
@@ -482,12 +404,12 @@ static int compare_runs(const void *a, const void *b)
 	return (x->bytes < y->bytes) - (x->bytes > y->bytes);
 }
 
-static int find_size(struct memreg_sizing *sizing)
+int memreg_find_need(struct memreg_sizing *sizing)
 {
 	int rc = search_arenas(sizing);
 
 	if (rc == 0 && sizing->job.strategy[0] == '\0')
-		rc = try_orders(sizing);
+		rc = memreg_try_orders(sizing);
 	if (rc != 0)
 		return rc;
 	verify_size(sizing);
@@ -496,6 +418,15 @@ static int find_size(struct memreg_sizing *sizing)
 		sizing->verified = false;
 		not_verified(sizing, "%s", sizing->other_arena);
 	}
+	return 0;
+}
+
+static int find_size(struct memreg_sizing *sizing)
+{
+	int rc = memreg_find_need(sizing);
+
+	if (rc != 0)
+		return rc;
 	replay_curve(sizing);
 	qsort(sizing->run, sizing->runs, sizeof(sizing->run[0]), compare_runs);
 	rc = replay_shadow(sizing);
@@ -513,8 +444,8 @@ static int check_size(struct memreg_sizing *sizing)
 
 	sizing->named = sizing->smallest = sizing->options->premap;
 	if (twi_replay_run(sizing->job.replay, &pool, TWI_REPLAY_LOOK, &sizing->peak) < 0)
-		return sizing_failed(sizing);
-	real_run(sizing, sizing->named);
+		return memreg_sizing_failed(sizing);
+	memreg_real_run(sizing, sizing->named);
 	keep_run(sizing);
 	sizing->verified =
 		memreg_run_clean(&sizing->run[0]) && memreg_arena_fits(sizing, sizing->named);

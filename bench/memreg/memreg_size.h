@@ -1,0 +1,31 @@
+/*
+ * memreg_size.h - what the parts of sizing share: memreg_size.c has the search and the proof for
+ * one job, memreg_orders.c the headroom.
+ */
+#ifndef BENCH_MEMREG_SIZE_H
+#define BENCH_MEMREG_SIZE_H
+
+#include "bench/memreg/memreg_bench.h"
+
+#define MEMREG_LARGE_LOG 1000000 /* events */
+
+/* Says the library's last error, with the job's name. MEMREG_FAULT. */
+int memreg_sizing_failed(const struct memreg_sizing *sizing);
+
+/*
+ * The smallest pool that `replay` fits in, from `least` upwards. plain: in steps of the size that
+ * is found already, and nothing but the size.
+ */
+int memreg_search_size(struct memreg_sizing *sizing, const struct twi_replay *replay,
+		       uint64_t least, bool plain, struct twi_replay_found *found);
+
+/* The threads of a log could have run a little otherwise: what 95 % of other orders need. */
+int memreg_try_orders(struct memreg_sizing *sizing);
+
+/* One real run; it is gone with the next one. */
+struct memreg_run *memreg_real_run(struct memreg_sizing *sizing, uint64_t bytes);
+
+/* Searches, adds headroom and verifies: all that the answer needs, without the curve. */
+int memreg_find_need(struct memreg_sizing *sizing);
+
+#endif

@@ -70,6 +70,24 @@ int memreg_arena_use(struct memreg_sizing *sizing, const struct twi_arena_ops *o
 	if (rc == 0 && sizing->own.bytes >= bytes / 4 &&
 	    memreg_ram_available() / 5 * 4 > PROBE_MOST)
 		rc = memreg_arena_probe(sizing, PROBE_MOST);
+	sizing->own_most_bytes = sizing->own.bytes;
+	return rc;
+}
+
+void memreg_arena_force(const struct memreg_sizing *sizing)
+{
+	twi_arena_force(memreg_arena_ops(sizing));
+}
+
+int memreg_arena_at(struct memreg_sizing *sizing, uint64_t bytes)
+{
+	int rc = 0;
+
+	memreg_arena_force(sizing);
+	if (bytes >= MEMREG_PROBE_BYTES)
+		rc = memreg_arena_use(sizing, memreg_arena_ops(sizing));
+	if (rc == 0 && (bytes < MEMREG_PROBE_BYTES || sizing->own.bytes > bytes / 4))
+		rc = memreg_arena_probe(sizing, bytes);
 	return rc;
 }
 

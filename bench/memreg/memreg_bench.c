@@ -16,7 +16,7 @@
 
 static const char help[] =
 	"usage: memreg-bench --workload FILE[:STRATEGY] [--set NAME=N]... [options]\n"
-	"       memreg-bench --replay LOG [options]\n"
+	"       memreg-bench --replay LOG [--replay LOG]... [options]\n"
 	"       memreg-bench [--machine] [--sizes LIST] [--rounds N] [--quick] [--json]\n"
 	"\n"
 	"The first two name the smallest premap_memory_bytes at which a job has 0 late\n"
@@ -31,7 +31,7 @@ static const char help[] =
 	"  --set lane=LANE   a lane of `towstat lanes`, or auto: ranks of one host [auto]\n"
 	"  --tensors N       only the first N tensors [all]\n"
 	"  --replay LOG      a recorded allocation log, or its text form (docs/sizing.md); - is\n"
-	"                    the standard input\n"
+	"                    the standard input; several: one size for all of them\n"
 	"  --arena NAME      which arena the job's pool has: pagerun, or jemalloc in programs "
 	"that\n"
 	"                    link it [as the log says; else the one that needs more]\n"
@@ -160,6 +160,17 @@ static int parse_flops(struct memreg_options *options, const char *text)
 	return MEMREG_USAGE;
 }
 
+static int add_replay(struct memreg_options *options, const char *path)
+{
+	if (options->replay_count == MEMREG_LOGS) {
+		fprintf(stderr, "memreg-bench: --replay: at most %d logs\n", MEMREG_LOGS);
+		return MEMREG_USAGE;
+	}
+	options->replays[options->replay_count++] = path;
+	options->replay = options->replays[0];
+	return 0;
+}
+
 static const struct option long_options[] = {
 	{ "workload", required_argument, NULL, 'w' },
 	{ "replay", required_argument, NULL, 'R' },
@@ -191,8 +202,7 @@ static int apply_option(struct memreg_options *options, int option, char *value)
 		options->workload = value;
 		break;
 	case 'R':
-		options->replay = value;
-		break;
+		return add_replay(options, value);
 	case 'S':
 		return parse_set(options, value);
 	case 't':
@@ -259,6 +269,8 @@ static int check_options(const struct memreg_options *options)
 		: options->svg != NULL && (options->premap > 0 ||
 					   (options->workload == NULL && options->replay == NULL))
 			? "--svg needs --workload or --replay, without --premap"
+		: options->svg != NULL && options->replay_count > 1
+			? "--svg draws one log: give --replay once"
 			: NULL;
 
 	if (alone == NULL)
@@ -301,6 +313,8 @@ int main(int argc, char **argv)
 		return rc < 0 ? 0 : rc;
 	if (options.intensity)
 		rc = memreg_intensity(&options);
+	else if (options.replay_count > 1)
+		rc = memreg_several(&options);
 	else
 		rc = options.workload != NULL || options.replay != NULL ? memreg_size(&options)
 									: memreg_machine(&options);

@@ -13,6 +13,7 @@
  *   memreg_arena.c     which arena and staging the pool has that is sized
  *   memreg_size.c      sizing: bounds, search, budget, verification, cost curve
  *   memreg_orders.c    headroom, for other orders of the threads
+ *   memreg_several.c   one size for several logs;  memreg_several_report.c as text and JSON
  *   memreg_run.c       one real run of a job with a pool of some size, counted by the library
  *   memreg_report.c    sizing as text;  memreg_json.c as JSON;  memreg_svg.c as a picture
  *
@@ -39,6 +40,7 @@
 #define MEMREG_MIB   1048576.0
 #define MEMREG_SIZES 16
 #define MEMREG_SETS  16
+#define MEMREG_LOGS  64
 
 struct memreg_options {
 	bool json, quick, machine, long_runs, intensity;
@@ -47,6 +49,8 @@ struct memreg_options {
 	uint64_t sizes[MEMREG_SIZES];
 	int size_count;
 	const char *replay, *workload, *svg, *arena, *lane;
+	const char *replays[MEMREG_LOGS]; /* all logs; replay is the first */
+	int replay_count;
 	uint64_t limit;                /* only the first tensors; 0: all */
 	uint64_t premap;               /* only this size: does it do? */
 	const char *sets[MEMREG_SETS]; /* NAME=NUMBER */
@@ -181,6 +185,7 @@ struct memreg_sizing {
 	const struct memreg_options *options;
 	struct memreg_job job;
 	struct memreg_own own;
+	uint64_t own_most_bytes; /* the same in a pool that is large */
 	struct twi_replay_found found;
 	struct twi_replay_result peak; /* in a pool of the found size */
 	uint64_t smallest;             /* premap_memory_bytes that is clean */
@@ -215,6 +220,11 @@ int memreg_arena_choose(struct memreg_sizing *sizing);
 int memreg_arena_use(struct memreg_sizing *sizing, const struct twi_arena_ops *ops);
 /* Asks a runtime with so large a pool what it takes of it. */
 int memreg_arena_probe(struct memreg_sizing *sizing, uint64_t bytes);
+/* The job's arena again, for real runs: those of another job may have had another. */
+void memreg_arena_force(const struct memreg_sizing *sizing);
+/* The same, with what a runtime takes of a pool of any size: it opens no larger one
+ * than that needs. */
+int memreg_arena_at(struct memreg_sizing *sizing, uint64_t bytes);
 const struct twi_arena_ops *memreg_arena_ops(const struct memreg_sizing *sizing);
 /* A pool as it is mapped when `bytes` are asked for. */
 struct twi_replay_pool memreg_arena_pool(const struct memreg_sizing *sizing, uint64_t bytes);
@@ -228,6 +238,7 @@ bool memreg_arena_fits(const struct memreg_sizing *sizing, uint64_t bytes);
 
 int memreg_size(const struct memreg_options *options);
 int memreg_intensity(const struct memreg_options *options);
+int memreg_several(const struct memreg_options *options);
 void memreg_report(const struct memreg_sizing *sizing);
 int memreg_json(const struct memreg_sizing *sizing);
 int memreg_svg(const struct memreg_sizing *sizing, const char *path);

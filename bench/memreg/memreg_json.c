@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "bench/memreg/memreg_bench.h"
+#include "bench/memreg/memreg_size.h"
 
 static json_t *number_json(uint64_t value)
 {
@@ -172,6 +172,9 @@ int memreg_json(const struct memreg_sizing *s)
 			json_pack("{s:o, s:i, s:b, s:o}", "bytes", number_json(s->headroom),
 				  "orders_tried", (int)s->orders, "cap_reached", s->capped,
 				  "free_at_peak_bytes", number_json(s->peak.free_bytes)));
+		json_object_set_new(root, "any_order_bytes",
+				    memreg_any_order(s) > 0 ? number_json(memreg_any_order(s))
+							    : json_null());
 		json_object_set_new(root, "budget", budget_json(&s->budget));
 		json_object_set_new(root, "replayed", shadow_json(s));
 		json_object_set_new(root, "sizes_tried", number_json(s->found.tried));

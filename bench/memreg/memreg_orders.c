@@ -82,3 +82,12 @@ int memreg_try_orders(struct memreg_sizing *sizing)
 		settle_headroom(sizing, twi_min(most, cap));
 	return rc;
 }
+
+uint64_t memreg_any_order(const struct memreg_sizing *sizing)
+{
+	const struct memreg_job *job = &sizing->job;
+
+	if (job->strategy[0] != '\0' || job->sampled > 1 || job->lost > 0)
+		return 0;
+	return job->replay->apart_rounded + sizing->own_most_bytes;
+}

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "bench/memreg/memreg_bench.h"
+#include "bench/memreg/memreg_size.h"
 
 static double to_mib(uint64_t bytes)
 {
@@ -150,6 +150,10 @@ static void print_answer(const struct memreg_sizing *s)
 	       to_mib(s->headroom), s->orders > 0 ? " for other orders of the threads" : "",
 	       s->capped ? " (cap reached: some of them need more)" : "",
 	       to_mib(s->peak.free_bytes));
+	if (memreg_any_order(s) > 0)
+		printf("  any order of the threads: at most %.2f MiB are live at once, staging "
+		       "included; free pieces between blocks are not\n",
+		       to_mib(memreg_any_order(s)));
 	if (s->clean_at_90)
 		printf("  not monotone: a real run with 90 %% of it was clean too\n");
 	if (s->found.above_missed > 0)

@@ -437,11 +437,14 @@ static int find_size(struct memreg_sizing *sizing)
 	return rc;
 }
 
-/* --premap: is this size enough? */
-static int check_size(struct memreg_sizing *sizing)
+int memreg_check_size(struct memreg_sizing *sizing)
 {
-	struct twi_replay_pool pool = memreg_arena_pool(sizing, sizing->options->premap);
+	struct twi_replay_pool pool;
+	int rc = memreg_arena_at(sizing, sizing->options->premap);
 
+	if (rc != 0)
+		return rc;
+	pool = memreg_arena_pool(sizing, sizing->options->premap);
 	sizing->named = sizing->smallest = sizing->options->premap;
 	if (twi_replay_run(sizing->job.replay, &pool, TWI_REPLAY_LOOK, &sizing->peak) < 0)
 		return memreg_sizing_failed(sizing);
@@ -470,7 +473,7 @@ int memreg_size(const struct memreg_options *options)
 	if (rc == 0)
 		rc = memreg_arena_choose(sizing);
 	if (rc == 0)
-		rc = options->premap > 0 ? check_size(sizing) : find_size(sizing);
+		rc = options->premap > 0 ? memreg_check_size(sizing) : find_size(sizing);
 	memreg_progress(NULL, 0, 0);
 	if (rc == 0 && options->svg != NULL && options->premap == 0)
 		rc = memreg_svg(sizing, options->svg);

@@ -22,8 +22,19 @@ int memreg_search_size(struct memreg_sizing *sizing, const struct twi_replay *re
 /* The threads of a log could have run a little otherwise: what 95 % of other orders need. */
 int memreg_try_orders(struct memreg_sizing *sizing);
 
+/*
+ * The most that can be live in any order of the threads, with what the runtime takes: the sum of
+ * the threads' own peaks, each block as the arena rounds it. It holds where threads free their own
+ * blocks, and pieces between blocks come in addition. 0: nobody can tell, as the log is not whole
+ * or there is none.
+ */
+uint64_t memreg_any_order(const struct memreg_sizing *sizing);
+
 /* One real run; it is gone with the next one. */
 struct memreg_run *memreg_real_run(struct memreg_sizing *sizing, uint64_t bytes);
+
+/* --premap: is this size enough? */
+int memreg_check_size(struct memreg_sizing *sizing);
 
 /* Searches, adds headroom and verifies: all that the answer needs, without the curve. */
 int memreg_find_need(struct memreg_sizing *sizing);

@@ -312,8 +312,9 @@ static int run_parent(const struct coll_options *options, char **argv)
 /* Those that we start ourselves are on this host: shm unless another lane is asked for. */
 static int default_lane(char ***argv, int argc)
 {
-	char **longer = calloc((size_t)argc + 3, sizeof(**argv));
+	static char **longer; /* as long as the program, like those that it stands for */
 
+	longer = calloc((size_t)argc + 3, sizeof(**argv));
 	if (longer == NULL)
 		return COLL_FAILED;
 	memcpy(longer, *argv, (size_t)argc * sizeof(**argv));

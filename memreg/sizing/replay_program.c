@@ -151,10 +151,11 @@ static uint32_t find_actor(struct twi_replay_builder *builder, const struct twi_
 			 : event->tag                   ? event->tag
 							: event->caller;
 	struct twi_replay_actor actor = { group, event->thread, 0, event->kind != TWI_ALLOC_STEP };
-	const struct twi_replay_actor *last = &replay->actor[builder->last_actor];
+	const struct twi_replay_actor *last =
+		replay->actors > 0 ? &replay->actor[builder->last_actor] : NULL;
 	uint32_t *at;
 
-	if (replay->actors > 0 && last->group == group && last->thread == event->thread &&
+	if (last != NULL && last->group == group && last->thread == event->thread &&
 	    last->counts >= actor.counts)
 		return builder->last_actor;
 	if (!grow_actors(builder))

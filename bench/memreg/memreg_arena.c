@@ -41,7 +41,7 @@ struct twi_replay_pool memreg_arena_pool(const struct memreg_sizing *sizing, uin
 	uint64_t page = twi_max(sizing->own.page_bytes, (uint64_t)4096);
 
 	return (struct twi_replay_pool){ memreg_arena_ops(sizing), twi_align_up(bytes, page),
-					 sizing->own.bytes };
+					 sizing->own.bytes, 0 };
 }
 
 int memreg_arena_probe(struct memreg_sizing *sizing, uint64_t bytes)

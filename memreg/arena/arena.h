@@ -52,6 +52,11 @@ struct twi_arena_ops {
 	int (*find)(void *ctx, const void *p, struct twi_block *out);
 	/* The hold word of the allocation that begins at base has just ended. */
 	void (*give)(void *ctx, void *base);
+	/*
+	 * For replays, in which one thread stands for many: from now on it counts as running on
+	 * this CPU. Nobody else is inside a call.
+	 */
+	void (*stay)(void *ctx, uint32_t cpu);
 	/* Gives back what is kept for speed, so that largest_free_bytes tells what can be had. */
 	void (*stats)(void *ctx, struct twi_arena_stats *out);
 };

@@ -466,6 +466,13 @@ static void jemalloc_give(void *ctx, void *base)
 	twi_magazine_put(&arena->ground.magazine, base, bytes, give_back, arena);
 }
 
+static void jemalloc_stay(void *ctx, uint32_t cpu)
+{
+	struct jemalloc *arena = ctx;
+
+	arena->ground.magazine.stays = cpu + 1;
+}
+
 static void jemalloc_stats(void *ctx, struct twi_arena_stats *out)
 {
 	struct jemalloc *arena = ctx;
@@ -483,6 +490,7 @@ const struct twi_arena_ops twi_arena_jemalloc = {
 	.alloc = jemalloc_alloc,
 	.find = jemalloc_find,
 	.give = jemalloc_give,
+	.stay = jemalloc_stay,
 	.stats = jemalloc_stats,
 };
 

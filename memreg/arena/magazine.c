@@ -61,6 +61,7 @@ bool twi_magazine_init(struct twi_magazine *magazine, uint64_t bytes)
 	magazine->shard =
 		(struct twi_magazine_shard *)twi_align_up((uintptr_t)magazine->memory, LINE);
 	magazine->mask = count - 1;
+	magazine->stays = 0;
 	magazine->shard_bytes = bytes / TWI_MAGAZINE_SHARE;
 	atomic_init(&magazine->occupied, 0);
 	pthread_mutex_init(&magazine->drain, NULL);
@@ -98,7 +99,9 @@ static void wait_for(struct twi_magazine_shard *shard)
 
 static uint32_t this_shard(const struct twi_magazine *magazine)
 {
-	return (uint32_t)sched_getcpu() & magazine->mask;
+	uint32_t cpu = magazine->stays != 0 ? magazine->stays - 1 : (uint32_t)sched_getcpu();
+
+	return cpu & magazine->mask;
 }
 
 static uint32_t set_of(uint32_t units)

@@ -38,6 +38,7 @@ struct twi_magazine_shard;
 struct twi_magazine {
 	struct twi_magazine_shard *shard;
 	uint32_t mask;             /* shards - 1 */
+	uint32_t stays;            /* the CPU that replays are on, and 1; 0: where the thread is */
 	uint64_t shard_bytes;      /* what one shard may keep */
 	_Atomic uint64_t occupied; /* bit of each shard that may have blocks */
 	void *memory;

@@ -207,6 +207,13 @@ static void pagerun_give(void *ctx, void *base)
 	twi_magazine_put(&arena->ground.magazine, base, bytes, give_back, arena);
 }
 
+static void pagerun_stay(void *ctx, uint32_t cpu)
+{
+	struct pagerun *arena = ctx;
+
+	arena->ground.magazine.stays = cpu + 1;
+}
+
 static void pagerun_stats(void *ctx, struct twi_arena_stats *out)
 {
 	struct pagerun *arena = ctx;
@@ -224,5 +231,6 @@ const struct twi_arena_ops twi_arena_pagerun = {
 	.alloc = pagerun_alloc,
 	.find = pagerun_find,
 	.give = pagerun_give,
+	.stay = pagerun_stay,
 	.stats = pagerun_stats,
 };

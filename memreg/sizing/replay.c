@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 
 #include "diag/base/error.h"
+#include "diag/base/hash.h"
 #include "memreg/arena/arena.h"
 #include "memreg/region/lease.h"
 #include "memreg/sizing/replay_op.h"
@@ -108,9 +109,44 @@ static void look_at(struct arena *arena, struct twi_replay_result *out)
 	out->largest_free_bytes = stats.largest_free_bytes;
 }
 
-static void run_events(const struct twi_replay *replay, struct arena *arena,
+/*
+ * Where threads are. The front cache of each CPU keeps what was freed there, so a block's place
+ * hangs on it. Some runs have threads that never leave, others such that hop after a few calls.
+ */
+#define MOVERS 64
+
+struct moves {
+	uint64_t seed, turn;
+	uint32_t rarely; /* one in 2^this calls is after a move */
+	bool known[MOVERS];
+	uint32_t cpu[MOVERS];
+};
+
+static void moves_init(struct moves *moves, uint64_t seed)
+{
+	static const uint8_t rarely[] = { 2, 4, 6, 63 };
+
+	*moves = (struct moves){ .seed = seed, .rarely = rarely[seed % sizeof(rarely)] };
+}
+
+/* Before the event of a thread with this number. */
+static void stay_at(struct arena *arena, struct moves *moves, uint32_t number)
+{
+	uint32_t at = number % MOVERS;
+	uint64_t chance = twi_hash_word(moves->seed * 0x9e3779b97f4a7c15u + ++moves->turn);
+
+	if (!moves->known[at] || chance >> (64 - moves->rarely) == 0)
+		moves->cpu[at] = (uint32_t)chance % MOVERS;
+	moves->known[at] = true;
+	arena->ops->stay(arena->ctx, moves->cpu[at]);
+}
+
+static void run_events(const struct twi_replay *replay, struct arena *arena, uint64_t seed,
 		       enum twi_replay_how how, struct twi_replay_result *out)
 {
+	struct moves moves;
+
+	moves_init(&moves, seed);
 	for (uint64_t i = 0; i < replay->count; i++) {
 		uint32_t index = twi_replay_index(replay, i);
 		const struct twi_replay_packed *op = &replay->op[index];
@@ -118,6 +154,8 @@ static void run_events(const struct twi_replay *replay, struct arena *arena,
 
 		if (replay->order != NULL && i + AHEAD < replay->count)
 			__builtin_prefetch(&replay->op[replay->order[i + AHEAD]]);
+		if (seed != 0)
+			stay_at(arena, &moves, replay->actor[twi_replay_actor(op)].number);
 		if (kind == TWI_ALLOC_ALLOC)
 			arena_take(arena, op, twi_replay_slot(replay, index), out);
 		else if (kind == TWI_ALLOC_FREE)
@@ -161,11 +199,12 @@ int twi_replay_run(const struct twi_replay *replay, const struct twi_replay_pool
 	moves = sched_getaffinity(0, sizeof(allowed), &allowed) == 0;
 	if (moves)
 		stay_on_cpu(&allowed, -1);
+	arena.ops->stay(arena.ctx, 0);
 	if (pool->reserve_bytes > 0)
 		out->reserve_fits =
 			arena.ops->alloc(arena.ctx, pool->reserve_bytes, PAGE, &reserve) == TOW_OK;
 	if (out->reserve_fits || how != TWI_REPLAY_FITS)
-		run_events(replay, &arena, how, out);
+		run_events(replay, &arena, pool->moves, how, out);
 	if (moves)
 		(void)sched_setaffinity(0, sizeof(allowed), &allowed);
 	arena_close(&arena);

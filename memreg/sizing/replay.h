@@ -17,8 +17,9 @@
  * steps near it, nor does 90 % of it, to the byte; when one of these fits after all, it goes on
  * from there. So the answer need not be a multiple of the step.
  *
- * No clock: the same program and size give the same result. Each replay stays on one CPU, as the
- * arena keeps freed blocks by CPU. Several sizes are tried at once, one on each CPU that there is.
+ * No clock: the same program and size give the same result. The arena keeps freed blocks by CPU:
+ * a replay says on which one each thread is. Several sizes are tried at once, one on each CPU that
+ * there is.
  */
 #ifndef TWI_REPLAY_H
 #define TWI_REPLAY_H
@@ -93,9 +94,11 @@ void twi_replay_destroy(struct twi_replay *replay);
 struct twi_replay_op twi_replay_at(const struct twi_replay *replay, uint64_t position);
 
 /*
- * The same program in another order that could have happened: each thread keeps its own order, but
- * runs by up to `permille` faster or slower, and begins earlier or later by as much. No free goes
- * before its allocation. *out must be destroyed before its origin. TOW_OK; TOW_ENOMEM.
+ * The same program in another order that could have happened. Each thread keeps its own order, but
+ * runs by up to `permille` faster or slower, and begins earlier or later by as much; threads that
+ * free each other's memory, and the library, do so together, and each of them is late by some
+ * milliseconds at times. No free goes before its allocation. *out must be destroyed before its
+ * origin. TOW_OK; TOW_ENOMEM.
  */
 int twi_replay_vary(const struct twi_replay *replay, uint64_t seed, uint32_t permille,
 		    struct twi_replay **out);
@@ -116,6 +119,8 @@ struct twi_replay_pool {
 	const struct twi_arena_ops *ops;
 	uint64_t bytes;
 	uint64_t reserve_bytes; /* what the runtime takes for itself when it opens (staging.h) */
+	/* 0: all threads are on one CPU; else by this seed each is on one, and goes to others. */
+	uint64_t moves;
 };
 
 struct twi_replay_result {
@@ -167,6 +172,22 @@ struct twi_replay_found {
 	uint64_t tried;        /* sizes */
 	uint64_t above_missed; /* sizes among the next four above that do not fit after all */
 };
+
+/* Other runs of the same program: of its threads' order, and of the CPUs that they are on. */
+struct twi_replay_others {
+	uint32_t count;
+	uint32_t permille;   /* as twi_replay_vary */
+	uint64_t most_bytes; /* no size above is tried */
+};
+
+/*
+ * A size of wanted->least_bytes and whole steps above it that holds the program and all of its
+ * other runs, where a step less does not; the last one that was tried, where none does. step_bytes
+ * is set. *fits_out: whether it does. TOW_OK; TOW_ENOMEM.
+ */
+int twi_replay_find_others(const struct twi_replay *replay, const struct twi_replay_search *wanted,
+			   const struct twi_replay_others *others, uint64_t *bytes_out,
+			   bool *fits_out);
 
 /* Granularity for a pool of about this many bytes: 2 MiB, less for a pool under 64 MiB. */
 uint64_t twi_replay_step(uint64_t bytes);

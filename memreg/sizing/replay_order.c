@@ -2,7 +2,7 @@
  * replay_order.c - the same events in another order that could have happened; replay.h has the
  * concept.
  *
- *   time of an event in the other order = its own time, at its thread's own pace and start
+ *   time of an event in the other order = as replay_vary.h says
  *   a free before its allocation          waits for it, and then has its time
  *
  * The events of one thread stay in their order, so the orders of all threads are merged: a heap has
@@ -12,8 +12,8 @@
 #include <string.h>
 
 #include "diag/base/error.h"
-#include "diag/base/hash.h"
 #include "memreg/sizing/replay_op.h"
+#include "memreg/sizing/replay_vary.h"
 #include <internal/base.h>
 
 #define NONE    TWI_REPLAY_NONE
@@ -29,8 +29,8 @@ struct entry {
 struct merge {
 	const struct twi_replay *from;
 	struct twi_replay *to;
-	uint64_t seed, first_ns, span_ns;
-	uint32_t permille, threads;
+	struct twi_replay_variation vary;
+	uint32_t threads;
 	uint32_t *next, *end; /* by thread: in `by_thread` */
 	uint32_t *by_thread;  /* indices */
 	uint32_t *free_slot;
@@ -88,16 +88,6 @@ static const struct twi_replay_actor *actor_of(const struct merge *merge, uint32
 	return &merge->from->actor[twi_replay_actor(&merge->from->op[index])];
 }
 
-/* The time at which a thread does what it did at `ns`: its own pace, its own start. */
-static uint64_t warp_time(const struct merge *merge, uint64_t ns, uint32_t thread)
-{
-	uint64_t r = twi_hash_word(twi_hash_spread(merge->seed) + thread + 1);
-	uint64_t share = merge->span_ns / 1000 * merge->permille;
-	double pace = 1.0 + ((double)(r >> 40) / (1 << 24) - 0.5) * 2e-3 * merge->permille;
-
-	return share + (uint64_t)((double)ns * pace) + (share ? (r & 0xffffffff) % share : 0);
-}
-
 static bool push_next(struct merge *merge, uint32_t number)
 {
 	struct entry entry = { .own = true };
@@ -105,8 +95,8 @@ static bool push_next(struct merge *merge, uint32_t number)
 	if (merge->next[number] == merge->end[number])
 		return true;
 	entry.index = merge->by_thread[merge->next[number]++];
-	entry.ns = warp_time(merge, twi_replay_ns(merge->from, entry.index) - merge->first_ns,
-			     actor_of(merge, entry.index)->thread);
+	entry.ns = twi_replay_variation_time(&merge->vary, twi_replay_ns(merge->from, entry.index),
+					     number);
 	return push_entry(merge, entry);
 }
 
@@ -201,14 +191,10 @@ static bool merge_threads(struct merge *merge)
 int twi_replay_vary(const struct twi_replay *replay, uint64_t seed, uint32_t permille,
 		    struct twi_replay **out)
 {
-	struct merge merge = { .from = replay,
-			       .seed = seed,
-			       .permille = permille,
-			       .first_ns = twi_replay_ns(replay, 0),
-			       .span_ns = twi_replay_ns(replay, replay->count - 1) -
-					  twi_replay_ns(replay, 0) };
+	struct merge merge = { .from = replay };
 	struct twi_replay *to = calloc(1, sizeof(*to));
-	bool good = to != NULL;
+	bool good = to != NULL &&
+		    twi_replay_variation_init(&merge.vary, replay, seed, permille) == TOW_OK;
 
 	*out = NULL;
 	if (good) {
@@ -223,6 +209,7 @@ int twi_replay_vary(const struct twi_replay *replay, uint64_t seed, uint32_t per
 		memset(to->slot, 0xff, replay->count * sizeof(to->slot[0]));
 		good = merge_threads(&merge) && twi_replay_survey(to) == TOW_OK;
 	}
+	twi_replay_variation_fini(&merge.vary);
 	if (good) {
 		*out = to;
 		return TOW_OK;

@@ -69,7 +69,7 @@ static void search_each(struct search *search, const uint64_t *bytes, uint32_t c
 			continue;
 		which[some] = i;
 		pool[some++] = (struct twi_replay_pool){ search->wanted->ops, mapped,
-							 search->wanted->reserve_bytes };
+							 search->wanted->reserve_bytes, 0 };
 	}
 	if (search->status == TOW_OK)
 		search->status =

@@ -56,7 +56,7 @@ static void random_log(uint64_t *random, struct log *log)
 
 static bool clean_at(const struct twi_replay *replay, uint64_t bytes, uint64_t reserve)
 {
-	struct twi_replay_pool pool = { &twi_arena_pagerun, bytes, reserve };
+	struct twi_replay_pool pool = { &twi_arena_pagerun, bytes, reserve, 0 };
 	struct twi_replay_result result;
 
 	assert_int_equal(twi_replay_run(replay, &pool, TWI_REPLAY_WHOLE, &result), TOW_OK);
@@ -281,12 +281,49 @@ static int stay_here(void **state)
 	return cpu < 0 || sched_setaffinity(0, sizeof(one), &one) != 0;
 }
 
+/* The size for other runs holds each of them on any CPUs, and a step less does not. */
+static void others_all_fit(void **state)
+{
+	uint64_t random = twt_seed();
+
+	(void)state;
+	for (int round = 0; round < ROUNDS / 6; round++) {
+		struct twi_replay_search search = { .ops = &twi_arena_pagerun,
+						    .least_bytes = 16 * STEP,
+						    .step_bytes = STEP };
+		struct twi_replay_others how = { .count = 16, .most_bytes = UINT64_C(1) << 32 };
+		struct twi_replay_result result;
+		uint64_t bytes, missed = 0;
+		struct twi_replay *replay;
+		struct log log;
+		bool fits;
+
+		random_log(&random, &log);
+		assert_int_equal(twi_replay_create(log.event, log.count, &replay), TOW_OK);
+		assert_int_equal(twi_replay_find_others(replay, &search, &how, &bytes, &fits),
+				 TOW_OK);
+		assert_true(fits);
+		for (uint64_t moves = 0; moves <= how.count; moves++) {
+			struct twi_replay_pool pool = { &twi_arena_pagerun, bytes, 0, moves };
+
+			assert_int_equal(twi_replay_run(replay, &pool, false, &result), TOW_OK);
+			assert_true(twi_replay_clean(&result));
+			pool.bytes -= STEP;
+			assert_int_equal(twi_replay_run(replay, &pool, false, &result), TOW_OK);
+			missed += result.missed;
+		}
+		assert_true(missed > 0 || bytes == search.least_bytes);
+		twi_replay_destroy(replay);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(search_against_all),
 		cmocka_unit_test(replay_against_plain),
 		cmocka_unit_test(orders),
+		cmocka_unit_test(others_all_fit),
 	};
 
 	return cmocka_run_group_tests(tests, stay_here, NULL);

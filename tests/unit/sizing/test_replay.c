@@ -83,7 +83,7 @@ static void runs(void **state)
 	static const struct twi_alloc_event events[] = {
 		ALLOC(1, MIB / 2), ALLOC(2, MIB / 2), FREE(1), FREE(2), ALLOC(3, MIB / 2),
 	};
-	struct twi_replay_pool pool = { &twi_arena_pagerun, MIB, MIB / 4 };
+	struct twi_replay_pool pool = { &twi_arena_pagerun, MIB, MIB / 4, 0 };
 	struct twi_replay_result result;
 	struct twi_replay *replay;
 
@@ -132,6 +132,45 @@ static void finds(void **state)
 	search.page_bytes = 2 * MIB;
 	assert_int_equal(twi_replay_find(replay, &search, &found), TOW_OK);
 	assert_true(found.bytes > 6 * MIB && found.bytes <= 8 * MIB);
+	twi_replay_destroy(replay);
+}
+
+/* Bursts of two threads that have just not met in the log, and do in other runs. */
+static void others(void **state)
+{
+	enum { BURSTS = 20 };
+	struct twi_alloc_event events[4 * BURSTS];
+	struct twi_replay_search search = { .ops = &twi_arena_pagerun,
+					    .least_bytes = 3 * MIB,
+					    .step_bytes = MIB };
+	struct twi_replay_others how = { .count = 32, .permille = 50, .most_bytes = 20 * MIB };
+	struct twi_replay *replay;
+	uint64_t bytes;
+	bool fits;
+
+	(void)state;
+	for (uint64_t i = 0; i < 2 * BURSTS; i++) {
+		struct twi_alloc_event *event = &events[2 * i];
+
+		event[0] = (struct twi_alloc_event)ALLOC(i + 1, 3 * MIB);
+		event[1] = (struct twi_alloc_event)FREE(i + 1);
+		event[0].ns = i * 1000000;
+		event[1].ns = i * 1000000 + 900000;
+		event[0].thread = event[1].thread = i % 2;
+	}
+	assert_int_equal(twi_replay_create(events, COUNT(events), &replay), TOW_OK);
+	assert_int_equal(twi_replay_find_others(replay, &search, &how, &bytes, &fits), TOW_OK);
+	assert_true(fits);
+	assert_int_equal(bytes, 6 * MIB);
+	how.most_bytes = 5 * MIB;
+	assert_int_equal(twi_replay_find_others(replay, &search, &how, &bytes, &fits), TOW_OK);
+	assert_false(fits);
+	assert_true(bytes <= 5 * MIB);
+	/* As it was recorded, and nothing else. */
+	how.count = 0;
+	assert_int_equal(twi_replay_find_others(replay, &search, &how, &bytes, &fits), TOW_OK);
+	assert_true(fits);
+	assert_int_equal(bytes, 3 * MIB);
 	twi_replay_destroy(replay);
 }
 
@@ -288,7 +327,7 @@ static void runs_each(void **state)
 		assert_int_equal(twi_replay_end(builder, &replay), TOW_OK);
 		for (uint64_t i = 0; i < 8; i++)
 			pool[i] = (struct twi_replay_pool){ &twi_arena_pagerun, (i + 1) * MIB / 2,
-							    0 };
+							    0, 0 };
 		assert_int_equal(twi_replay_run_each(replay, pool, 8, TWI_REPLAY_WHOLE, each),
 				 TOW_OK);
 		for (uint64_t i = 0; i < 8; i++) {
@@ -313,6 +352,7 @@ int main(void)
 		cmocka_unit_test(steps),       cmocka_unit_test(keeps_events),
 		cmocka_unit_test(tells_frees), cmocka_unit_test(bounds_groups),
 		cmocka_unit_test(finds_leaks), cmocka_unit_test(runs_each),
+		cmocka_unit_test(others),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -189,7 +189,7 @@ struct memreg_sizing {
 	struct twi_replay_found found;
 	struct twi_replay_result peak; /* in a pool of the found size */
 	uint64_t smallest;             /* premap_memory_bytes that is clean */
-	uint64_t headroom;             /* for other orders of the threads */
+	uint64_t headroom;             /* for other runs of the program */
 	uint64_t named;                /* both */
 	uint32_t orders;               /* that were tried */
 	bool capped;                   /* they need more than headroom may be */

@@ -147,7 +147,7 @@ static void print_answer(const struct memreg_sizing *s)
 		printf("  a run at this size has 0 late registrations and 0 fallback copies; no "
 		       "pool is smaller\n");
 	printf("  headroom: %.2f MiB%s%s; at the peak %.2f MiB of the pool are free\n",
-	       to_mib(s->headroom), s->orders > 0 ? " for other orders of the threads" : "",
+	       to_mib(s->headroom), s->orders > 0 ? " for other runs of the program" : "",
 	       s->capped ? " (cap reached: some of them need more)" : "",
 	       to_mib(s->peak.free_bytes));
 	if (memreg_any_order(s) > 0)

@@ -1,6 +1,6 @@
 /*
  * memreg_size.h - what the parts of sizing share: memreg_size.c has the search and the proof for
- * one job, memreg_orders.c the headroom.
+ * one job, memreg_others.c the headroom.
  */
 #ifndef BENCH_MEMREG_SIZE_H
 #define BENCH_MEMREG_SIZE_H
@@ -12,15 +12,11 @@
 /* Says the library's last error, with the job's name. MEMREG_FAULT. */
 int memreg_sizing_failed(const struct memreg_sizing *sizing);
 
-/*
- * The smallest pool that `replay` fits in, from `least` upwards. plain: in steps of the size that
- * is found already, and nothing but the size.
- */
-int memreg_search_size(struct memreg_sizing *sizing, const struct twi_replay *replay,
-		       uint64_t least, bool plain, struct twi_replay_found *found);
+/* A search from `least` upwards, in the arena of the pool that is sized. */
+struct twi_replay_search memreg_search_of(struct memreg_sizing *sizing, uint64_t least);
 
-/* The threads of a log could have run a little otherwise: what 95 % of other orders need. */
-int memreg_try_orders(struct memreg_sizing *sizing);
+/* The program could have run a little otherwise: what other runs need. */
+int memreg_try_others(struct memreg_sizing *sizing);
 
 /*
  * The most that can be live in any order of the threads, with what the runtime takes: the sum of

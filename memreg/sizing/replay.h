@@ -159,7 +159,6 @@ struct twi_replay_search {
 	uint64_t reserve_bytes;
 	uint64_t step_bytes;  /* granularity of the answer; 0: by twi_replay_step */
 	uint64_t least_bytes; /* do not look below; 0: from what the program shows */
-	bool plain;           /* do not look at the sizes above the answer */
 	uint64_t page_bytes;  /* the pool is mapped in whole ones of these; 0: 4096 */
 	/* After each size that was tried; NULL: nobody listens. */
 	void (*progress)(void *arg, uint64_t bytes, bool fits);

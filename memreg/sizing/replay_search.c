@@ -110,9 +110,7 @@ static uint64_t search_bisect(struct search *search, uint64_t low, uint64_t high
 static uint64_t search_gallop(struct search *search, uint64_t low)
 {
 	uint64_t step = search->found->step_bytes, below = low - step, stride = step;
-	uint32_t lanes = search->wanted->plain
-				 ? 1
-				 : twi_min(twi_replay_lanes(search->replay), (uint32_t)GALLOPS);
+	uint32_t lanes = twi_min(twi_replay_lanes(search->replay), (uint32_t)GALLOPS);
 
 	while (search->status == TOW_OK) {
 		uint64_t at[GALLOPS];
@@ -200,7 +198,6 @@ int twi_replay_find(const struct twi_replay *replay, const struct twi_replay_sea
 	while ((lower = fits_below(&search, out->bytes)) != 0 && search.status == TOW_OK)
 		out->bytes = search_bisect(
 			&search, out->lower_bytes - twi_min(out->lower_bytes, step), lower);
-	if (!wanted->plain)
-		out->above_missed = misses_above(&search, out->bytes);
+	out->above_missed = misses_above(&search, out->bytes);
 	return search.status;
 }

@@ -14,7 +14,13 @@
 #include <internal/base.h>
 #include <towline/status.h>
 
-#define LIBRARY_THREAD UINT32_MAX /* the kernel gives none that number */
+#define LIBRARY_THREAD UINT32_MAX            /* the kernel gives none that number */
+#define EARLIER_IDS    (UINT64_C(1) << 62)   /* of what is freed and was allocated before the log */
+#define PEAK_ID        (UINT64_C(1) << 61)   /* of what was live at once before */
+#define SLABS_BYTES    (UINT64_C(124) << 10) /* a slab of each class */
+#define BEFORE_PAGE    4096u
+#define SMALL_MOST     2048u /* no page of its own */
+#define BEFORE_BLOCKS  65536 /* that stand for what was live before a log */
 #define SPOOL_MOST     (UINT64_C(8) << 30)
 #define PROGRESS_EACH  (UINT64_C(1) << 18) /* events */
 
@@ -40,30 +46,75 @@ static int put_event(struct memreg_reader *reader, const struct twi_alloc_event 
 	return status == TOW_EINVAL ? MEMREG_USAGE : MEMREG_FAULT;
 }
 
-/*
- * What was live before the log began: what nobody frees is one block, what the log frees are
- * allocations of what their frees have given back.
- */
-static int put_before(struct memreg_reader *reader, uint32_t thread)
+static int put_earlier(struct memreg_reader *reader, uint64_t id, uint64_t bytes, uint32_t thread)
 {
-	struct twi_alloc_event event = { .id = UINT64_MAX,
-					 .bytes = reader->before,
+	struct twi_alloc_event event = { .id = id,
+					 .bytes = bytes,
 					 .caller = MEMREG_BEFORE,
+					 .thread = thread,
 					 .kind = TWI_ALLOC_ALLOC,
 					 .align_log2 = 6 };
+
+	return put_event(reader, &event);
+}
+
+/*
+ * What was live before the log began, and is not freed in it: as many blocks as there were, all of
+ * about one size. A recording says what they took of the pool, so larger ones are whole pages,
+ * which no arena rounds up once more; what small ones leave free of their slabs is a block of its
+ * own.
+ */
+static int put_staying(struct memreg_reader *reader, uint32_t thread)
+{
+	uint64_t bytes = reader->before, count = twi_max(reader->before_count, (uint64_t)1);
+	uint64_t grain, units;
 	int rc = 0;
 
-	reader->begun = true;
-	event.thread = reader->earlier_count > 0 ? reader->earlier[0].thread : thread;
-	if (event.bytes > 0)
-		rc = put_event(reader, &event);
-	for (uint64_t i = 0; rc == 0 && i < reader->earlier_count; i++) {
-		event.id = UINT64_MAX - 1 - i;
-		event.bytes = reader->earlier[i].bytes;
-		event.thread = reader->earlier[i].thread;
-		rc = put_event(reader, &event);
+	if (bytes == 0)
+		return 0;
+	count = twi_min(count, twi_min(bytes, (uint64_t)BEFORE_BLOCKS));
+	grain = bytes / count > SMALL_MOST ? BEFORE_PAGE : 1;
+	units = bytes / grain;
+	count = twi_max(twi_min(count, units), (uint64_t)1);
+	for (uint64_t i = 0; rc == 0 && i < count; i++) {
+		uint64_t size = (units / count + (i < units % count)) * grain;
+
+		size += i + 1 == count ? bytes % grain : 0;
+		rc = put_earlier(reader, UINT64_MAX - i, size, thread);
 	}
+	if (rc == 0 && reader->taken && reader->before_count > 0)
+		rc = put_earlier(reader, UINT64_MAX - count, SLABS_BYTES, thread);
 	return rc;
+}
+
+/*
+ * The pool held more at some time before the log began than when it began: as one block that comes
+ * and goes, for where it lay nobody knows. No pool with less room would have done.
+ */
+static int put_peak(struct memreg_reader *reader, uint32_t thread)
+{
+	struct twi_alloc_event event = { .id = PEAK_ID, .thread = thread, .kind = TWI_ALLOC_FREE };
+	int rc;
+
+	if (reader->peak == 0)
+		return 0;
+	rc = put_earlier(reader, PEAK_ID, reader->peak, thread);
+	return rc == 0 ? put_event(reader, &event) : rc;
+}
+
+/* What the log frees of it are allocations of what their frees have given back. */
+static int put_before(struct memreg_reader *reader, uint32_t thread)
+{
+	int rc;
+
+	reader->begun = true;
+	if (reader->earlier_count > 0)
+		thread = reader->earlier[0].thread;
+	rc = put_staying(reader, thread);
+	for (uint64_t i = 0; rc == 0 && i < reader->earlier_count; i++)
+		rc = put_earlier(reader, EARLIER_IDS + i, reader->earlier[i].bytes,
+				 reader->earlier[i].thread);
+	return rc == 0 ? put_peak(reader, thread) : rc;
 }
 
 int memreg_reader_add(struct memreg_reader *reader, const struct twi_alloc_event *event)
@@ -85,7 +136,7 @@ static int match_earlier(struct memreg_reader *reader, struct twi_alloc_event *e
 	if (reader->second) {
 		if (reader->earlier_seen == reader->earlier_count)
 			return memreg_reader_refuse(reader, "it changes while it is read", NULL);
-		event->id = UINT64_MAX - 1 - reader->earlier_seen++;
+		event->id = EARLIER_IDS + reader->earlier_seen++;
 		return 0;
 	}
 	if (reader->earlier_count == reader->earlier_room) {
@@ -113,8 +164,15 @@ struct visit {
 
 static void set_before(struct memreg_reader *reader, const struct twi_alloc_trace *trace)
 {
-	reader->before = trace->live_bytes_at_start -
-			 twi_min(reader->log->earlier_bytes, trace->live_bytes_at_start);
+	struct memreg_log *log = reader->log;
+	uint64_t taken = trace->taken_bytes_at_start, peak = trace->taken_peak_bytes;
+
+	log->before_bytes = taken != 0 ? taken : trace->live_bytes_at_start;
+	reader->before = log->before_bytes - twi_min(log->earlier_bytes, log->before_bytes);
+	reader->before_count = trace->live_allocations_at_start -
+			       twi_min(reader->earlier_count, trace->live_allocations_at_start);
+	reader->taken = !trace->from_open && peak != 0;
+	reader->peak = reader->taken ? peak - twi_min(log->before_bytes, peak) : 0;
 }
 
 static int visit_events(void *arg, const struct twi_alloc_event *event, size_t count)
@@ -159,7 +217,6 @@ static int read_recording(struct memreg_reader *reader)
 	if (!reader->second && reader->again)
 		return 0;
 	log->lost = trace.lost;
-	log->before_bytes = trace.live_bytes_at_start;
 	log->page_bytes = trace.page_bytes;
 	snprintf(log->arena, sizeof(log->arena), "%s", trace.arena);
 	if (trace.arena[0] != '\0')

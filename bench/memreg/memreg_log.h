@@ -24,10 +24,13 @@ struct memreg_reader {
 	uint64_t line, events, file_bytes;
 	struct memreg_log *log;
 	struct twi_replay_builder *builder;
-	bool begun;      /* what was live before stands there */
-	bool again;      /* more of that has been found since */
-	bool second;     /* this is the second reading */
-	uint64_t before; /* bytes of what was live before and stays */
+	bool begun;            /* what was live before stands there */
+	bool again;            /* more of that has been found since */
+	bool second;           /* this is the second reading */
+	uint64_t before;       /* bytes of what was live before and stays */
+	uint64_t before_count; /* blocks of it; 0: not known */
+	uint64_t peak;         /* bytes that were live at once before, and are no more */
+	bool taken;            /* before and peak are what was taken of the pool */
 	struct memreg_earlier *earlier;
 	uint64_t earlier_count, earlier_room, earlier_seen;
 };

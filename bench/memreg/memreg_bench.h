@@ -12,7 +12,7 @@
  *   memreg_workload.c  what the library takes while a workload's collectives run
  *   memreg_arena.c     which arena and staging the pool has that is sized
  *   memreg_size.c      sizing: bounds, search, budget, verification, cost curve
- *   memreg_orders.c    headroom, for other orders of the threads
+ *   memreg_others.c    headroom, for other runs of the program
  *   memreg_several.c   one size for several logs;  memreg_several_report.c as text and JSON
  *   memreg_run.c       one real run of a job with a pool of some size, counted by the library
  *   memreg_report.c    sizing as text;  memreg_json.c as JSON;  memreg_svg.c as a picture

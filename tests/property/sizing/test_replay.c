@@ -281,10 +281,13 @@ static int stay_here(void **state)
 	return cpu < 0 || sched_setaffinity(0, sizeof(one), &one) != 0;
 }
 
-/* The size for other runs holds each of them on any CPUs, and a step less does not. */
+/*
+ * The size for other runs holds each of them on any CPUs, and a step less does not. Some logs need
+ * more on other CPUs.
+ */
 static void others_all_fit(void **state)
 {
-	uint64_t random = twt_seed();
+	uint64_t random = twt_seed(), more = 0;
 
 	(void)state;
 	for (int round = 0; round < ROUNDS / 6; round++) {
@@ -293,7 +296,8 @@ static void others_all_fit(void **state)
 						    .step_bytes = STEP };
 		struct twi_replay_others how = { .count = 16, .most_bytes = UINT64_C(1) << 32 };
 		struct twi_replay_result result;
-		uint64_t bytes, missed = 0;
+		struct twi_replay_others none = { .most_bytes = UINT64_C(1) << 32 };
+		uint64_t bytes, alone, missed = 0;
 		struct twi_replay *replay;
 		struct log log;
 		bool fits;
@@ -313,8 +317,13 @@ static void others_all_fit(void **state)
 			missed += result.missed;
 		}
 		assert_true(missed > 0 || bytes == search.least_bytes);
+		assert_int_equal(twi_replay_find_others(replay, &search, &none, &alone, &fits),
+				 TOW_OK);
+		assert_true(fits && alone <= bytes);
+		more += alone < bytes;
 		twi_replay_destroy(replay);
 	}
+	assert_true(more > 0);
 }
 
 int main(void)

@@ -123,10 +123,18 @@ static uint64_t complaints(const struct job *job, uint64_t premap)
 	return sum;
 }
 
+/*
+ * Memory that is on its way while a rank has no CPU comes back later than the plan says, which can
+ * make a run of any size unclean: such a run is repeated (docs/sizing.md).
+ */
+#define TRIES 3
+
 static void check_job(const struct job *job)
 {
 	uint64_t named = named_bytes(job), late = complaints(job, named);
 
+	for (int i = 1; late != 0 && i < TRIES; i++)
+		late = complaints(job, named);
 	if (late != 0)
 		fail_msg("%s %s over %s: %llu late in the %llu bytes that were named",
 			 job->strategy, job->numbers, job->lane, (unsigned long long)late,

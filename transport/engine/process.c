@@ -223,9 +223,20 @@ void twi_processes_completed(struct twi_engine *engine, uint64_t user_data)
 	twi_processes_arm(engine);
 }
 
+static unsigned count_to_look_at(const struct twi_processes *processes)
+{
+	const struct twi_list *pos;
+	unsigned count = 0;
+
+	for (pos = processes->known.next; pos != &processes->known && count < LOOK_AT_ONCE;
+	     pos = pos->next)
+		count++;
+	return count;
+}
+
 /*
- * The first ones of the list, which go to its end. It may change while users are told, so it is
- * begun anew after each that has ended.
+ * The first ones of the list, each once, which go to its end. The list may change while users are
+ * told, so it is begun anew after each that has ended.
  */
 void twi_processes_look(struct twi_engine *engine)
 {
@@ -238,7 +249,7 @@ void twi_processes_look(struct twi_engine *engine)
 	if (now < processes->due_ns)
 		return;
 	processes->due_ns = now + LOOK_EVERY_NS;
-	for (unsigned i = 0; i < LOOK_AT_ONCE; i++) {
+	for (unsigned left = count_to_look_at(processes); left > 0; left--) {
 		entry = twi_list_first(&processes->known);
 		if (entry == NULL)
 			break;

@@ -7,6 +7,7 @@
  *
  *   alloc   hold word becomes LIVE
  *   find    address of any byte inside -> the allocation and its hold word
+ *   next    the allocation at an address or behind it: who wants to list them asks again
  *   give    after the hold word has ended: the memory is free again
  */
 #ifndef TWI_ARENA_H
@@ -32,8 +33,9 @@ struct twi_arena_stats {
 	uint64_t waste_bytes;     /* allocated, but not asked for */
 	uint64_t free_bytes;
 	uint64_t largest_free_bytes;
-	uint64_t last_free_bytes; /* of the free block that ends the extent; 0: none does */
-	uint64_t allocations;     /* now */
+	uint64_t least_largest_bytes; /* the least that largest_free_bytes has been */
+	uint64_t last_free_bytes;     /* of the free block that ends the extent; 0: none does */
+	uint64_t allocations;         /* now */
 };
 
 struct twi_arena_ops {
@@ -50,6 +52,13 @@ struct twi_arena_ops {
 	 * never wild.
 	 */
 	int (*find)(void *ctx, const void *p, struct twi_block *out);
+	/*
+	 * The first live allocation that begins at p or behind it; p lies inside the extent. As
+	 * find without a lock, so what begins or ends meanwhile may be missed, or told once more.
+	 * As many bytes with this alignment are placed in the same way as what was asked for.
+	 * TOW_OK, or TOW_EFREED: there is none.
+	 */
+	int (*next)(void *ctx, const void *p, struct twi_block *out, uint8_t *align_log2_out);
 	/* The hold word of the allocation that begins at base has just ended. */
 	void (*give)(void *ctx, void *base);
 	/*

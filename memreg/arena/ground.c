@@ -78,6 +78,7 @@ void *twi_ground_take(struct twi_ground *ground, uint64_t bytes, uint64_t align)
 	head->state = TWI_PAGE_RUN;
 	head->slack = (uint16_t)(usable - bytes);
 	twi_ground_account(ground, usable, head->slack);
+	twi_ground_aligned(head, align);
 	twi_bitmap_set(&ground->runs.heads, page);
 	twi_hold_begin(&head->hold);
 	return ground->base + page * TWI_PAGE_BYTES;
@@ -109,6 +110,17 @@ int twi_ground_find(struct twi_ground *ground, uint32_t page, struct twi_block *
 	return TOW_OK;
 }
 
+int twi_ground_next(struct twi_ground *ground, uint32_t page, struct twi_block *out,
+		    uint8_t *align_log2_out)
+{
+	if (twi_ground_find(ground, page, out) < 0 ||
+	    out->base != ground->base + page * TWI_PAGE_BYTES)
+		return TOW_EFREED;
+	*align_log2_out =
+		atomic_load_explicit(&ground->runs.page[page].align_log2, memory_order_relaxed);
+	return TOW_OK;
+}
+
 void twi_ground_stats(struct twi_ground *ground, struct twi_arena_stats *out)
 {
 	int64_t shift = atomic_load_explicit(&ground->waste_shift, memory_order_relaxed);
@@ -119,6 +131,7 @@ void twi_ground_stats(struct twi_ground *ground, struct twi_arena_stats *out)
 	out->waste_bytes = ground->waste_bytes + (uint64_t)shift;
 	out->free_bytes = ground->bytes - out->allocated_bytes;
 	out->largest_free_bytes = twi_runs_largest(&ground->runs) * TWI_PAGE_BYTES;
+	out->least_largest_bytes = ground->runs.least_largest * TWI_PAGE_BYTES;
 	out->last_free_bytes = twi_runs_last_free(&ground->runs) * TWI_PAGE_BYTES;
 	out->allocations = ground->allocations;
 }

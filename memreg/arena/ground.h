@@ -52,6 +52,10 @@ void twi_ground_give(struct twi_ground *ground, uint32_t page);
 /* As find in arena.h, for a page that belongs to nothing small. */
 int twi_ground_find(struct twi_ground *ground, uint32_t page, struct twi_block *out);
 
+/* As next in arena.h, for a page that belongs to nothing small: the run that begins there. */
+int twi_ground_next(struct twi_ground *ground, uint32_t page, struct twi_block *out,
+		    uint8_t *align_log2_out);
+
 /* Fills in `out` with the lock held, after all that was cached is back. */
 void twi_ground_stats(struct twi_ground *ground, struct twi_arena_stats *out);
 
@@ -87,8 +91,16 @@ static inline void twi_ground_reslack(struct twi_ground *ground, uint64_t from, 
 	atomic_fetch_add_explicit(&ground->waste_shift, (int64_t)(to - from), memory_order_relaxed);
 }
 
+static inline void twi_ground_aligned(struct twi_page *head, uint64_t align)
+{
+	atomic_store_explicit(&head->align_log2,
+			      (uint8_t)__builtin_ctzll(twi_max(align, (uint64_t)TWI_ALIGN_DEFAULT)),
+			      memory_order_relaxed);
+}
+
 /* A run from the cache begins anew. */
-static inline void twi_ground_reuse(struct twi_ground *ground, uint32_t page, uint64_t bytes)
+static inline void twi_ground_reuse(struct twi_ground *ground, uint32_t page, uint64_t bytes,
+				    uint64_t align)
 {
 	struct twi_page *head = &ground->runs.page[page];
 	uint64_t slack = twi_run_pages(&ground->runs, page) * TWI_PAGE_BYTES - bytes;
@@ -97,6 +109,7 @@ static inline void twi_ground_reuse(struct twi_ground *ground, uint32_t page, ui
 		twi_ground_reslack(ground, head->slack, slack);
 		head->slack = (uint16_t)slack;
 	}
+	twi_ground_aligned(head, align);
 	twi_hold_begin(&head->hold);
 }
 

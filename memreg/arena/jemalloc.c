@@ -36,12 +36,10 @@
 #include "memreg/arena/arena.h"
 #include "memreg/arena/ground.h"
 #include "memreg/arena/jemalloc_api.h"
+#include "memreg/arena/jemalloc_bins.h"
 
-#define UNIT_SHIFT   6
-#define UNIT_BYTES   ((uint64_t)1 << UNIT_SHIFT)
-#define PAGE_UNITS   (TWI_PAGE_BYTES / UNIT_BYTES)
-#define SMALL_MAX    14336u /* jemalloc's largest bin with pages of 4 KiB */
-#define SMALL_PAGES  ((SMALL_MAX + TWI_PAGE_BYTES - 1) / TWI_PAGE_BYTES)
+#define PAGE_UNITS   (TWI_PAGE_BYTES / TWI_JE_UNIT_BYTES)
+#define SMALL_PAGES  ((TWI_JE_SMALL_MAX + TWI_PAGE_BYTES - 1) / TWI_PAGE_BYTES)
 #define CLASSES_MAX  64
 #define SLACK_BITS   16
 #define SLACK_MASK   ((1u << SLACK_BITS) - 1)
@@ -68,11 +66,8 @@ struct jemalloc {
 	_Atomic int pages; /* enum pages */
 };
 
-/* What this jemalloc's bins are; written once, by examine. */
-static struct {
-	uint16_t by_units[SMALL_MAX / UNIT_BYTES + 1]; /* smallest bin of so many units; 0: none */
-	size_t slab_bytes;                             /* the largest slab of any bin */
-} bins;
+/* Written once, before the first arena is made. */
+static struct twi_je_bins bins;
 
 /* ---- hooks ---- */
 
@@ -230,24 +225,11 @@ static void jemalloc_destroy(void *ctx)
 
 /* ---- small blocks ---- */
 
-/* The bin for a request, in bytes; 0: none, take a run. Blocks of a slab lie at its multiples. */
-static uint32_t small_bytes(uint64_t bytes, uint64_t align)
-{
-	uint32_t size;
-
-	if (bytes > SMALL_MAX || align > TWI_PAGE_BYTES)
-		return 0;
-	size = bins.by_units[(bytes + UNIT_BYTES - 1) >> UNIT_SHIFT];
-	while (size && (size & (align - 1)))
-		size = size < SMALL_MAX ? bins.by_units[(size >> UNIT_SHIFT) + 1] : 0;
-	return size % TWI_PAGE_BYTES ? size : 0;
-}
-
 static struct small_page *small_at(const struct jemalloc *arena, const void *p, uint32_t *unit_out)
 {
 	uint64_t offset = (uint64_t)((const char *)p - arena->ground.base);
 
-	*unit_out = (uint32_t)(offset >> UNIT_SHIFT) % PAGE_UNITS;
+	*unit_out = (uint32_t)(offset >> TWI_JE_UNIT_SHIFT) % PAGE_UNITS;
 	return &arena->small[offset >> TWI_PAGE_SHIFT];
 }
 
@@ -258,13 +240,13 @@ static bool is_small(const struct jemalloc *arena, uint32_t page)
 
 static uint64_t info_bytes(uint32_t info)
 {
-	return (uint64_t)(info >> SLACK_BITS) << UNIT_SHIFT;
+	return (uint64_t)(info >> SLACK_BITS) << TWI_JE_UNIT_SHIFT;
 }
 
 static void set_info(struct small_page *page, uint32_t unit, uint64_t size, uint64_t slack)
 {
 	atomic_store_explicit(&page->info[unit],
-			      (uint32_t)(size >> UNIT_SHIFT) << SLACK_BITS | (uint32_t)slack,
+			      (uint32_t)(size >> TWI_JE_UNIT_SHIFT) << SLACK_BITS | (uint32_t)slack,
 			      memory_order_relaxed);
 }
 
@@ -283,7 +265,7 @@ static void *take_small(struct jemalloc *arena, uint32_t size, uint64_t bytes, u
 		return NULL;
 	twi_assert((uint64_t)((char *)p - arena->ground.base) <= arena->ground.bytes - size);
 	/* jemalloc's heap profiler puts sampled blocks anywhere. */
-	if ((uintptr_t)p & (twi_max(align, UNIT_BYTES) - 1)) {
+	if ((uintptr_t)p & (twi_max(align, TWI_JE_UNIT_BYTES) - 1)) {
 		dallocx(p, TWI_JE_TCACHE_NONE);
 		return NULL;
 	}
@@ -337,7 +319,7 @@ static int find_small(const struct jemalloc *arena, const void *p, struct twi_bl
 	if (distance >= info >> SLACK_BITS)
 		return TOW_EFREED;
 	out->base = arena->ground.base + (page - arena->small) * (int64_t)TWI_PAGE_BYTES +
-		    unit * UNIT_BYTES;
+		    unit * TWI_JE_UNIT_BYTES;
 	out->bytes = info_bytes(info);
 	return TOW_OK;
 }
@@ -395,14 +377,14 @@ static void gather_kept(struct jemalloc *arena, bool surely)
 }
 
 /* A block from the cache begins anew. It is ours alone. */
-static void reuse_block(struct jemalloc *arena, void *p, uint64_t bytes)
+static void reuse_block(struct jemalloc *arena, void *p, uint64_t bytes, uint64_t align)
 {
 	uint32_t unit, info, page_index = twi_ground_page(&arena->ground, p);
 	struct small_page *page;
 	uint64_t slack;
 
 	if (!is_small(arena, page_index)) {
-		twi_ground_reuse(&arena->ground, page_index, bytes);
+		twi_ground_reuse(&arena->ground, page_index, bytes, align);
 		return;
 	}
 	page = small_at(arena, p, &unit);
@@ -419,7 +401,7 @@ static int jemalloc_alloc(void *ctx, size_t bytes, size_t align, void **out)
 {
 	struct jemalloc *arena = ctx;
 	struct twi_ground *ground = &arena->ground;
-	uint32_t small = small_bytes(bytes, align);
+	uint32_t small = twi_je_bins_small(&bins, bytes, align);
 	uint64_t usable;
 
 	*out = NULL;
@@ -428,7 +410,7 @@ static int jemalloc_alloc(void *ctx, size_t bytes, size_t align, void **out)
 	usable = small ? small : twi_ground_run_bytes(bytes);
 	*out = twi_magazine_take(&ground->magazine, usable, align);
 	if (*out != NULL) {
-		reuse_block(arena, *out, bytes);
+		reuse_block(arena, *out, bytes, align);
 		return TOW_OK;
 	}
 	if (twi_ground_clears(ground, usable))
@@ -448,6 +430,45 @@ static int jemalloc_find(void *ctx, const void *p, struct twi_block *out)
 
 	return is_small(arena, page) ? find_small(arena, p, out)
 				     : twi_ground_find(&arena->ground, page, out);
+}
+
+/* The first live small block that begins in the page of this unit, there or behind it. */
+static int next_small(const struct jemalloc *arena, uint32_t page, uint32_t unit,
+		      struct twi_block *out)
+{
+	char *p = arena->ground.base + page * TWI_PAGE_BYTES;
+	uint64_t heads = atomic_load_explicit(&arena->small[page].heads, memory_order_relaxed) &
+			 UINT64_MAX << unit;
+
+	for (; heads; heads &= heads - 1) {
+		unit = (uint32_t)__builtin_ctzll(heads);
+		if (find_small(arena, p + unit * TWI_JE_UNIT_BYTES, out) == TOW_OK)
+			return TOW_OK;
+	}
+	return TOW_EFREED;
+}
+
+static int jemalloc_next(void *ctx, const void *p, struct twi_block *out, uint8_t *align_log2_out)
+{
+	struct jemalloc *arena = ctx;
+	uint64_t offset = (uint64_t)((const char *)p - arena->ground.base);
+	int status = TOW_EFREED;
+
+	/* Of small blocks the sizes say how they lie. */
+	*align_log2_out = (uint8_t)__builtin_ctz(TWI_ALIGN_DEFAULT);
+	while (status < 0 && offset < arena->ground.bytes) {
+		uint32_t page = (uint32_t)(offset >> TWI_PAGE_SHIFT);
+		uint32_t unit =
+			(uint32_t)(twi_align_up(offset % TWI_PAGE_BYTES, TWI_JE_UNIT_BYTES) >>
+				   TWI_JE_UNIT_SHIFT);
+
+		if (!is_small(arena, page) && unit == 0)
+			status = twi_ground_next(&arena->ground, page, out, align_log2_out);
+		else if (is_small(arena, page) && unit < PAGE_UNITS)
+			status = next_small(arena, page, unit, out);
+		offset = ((uint64_t)page + 1) * TWI_PAGE_BYTES;
+	}
+	return status;
 }
 
 static void jemalloc_give(void *ctx, void *base)
@@ -489,39 +510,13 @@ const struct twi_arena_ops twi_arena_jemalloc = {
 	.destroy = jemalloc_destroy,
 	.alloc = jemalloc_alloc,
 	.find = jemalloc_find,
+	.next = jemalloc_next,
 	.give = jemalloc_give,
 	.stay = jemalloc_stay,
 	.stats = jemalloc_stats,
 };
 
 /* ---- can it be used here? ---- */
-
-/* Reads the bins. False when they are not what the tables here can hold. */
-static bool examine_bins(void)
-{
-	unsigned count;
-	size_t bytes = sizeof(count), size, slab, from = 0;
-	char name[48];
-
-	if (mallctl("arenas.nbins", &count, &bytes, NULL, 0))
-		return false;
-	for (unsigned i = 0; i < count; i++) {
-		bytes = sizeof(size);
-		snprintf(name, sizeof(name), "arenas.bin.%u.size", i);
-		if (mallctl(name, &size, &bytes, NULL, 0))
-			return false;
-		bytes = sizeof(slab);
-		snprintf(name, sizeof(name), "arenas.bin.%u.slab_size", i);
-		if (mallctl(name, &slab, &bytes, NULL, 0))
-			return false;
-		if (size % UNIT_BYTES || size > SMALL_MAX)
-			continue;
-		bins.slab_bytes = twi_max(bins.slab_bytes, slab);
-		while (from <= size >> UNIT_SHIFT)
-			bins.by_units[from++] = (uint16_t)size;
-	}
-	return from > 1;
-}
 
 /* Does an arena over these pages do what we build on? */
 static bool works_on(char *base)
@@ -542,7 +537,7 @@ static bool works_on(char *base)
 		if (jemalloc_alloc(arena, bytes, 64, &p[i]) < 0)
 			break;
 		ok = is_small(arena, twi_ground_page(&arena->ground, p[i])) ==
-			     (small_bytes(bytes, 64) != 0) &&
+			     (twi_je_bins_small(&bins, bytes, 64) != 0) &&
 		     jemalloc_find(arena, (char *)p[i] + bytes - 1, &block) == TOW_OK &&
 		     block.base == p[i];
 	}
@@ -567,7 +562,7 @@ static const char *probe_works(void)
 	if (mallctl == NULL || mallctlnametomib == NULL || mallctlbymib == NULL ||
 	    mallocx == NULL || dallocx == NULL)
 		return "the process has no jemalloc";
-	if (!examine_bins())
+	if (!twi_je_bins_read(&bins))
 		return "this jemalloc does not tell its bins";
 	memory = mmap(NULL, 2 * PROBE_BYTES, PROT_READ | PROT_WRITE,
 		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

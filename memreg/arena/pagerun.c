@@ -76,14 +76,14 @@ static void *take_slot(struct pagerun *arena, int class, uint64_t bytes)
 }
 
 /* A block from the cache begins anew. It is ours alone, so its entries need no lock. */
-static void reuse_block(struct pagerun *arena, void *p, uint64_t bytes)
+static void reuse_block(struct pagerun *arena, void *p, uint64_t bytes, uint64_t align)
 {
 	uint32_t slot, page = twi_ground_page(&arena->ground, p);
 	struct twi_slab *slab = slab_at(arena, page);
 	uint64_t slack;
 
 	if (slab == NULL) {
-		twi_ground_reuse(&arena->ground, page, bytes);
+		twi_ground_reuse(&arena->ground, page, bytes, align);
 		return;
 	}
 	slot = slot_at(arena, slab, p);
@@ -152,7 +152,7 @@ static int pagerun_alloc(void *ctx, size_t bytes, size_t align, void **out)
 	usable = class >= 0 ? twi_slab_class_bytes(class) : twi_ground_run_bytes(bytes);
 	*out = twi_magazine_take(&ground->magazine, usable, align);
 	if (*out != NULL) {
-		reuse_block(arena, *out, bytes);
+		reuse_block(arena, *out, bytes, align);
 		return TOW_OK;
 	}
 	if (twi_ground_clears(ground, usable))
@@ -196,6 +196,44 @@ static int pagerun_find(void *ctx, const void *p, struct twi_block *out)
 	return twi_ground_find(&arena->ground, page, out);
 }
 
+/* The first live slot that begins in the page at `offset`, or behind it there. */
+static int next_slot(struct pagerun *arena, struct twi_slab *slab, uint64_t offset,
+		     struct twi_block *out)
+{
+	uint32_t size = atomic_load_explicit(&slab->slot_bytes, memory_order_relaxed);
+	uint64_t begin = slab_begin(slab), end = twi_align_up(offset + 1, TWI_PAGE_BYTES);
+
+	/* As for find_slot: it was given back meanwhile. */
+	if (offset < begin)
+		return TOW_EFREED;
+	for (offset = begin + (offset - begin + size - 1) / size * size; offset < end;
+	     offset += size)
+		if (find_slot(arena, slab, offset, out) == TOW_OK)
+			return TOW_OK;
+	return TOW_EFREED;
+}
+
+static int pagerun_next(void *ctx, const void *p, struct twi_block *out, uint8_t *align_log2_out)
+{
+	struct pagerun *arena = ctx;
+	uint64_t offset = (uint64_t)((const char *)p - arena->ground.base);
+	int status = TOW_EFREED;
+
+	/* Of small blocks the sizes say how they lie. */
+	*align_log2_out = (uint8_t)__builtin_ctz(TWI_ALIGN_DEFAULT);
+	while (status < 0 && offset < arena->ground.bytes) {
+		uint32_t page = (uint32_t)(offset >> TWI_PAGE_SHIFT);
+		struct twi_slab *slab = slab_at(arena, page);
+
+		if (slab != NULL)
+			status = next_slot(arena, slab, offset, out);
+		else if (offset % TWI_PAGE_BYTES == 0)
+			status = twi_ground_next(&arena->ground, page, out, align_log2_out);
+		offset = ((uint64_t)page + 1) * TWI_PAGE_BYTES;
+	}
+	return status;
+}
+
 static void pagerun_give(void *ctx, void *base)
 {
 	struct pagerun *arena = ctx;
@@ -230,6 +268,7 @@ const struct twi_arena_ops twi_arena_pagerun = {
 	.destroy = pagerun_destroy,
 	.alloc = pagerun_alloc,
 	.find = pagerun_find,
+	.next = pagerun_next,
 	.give = pagerun_give,
 	.stay = pagerun_stay,
 	.stats = pagerun_stats,

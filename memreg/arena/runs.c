@@ -9,6 +9,8 @@
 #include <internal/base.h>
 #include <towline/status.h>
 
+#define LOOKED 4 /* runs of the highest class */
+
 struct place {
 	uint32_t power, step;
 };
@@ -87,7 +89,7 @@ int twi_runs_init(struct twi_runs *runs, void *base, uint32_t pages)
 		runs->page = NULL;
 		return TOW_ENOMEM;
 	}
-	runs->pages = pages;
+	runs->pages = runs->least_largest = pages;
 	runs->first_address_page = (uintptr_t)base >> TWI_PAGE_SHIFT;
 	file_run(runs, 0, pages);
 	return TOW_OK;
@@ -97,6 +99,25 @@ void twi_runs_fini(struct twi_runs *runs)
 {
 	free(runs->page);
 	twi_bitmap_fini(&runs->heads);
+}
+
+/*
+ * A pool with so much less would have done, as what is taken comes from the largest free run only
+ * when no other has room. The first runs of the highest class stand for all of it: they differ by
+ * a sixteenth at most.
+ */
+static void note_largest(struct twi_runs *runs)
+{
+	uint32_t largest = 0, power, step, run, looked = 0;
+
+	if (runs->powers) {
+		power = 31 - (uint32_t)__builtin_clz(runs->powers);
+		step = 31 - (uint32_t)__builtin_clz(runs->steps[power]);
+		for (run = runs->list[power][step]; run != TWI_PAGE_NONE && looked < LOOKED;
+		     run = runs->page[run].next, looked++)
+			largest = twi_max(largest, twi_run_pages(runs, run));
+	}
+	runs->least_largest = twi_min(runs->least_largest, largest);
 }
 
 /* A free run of at least `pages` from the first class whose every run is large enough. */
@@ -183,6 +204,7 @@ uint32_t twi_runs_take(struct twi_runs *runs, uint32_t pages, uint32_t align_pag
 	if (end > at + pages)
 		file_run(runs, at + pages, end - at - pages);
 	set_pages(runs, at, pages);
+	note_largest(runs);
 	return at;
 }
 

@@ -40,17 +40,19 @@
 enum twi_page_state { TWI_PAGE_EMPTY, TWI_PAGE_FREE, TWI_PAGE_TAIL, TWI_PAGE_RUN, TWI_PAGE_SLAB };
 
 struct twi_page {
-	_Atomic uint32_t hold;  /* RUN: lease.h */
-	_Atomic uint32_t pages; /* first page, and TAIL: of the run */
-	uint32_t next, prev;    /* FREE: in its list */
-	_Atomic(void *) small;  /* whose small blocks it holds: a slab, jemalloc; NULL: none */
-	uint16_t slack;         /* RUN: bytes allocated but not asked for */
-	uint8_t state;          /* enum twi_page_state */
+	_Atomic uint32_t hold;      /* RUN: lease.h */
+	_Atomic uint32_t pages;     /* first page, and TAIL: of the run */
+	uint32_t next, prev;        /* FREE: in its list */
+	_Atomic(void *) small;      /* whose small blocks it holds: a slab, jemalloc; NULL: none */
+	uint16_t slack;             /* RUN: bytes allocated but not asked for */
+	uint8_t state;              /* enum twi_page_state */
+	_Atomic uint8_t align_log2; /* RUN: as it was asked for */
 };
 
 struct twi_runs {
 	struct twi_page *page;
 	uint32_t pages, free_pages;
+	uint32_t least_largest;      /* the least that the largest free run has had, in pages */
 	uint64_t first_address_page; /* of page 0 in the address space, for alignment */
 	struct twi_bitmap heads;     /* first pages of RUNs */
 	uint32_t powers;             /* bit p: some list of power p is not empty */

@@ -239,6 +239,31 @@ uint64_t twi_pool_bytes_at(struct twi_pool *pool, const void *p)
 	return block.base == p ? block.bytes : 0;
 }
 
+/* Of one extent; false: no more of them are wanted. */
+static bool visit_extent(struct twi_pool *pool, uint32_t slot, twi_pool_visit *visit, void *arg)
+{
+	const struct twi_extent *extent = pool->extents.extent[slot];
+	char *at = extent->base, *end = at + extent->bytes;
+	struct twi_block block;
+	uint8_t align_log2;
+
+	while (at < end && pool->ops->next(pool->arena[slot], at, &block, &align_log2) == TOW_OK) {
+		if (!visit(arg, &block, align_log2))
+			return false;
+		at = twi_max(at + TWI_ALIGN_DEFAULT, (char *)block.base + block.bytes);
+	}
+	return true;
+}
+
+void twi_pool_each(struct twi_pool *pool, twi_pool_visit *visit, void *arg)
+{
+	/* Acquire: pairs with the release that publishes an extent. */
+	uint32_t count = atomic_load_explicit(&pool->extents.count, memory_order_acquire);
+
+	for (uint32_t i = 0; i < count && visit_extent(pool, i, visit, arg); i++)
+		;
+}
+
 void twi_pool_own(struct twi_pool *pool, uint64_t bytes, int count)
 {
 	/* Wraps around for -1, as it should. */

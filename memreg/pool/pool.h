@@ -55,6 +55,7 @@ struct twi_pool_stats {
 	uint64_t own;                     /* of allocated: what the library keeps for itself */
 	uint64_t own_allocations;         /* count */
 	uint64_t placed;                  /* of allocated: by tow_place */
+	uint64_t spread;                  /* all but the least that the largest piece has been */
 	uint64_t deferred;                /* freed by their owner, still leased */
 	uint64_t grown;                   /* of mapped: by extents after the first */
 	uint64_t overflow, overflow_peak; /* allocated outside the pool */
@@ -121,6 +122,14 @@ uint64_t twi_pool_limit(const struct twi_pool *pool);
 
 /* What the allocation that begins at p takes of the pool; 0: none does. */
 uint64_t twi_pool_bytes_at(struct twi_pool *pool, const void *p);
+
+/* False: no more of them are wanted. */
+typedef bool twi_pool_visit(void *arg, const struct twi_block *block, uint8_t align_log2);
+
+/*
+ * Shows each allocation that is live. Without a lock: what begins or ends meanwhile may be missed.
+ */
+void twi_pool_each(struct twi_pool *pool, twi_pool_visit *visit, void *arg);
 
 /* Notes that an allocation of `bytes` is the library's own (count 1), or no more (count -1). */
 void twi_pool_own(struct twi_pool *pool, uint64_t bytes, int count);

@@ -77,6 +77,7 @@ void twi_pool_stats(struct twi_pool *pool, struct twi_pool_stats *out)
 		out->allocated += arena.allocated_bytes;
 		out->allocated_peak += arena.peak_bytes;
 		outside += i > 0 ? arena.peak_bytes : 0;
+		out->spread += arena.total_bytes - arena.least_largest_bytes;
 		out->waste += arena.waste_bytes;
 		out->free += arena.free_bytes;
 		out->largest_free = twi_max(out->largest_free, arena.largest_free_bytes);

@@ -3,8 +3,9 @@
  *
  * A shadow has a word for each 64 bytes of the extent: the block that lies there, by number. What
  * comes out of a provider must be aligned, inside the extent, and on words that are nobody's; what
- * find says about any byte must be what the shadow says. The account must be the sum of the blocks,
- * to the byte, its peak included. After all is freed, all is one block.
+ * find says about any byte must be what the shadow says. A list made by next has each block once,
+ * as it can be had again. The account must be the sum of the blocks, to the byte, its peak
+ * included. After all is freed, all is one block.
  *
  * Providers that cannot be used in this process are skipped, with the reason.
  */
@@ -29,7 +30,7 @@
 
 struct block {
 	char *p;
-	uint64_t asked, bytes;
+	uint64_t asked, bytes, align;
 	uint32_t id; /* in the shadow */
 };
 
@@ -159,6 +160,7 @@ static struct block *do_alloc(struct worker *w)
 	status = world->ops->alloc(world->arena, b.asked, align, &p);
 	if (status == TOW_OK) {
 		b.p = p;
+		b.align = align;
 		begin(w, &b, align);
 		copy = malloc(sizeof(*copy));
 		*copy = b;
@@ -213,6 +215,62 @@ static void do_look(struct worker *w)
 	CHECK(w, offset < (uint64_t)((char *)found.base - world->base) + found.bytes);
 }
 
+/* All of them, from the lowest address on; when others are at work, it ends and is never wild. */
+static void check_list(struct worker *w)
+{
+	struct world *world = w->world;
+	char *at = world->base, *end = at + world->bytes;
+	uint64_t count = 0, bytes = 0;
+	struct twi_block found;
+	uint8_t align_log2;
+
+	while (w->failure == NULL && at < end &&
+	       world->ops->next(world->arena, at, &found, &align_log2) == TOW_OK) {
+		char *base = found.base;
+
+		CHECK(w, base >= at);
+		CHECK(w, base + found.bytes <= end);
+		if (world->alone)
+			CHECK(w, world->shadow[(base - world->base) / UNIT] != 0);
+		at = base + (world->alone ? found.bytes : UNIT);
+		count++;
+		bytes += found.bytes;
+	}
+	if (!world->alone)
+		return;
+	CHECK(w, count == w->count);
+	CHECK(w, bytes == w->allocated);
+}
+
+/* From any unit on the first block is one that begins there or behind it. */
+static void check_next(struct worker *w)
+{
+	struct world *world = w->world;
+	uint64_t from = twt_random_below(&w->random, BLOCKS), offset;
+	struct block *b = w->block[from];
+	struct twi_block found;
+	uint8_t align_log2;
+
+	if (b == NULL)
+		return;
+	CHECK(w, world->ops->next(world->arena, b->p, &found, &align_log2) == TOW_OK);
+	CHECK(w, found.base == b->p);
+	CHECK(w, found.bytes == b->bytes);
+	/* Whole pages are placed by their alignment, small blocks by their size alone. */
+	if (b->bytes % 4096 == 0)
+		CHECK(w, align_log2 == __builtin_ctzll(twi_max(b->align, (uint64_t)64)));
+	else
+		CHECK(w, align_log2 == 6);
+	offset = (uint64_t)(b->p - world->base) + UNIT;
+	if (!world->alone || offset >= world->bytes ||
+	    world->ops->next(world->arena, world->base + offset, &found, &align_log2) != TOW_OK)
+		return;
+	while (offset < world->bytes &&
+	       (world->shadow[offset / UNIT] == 0 || world->shadow[offset / UNIT] == b->id))
+		offset += UNIT;
+	CHECK(w, found.base == world->base + offset);
+}
+
 static void check_account(struct worker *w)
 {
 	struct twi_arena_stats stats;
@@ -246,6 +304,9 @@ static void step(struct worker *w)
 	case 2:
 		if (twt_random_below(&w->random, 50) == 0)
 			check_account(w);
+		if (twt_random_below(&w->random, 50) == 0)
+			check_list(w);
+		check_next(w);
 		break;
 	default:
 		if (*slot != NULL) {

@@ -244,7 +244,8 @@ static int open_alloclog(struct twi_engine *engine)
 
 	if (status < 0)
 		return status;
-	twi_alloclog_attach(engine->alloclog, engine->pool, engine->knobs.staging_bytes);
+	twi_alloclog_attach(engine->alloclog, engine->pool, engine->knobs.staging_bytes,
+			    engine->staging.memory);
 	return engine->knobs.alloclog ? twi_alloclog_open(engine->alloclog) : TOW_OK;
 }
 

@@ -110,6 +110,7 @@ struct memreg_job {
 	double sampled;        /* 1 of so many allocations is in the log */
 	uint64_t lost;         /* events that the log had no room for */
 	uint64_t before_bytes; /* live when the log began */
+	uint64_t spread_bytes; /* of a log from the middle: enough for its pool, without staging */
 	struct strategy_plan plan;
 	struct workload work;
 	struct twi_replay *replay;
@@ -129,6 +130,7 @@ struct memreg_log {
 	struct twi_replay *replay; /* whoever reads the log has to destroy it */
 	uint64_t lost;
 	uint64_t before_bytes;  /* live when the log began */
+	uint64_t spread_bytes;  /* as in struct memreg_job */
 	uint64_t earlier_bytes; /* of it: what the log frees, and has as allocations at its begin */
 	double sampled;
 	char arena[32]; /* of its pool; "": not known */
@@ -192,6 +194,7 @@ struct memreg_sizing {
 	uint64_t headroom;             /* for other runs of the program */
 	uint64_t named;                /* both */
 	uint32_t orders;               /* that were tried */
+	uint64_t spread;               /* of it: as much as the log's pool once needed */
 	bool capped;                   /* they need more than headroom may be */
 	uint64_t below_step;
 	struct memreg_run below_run; /* of it, when it was thought to be the smallest */

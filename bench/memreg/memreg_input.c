@@ -106,6 +106,7 @@ static int open_log(const struct memreg_options *options, struct memreg_job *job
 	job->sampled = log.sampled;
 	job->lost = log.lost;
 	job->before_bytes = log.before_bytes;
+	job->spread_bytes = log.spread_bytes;
 	job->staging_bytes = log.staging_bytes;
 	job->page_bytes = log.page_bytes;
 	snprintf(job->arena, sizeof(job->arena), "%s", log.arena);

@@ -17,8 +17,10 @@
 #define LIBRARY_THREAD UINT32_MAX            /* the kernel gives none that number */
 #define EARLIER_IDS    (UINT64_C(1) << 62)   /* of what is freed and was allocated before the log */
 #define PEAK_ID        (UINT64_C(1) << 61)   /* of what was live at once before */
+#define STAYING_IDS    (UINT64_C(1) << 60)   /* of what was live before, and stays */
 #define SLABS_BYTES    (UINT64_C(124) << 10) /* a slab of each class */
 #define BEFORE_PAGE    4096u
+#define ALIGN_LOG2     6
 #define SMALL_MOST     2048u /* no page of its own */
 #define BEFORE_BLOCKS  65536 /* that stand for what was live before a log */
 #define SPOOL_MOST     (UINT64_C(8) << 30)
@@ -46,23 +48,46 @@ static int put_event(struct memreg_reader *reader, const struct twi_alloc_event 
 	return status == TOW_EINVAL ? MEMREG_USAGE : MEMREG_FAULT;
 }
 
-static int put_earlier(struct memreg_reader *reader, uint64_t id, uint64_t bytes, uint32_t thread)
+static int put_aligned(struct memreg_reader *reader, uint64_t id,
+		       const struct memreg_earlier *block, uint32_t thread)
 {
 	struct twi_alloc_event event = { .id = id,
-					 .bytes = bytes,
+					 .bytes = block->bytes,
 					 .caller = MEMREG_BEFORE,
 					 .thread = thread,
 					 .kind = TWI_ALLOC_ALLOC,
-					 .align_log2 = 6 };
+					 .align_log2 = block->align_log2 };
 
 	return put_event(reader, &event);
 }
 
+static int put_earlier(struct memreg_reader *reader, uint64_t id, uint64_t bytes, uint32_t thread)
+{
+	struct memreg_earlier block = { .bytes = bytes, .align_log2 = ALIGN_LOG2 };
+
+	return put_aligned(reader, id, &block, thread);
+}
+
+static bool append_block(struct memreg_blocks *blocks, const struct memreg_earlier *block)
+{
+	if (blocks->count == blocks->room) {
+		uint64_t room = 2 * blocks->room + 64;
+		void *grown = realloc(blocks->block, room * sizeof(blocks->block[0]));
+
+		if (grown == NULL)
+			return false;
+		blocks->block = grown;
+		blocks->room = room;
+	}
+	blocks->block[blocks->count++] = *block;
+	return true;
+}
+
 /*
- * What was live before the log began, and is not freed in it: as many blocks as there were, all of
- * about one size. A recording says what they took of the pool, so larger ones are whole pages,
- * which no arena rounds up once more; what small ones leave free of their slabs is a block of its
- * own.
+ * What was live before the log began, is not freed in it, and does not stand in it either: as many
+ * blocks as there were, all of about one size. A recording says what they took of the pool, so
+ * larger ones are whole pages, which no arena rounds up once more; what small ones leave free of
+ * their slabs is a block of its own.
  */
 static int put_staying(struct memreg_reader *reader, uint32_t thread)
 {
@@ -96,24 +121,30 @@ static int put_peak(struct memreg_reader *reader, uint32_t thread)
 	struct twi_alloc_event event = { .id = PEAK_ID, .thread = thread, .kind = TWI_ALLOC_FREE };
 	int rc;
 
-	if (reader->peak == 0)
+	uint64_t peak = reader->peak - twi_min(reader->held_bytes, reader->peak);
+
+	if (peak == 0)
 		return 0;
-	rc = put_earlier(reader, PEAK_ID, reader->peak, thread);
+	rc = put_earlier(reader, PEAK_ID, peak, thread);
 	return rc == 0 ? put_event(reader, &event) : rc;
 }
 
 /* What the log frees of it are allocations of what their frees have given back. */
 static int put_before(struct memreg_reader *reader, uint32_t thread)
 {
-	int rc;
+	const struct memreg_blocks *earlier = &reader->earlier, *staying = &reader->staying;
+	int rc = 0;
 
 	reader->begun = true;
-	if (reader->earlier_count > 0)
-		thread = reader->earlier[0].thread;
-	rc = put_staying(reader, thread);
-	for (uint64_t i = 0; rc == 0 && i < reader->earlier_count; i++)
-		rc = put_earlier(reader, EARLIER_IDS + i, reader->earlier[i].bytes,
-				 reader->earlier[i].thread);
+	if (earlier->count > 0)
+		thread = earlier->block[0].thread;
+	for (uint64_t i = 0; rc == 0 && i < staying->count; i++)
+		rc = put_aligned(reader, STAYING_IDS + i, &staying->block[i], thread);
+	if (rc == 0)
+		rc = put_staying(reader, thread);
+	for (uint64_t i = 0; rc == 0 && i < earlier->count; i++)
+		rc = put_earlier(reader, EARLIER_IDS + i, earlier->block[i].bytes,
+				 earlier->block[i].thread);
 	return rc == 0 ? put_peak(reader, thread) : rc;
 }
 
@@ -131,28 +162,35 @@ int memreg_reader_add(struct memreg_reader *reader, const struct twi_alloc_event
  * the id of its allocation. 1: there is nothing to add. */
 static int match_earlier(struct memreg_reader *reader, struct twi_alloc_event *event)
 {
+	struct memreg_earlier block;
+
 	if (event->bytes == 0)
 		return 1; /* an old recording does not say how much it was */
 	if (reader->second) {
-		if (reader->earlier_seen == reader->earlier_count)
+		if (reader->earlier_seen == reader->earlier.count)
 			return memreg_reader_refuse(reader, "it changes while it is read", NULL);
 		event->id = EARLIER_IDS + reader->earlier_seen++;
 		return 0;
 	}
-	if (reader->earlier_count == reader->earlier_room) {
-		uint64_t room = 2 * reader->earlier_room + 64;
-		void *grown = realloc(reader->earlier, room * sizeof(reader->earlier[0]));
-
-		if (grown == NULL)
-			return memreg_reader_refuse(reader, "no memory for its events", NULL);
-		reader->earlier = grown;
-		reader->earlier_room = room;
-	}
-	reader->earlier[reader->earlier_count++] =
-		(struct memreg_earlier){ event->bytes, event->thread };
+	block = (struct memreg_earlier){ event->bytes, event->thread, ALIGN_LOG2 };
+	if (!append_block(&reader->earlier, &block))
+		return memreg_reader_refuse(reader, "no memory for its events", NULL);
 	reader->log->earlier_bytes += event->bytes;
 	reader->again = true;
 	return 1;
+}
+
+/* What was live when the recording began: its first events. Whose it is says who frees it. */
+static int put_held(struct memreg_reader *reader, const struct twi_alloc_event *event)
+{
+	struct memreg_earlier block = { event->bytes, event->thread, event->align_log2 };
+
+	reader->held_bytes += event->bytes;
+	if (event->thread != 0)
+		return put_aligned(reader, event->id, &block, event->thread);
+	if (!append_block(&reader->staying, &block))
+		return memreg_reader_refuse(reader, "no memory for its events", NULL);
+	return 0;
 }
 
 /* Why the visit ended a scan is the exit code that it leaves here. */
@@ -170,7 +208,7 @@ static void set_before(struct memreg_reader *reader, const struct twi_alloc_trac
 	log->before_bytes = taken != 0 ? taken : trace->live_bytes_at_start;
 	reader->before = log->before_bytes - twi_min(log->earlier_bytes, log->before_bytes);
 	reader->before_count = trace->live_allocations_at_start -
-			       twi_min(reader->earlier_count, trace->live_allocations_at_start);
+			       twi_min(reader->earlier.count, trace->live_allocations_at_start);
 	reader->taken = !trace->from_open && peak != 0;
 	reader->peak = reader->taken ? peak - twi_min(log->before_bytes, peak) : 0;
 }
@@ -192,6 +230,10 @@ static int visit_events(void *arg, const struct twi_alloc_event *event, size_t c
 		 */
 		if (one.tag == TWI_ALLOC_TAG_LIBRARY)
 			one.thread = LIBRARY_THREAD;
+		if (one.tag == TWI_ALLOC_TAG_EARLIER && one.kind == TWI_ALLOC_ALLOC) {
+			visit->rc = put_held(reader, &one);
+			continue;
+		}
 		if (one.kind == TWI_ALLOC_FREE && one.id == 0)
 			skip = match_earlier(reader, &one);
 		if (skip > 1)
@@ -223,6 +265,8 @@ static int read_recording(struct memreg_reader *reader)
 		log->staging_bytes = (int64_t)twi_min(trace.staging_bytes, (uint64_t)INT64_MAX);
 	log->sampled = (double)(UINT64_C(1) << trace.sampling_shift);
 	set_before(reader, &trace);
+	log->before_bytes += reader->held_bytes;
+	log->spread_bytes = trace.from_open ? 0 : trace.spread_bytes;
 	return 0;
 }
 
@@ -257,6 +301,7 @@ static int read_once(struct memreg_reader *reader)
 	int rc;
 
 	reader->line = reader->events = 0;
+	reader->held_bytes = reader->staying.count = 0;
 	reader->begun = reader->again = false;
 	rewind(reader->file);
 	if (twi_replay_begin(&reader->builder) < 0)
@@ -322,7 +367,8 @@ int memreg_log_read(const char *path, struct memreg_log *out)
 		rc = read_once(&reader);
 	}
 	fclose(reader.file);
-	free(reader.earlier);
+	free(reader.earlier.block);
+	free(reader.staying.block);
 	memreg_progress(NULL, 0, 0);
 	return rc;
 }

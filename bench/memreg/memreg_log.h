@@ -12,10 +12,17 @@
 
 #include "bench/memreg/memreg_bench.h"
 
-/* What was allocated before the recording began and is freed in it. */
+/* What was allocated before the recording began. */
 struct memreg_earlier {
 	uint64_t bytes;
-	uint32_t thread;
+	uint32_t thread; /* that frees it */
+	uint8_t align_log2;
+};
+
+/* Such blocks; to be given to free(). */
+struct memreg_blocks {
+	struct memreg_earlier *block;
+	uint64_t count, room;
 };
 
 struct memreg_reader {
@@ -24,15 +31,17 @@ struct memreg_reader {
 	uint64_t line, events, file_bytes;
 	struct memreg_log *log;
 	struct twi_replay_builder *builder;
-	bool begun;            /* what was live before stands there */
-	bool again;            /* more of that has been found since */
-	bool second;           /* this is the second reading */
-	uint64_t before;       /* bytes of what was live before and stays */
-	uint64_t before_count; /* blocks of it; 0: not known */
-	uint64_t peak;         /* bytes that were live at once before, and are no more */
-	bool taken;            /* before and peak are what was taken of the pool */
-	struct memreg_earlier *earlier;
-	uint64_t earlier_count, earlier_room, earlier_seen;
+	bool begun;                   /* what was live before stands there */
+	bool again;                   /* more of that has been found since */
+	bool second;                  /* this is the second reading */
+	uint64_t before;              /* bytes of what was live before and stays */
+	uint64_t before_count;        /* blocks of it; 0: not known */
+	uint64_t peak;                /* bytes that were live at once before, and are no more */
+	bool taken;                   /* before and peak are what was taken of the pool */
+	struct memreg_blocks earlier; /* that are freed without having stood in the log */
+	uint64_t earlier_seen;
+	struct memreg_blocks staying; /* that stand at the begin of the log, and are not freed */
+	uint64_t held_bytes;          /* of all that stands there */
 };
 
 /* The next event of the log. 0; an exit code, after having said why. */

@@ -7,30 +7,66 @@
 #include <internal/base.h>
 #include <towline/status.h>
 
-#define OTHERS         32
+#define OTHERS_MOST    128
+#define OTHERS_EVENTS  ((uint64_t)16 << 20) /* that a round of other runs has at most */
 #define OTHERS_LARGE   4
 #define ORDER_PERMILLE 50
 #define HEADROOM_PART  3 /* of the size: the most that other runs may add */
+
+/* The more of them, the rarer is a run that needs more than any: 32 missed one in thirty. */
+static uint32_t others_count(const struct twi_replay *replay)
+{
+	if (replay->count > MEMREG_LARGE_LOG)
+		return OTHERS_LARGE;
+	return (uint32_t)twi_min(OTHERS_EVENTS / twi_max(replay->count, (uint64_t)1),
+				 (uint64_t)OTHERS_MOST);
+}
 
 int memreg_try_others(struct memreg_sizing *sizing)
 {
 	const struct twi_replay *replay = sizing->job.replay;
 	uint64_t most = sizing->smallest;
 	struct twi_replay_search wanted = memreg_search_of(sizing, sizing->smallest);
-	struct twi_replay_others others = { .count = replay->count > MEMREG_LARGE_LOG ? OTHERS_LARGE
-										      : OTHERS,
+	struct twi_replay_others others = { .count = others_count(replay),
 					    .permille = ORDER_PERMILLE,
 					    .most_bytes = most + most / HEADROOM_PART };
-	bool fit;
+	uint64_t above;
+	bool fit, above_fits;
 
 	wanted.step_bytes = sizing->found.step_bytes;
 	memreg_progress("other runs of the program", 25, 100);
 	if (twi_replay_find_others(replay, &wanted, &others, &most, &fit) < 0)
 		return memreg_sizing_failed(sizing);
+	/* Its need differs, and the rarest run is not among them: a step more, which holds all. */
+	if (fit && most > sizing->smallest && most + wanted.step_bytes <= others.most_bytes) {
+		wanted.least_bytes = most + wanted.step_bytes;
+		if (twi_replay_find_others(replay, &wanted, &others, &above, &above_fits) < 0)
+			return memreg_sizing_failed(sizing);
+		most = above_fits ? above : most;
+	}
 	sizing->orders = others.count;
 	sizing->capped = !fit;
 	sizing->headroom = most - sizing->smallest;
 	return 0;
+}
+
+/*
+ * Of a log from the middle: what was before it is not known, but how much of its pool was enough
+ * for all of it is, as blocks and pieces between them lay there. Staging is a quarter at most.
+ */
+void memreg_keep_spread(struct memreg_sizing *sizing)
+{
+	uint64_t spread = sizing->job.spread_bytes, staging = sizing->own.bytes, bytes;
+
+	if (spread == 0)
+		return;
+	if (sizing->job.staging_bytes >= 0)
+		staging = twi_max(staging, (uint64_t)sizing->job.staging_bytes);
+	bytes = twi_align_up(spread + twi_min(staging, spread / 3), sizing->found.step_bytes);
+	if (bytes <= sizing->smallest + sizing->headroom)
+		return;
+	sizing->spread = bytes - sizing->smallest - sizing->headroom;
+	sizing->headroom += sizing->spread;
 }
 
 uint64_t memreg_any_order(const struct memreg_sizing *sizing)

@@ -381,9 +381,13 @@ static int fill_budget(struct memreg_sizing *sizing)
 		       "blocks are whole pages or slots of a slab");
 	twi_budget_round(budget, sizing->smallest, 4096, "arena: free, but in pieces",
 			 "between blocks at the peak, and to the step of the search");
-	if (sizing->headroom > 0)
-		twi_budget_add(budget, sizing->headroom, "headroom: other runs of the program",
+	if (sizing->headroom > sizing->spread)
+		twi_budget_add(budget, sizing->headroom - sizing->spread,
+			       "headroom: other runs of the program",
 			       "on other CPUs, in other orders of its threads");
+	if (sizing->spread > 0)
+		twi_budget_add(budget, sizing->spread, "headroom: before the log began",
+			       "its pool was once filled so far, in pieces");
 	twi_budget_round(budget, sizing->named, 4096, "not in the log",
 			 "scaled by what the log says is missing");
 	return 0;
@@ -420,6 +424,7 @@ int memreg_find_need(struct memreg_sizing *sizing)
 		rc = memreg_try_others(sizing);
 	if (rc != 0)
 		return rc;
+	memreg_keep_spread(sizing);
 	verify_size(sizing);
 	scale_by_missing(sizing);
 	if (sizing->verified && sizing->capped) {

@@ -18,6 +18,9 @@ struct twi_replay_search memreg_search_of(struct memreg_sizing *sizing, uint64_t
 /* The program could have run a little otherwise: what other runs need. */
 int memreg_try_others(struct memreg_sizing *sizing);
 
+/* Adds to it what a log from the middle needs for what was before it. */
+void memreg_keep_spread(struct memreg_sizing *sizing);
+
 /*
  * The most that can be live in any order of the threads, with what the runtime takes: the sum of
  * the threads' own peaks, each block as the arena rounds it. It holds where threads free their own

@@ -50,6 +50,7 @@ static void print_head(const struct twi_alloc_trace *t)
 	       t->pool_bytes, t->page_bytes);
 	printf("  \"taken_bytes_at_start\": %" PRIu64 ",\n  \"taken_peak_bytes\": %" PRIu64 ",\n",
 	       t->taken_bytes_at_start, t->taken_peak_bytes);
+	printf("  \"spread_bytes\": %" PRIu64 ",\n", t->spread_bytes);
 	if (t->arena[0] != '\0')
 		printf("  \"arena\": \"%s\",\n  \"staging_bytes\": %" PRIu64 ",\n", t->arena,
 		       t->staging_bytes);
@@ -73,6 +74,8 @@ static void print_event(const struct twi_alloc_event *e, const char *before)
 	printf(", \"thread\": %" PRIu32, e->thread);
 	if (e->tag == TWI_ALLOC_TAG_LIBRARY)
 		printf(", \"tag\": \"library\"");
+	else if (e->tag == TWI_ALLOC_TAG_EARLIER)
+		printf(", \"tag\": \"earlier\"");
 	else
 		printf(", \"tag\": %" PRIu32, e->tag);
 	if (e->caller != 0)

@@ -22,8 +22,8 @@
  * processors differ by a little, the snapshot looks 2 us ahead for the free that is missing.
  *
  * It runs while anybody wants it: from the open of the runtime (the knob), or during captures
- * (/v1/alloclog). When the last one ends, the memory goes. A log that begins in the middle knows
- * how much was allocated then (the pool's own count), not by whom.
+ * (/v1/alloclog). When the last one ends, the memory goes. A log that begins in the middle begins
+ * with what was live then (alloclog_held.h); by whom it was allocated, nobody knows.
  *
  * Threads: alloc, begin, free and step in any; create and destroy by one; the rest in any.
  */
@@ -57,9 +57,11 @@ void twi_alloclog_destroy(struct twi_alloclog *log);
 
 /*
  * Whose size, use and arena the log tells; it must outlive the log. Before the log is on, and when
- * the runtime has taken of the pool what it takes at its open. staging_bytes: the knob.
+ * the runtime has taken of the pool what it takes at its open: `staging`, or NULL. staging_bytes:
+ * the knob.
  */
-void twi_alloclog_attach(struct twi_alloclog *log, struct twi_pool *pool, uint64_t staging_bytes);
+void twi_alloclog_attach(struct twi_alloclog *log, struct twi_pool *pool, uint64_t staging_bytes,
+			 const void *staging);
 
 /* On from now until twi_alloclog_destroy: the knob alloclog. TOW_ENOMEM. */
 int twi_alloclog_open(struct twi_alloclog *log);

@@ -76,13 +76,15 @@ static void note_return(void *arg, void *memory, uint64_t bytes)
 	twi_alloclog_free(log, memory, begun, site);
 }
 
-void twi_alloclog_attach(struct twi_alloclog *log, struct twi_pool *pool, uint64_t staging_bytes)
+void twi_alloclog_attach(struct twi_alloclog *log, struct twi_pool *pool, uint64_t staging_bytes,
+			 const void *staging)
 {
 	struct twi_pool_stats stats;
 
 	twi_pool_stats(pool, &stats);
 	log->pool = pool;
 	log->staging_bytes = staging_bytes;
+	log->own = staging;
 	log->own_bytes = stats.own;
 	log->own_allocations = stats.own_allocations;
 	twi_pool_on_return(pool, note_return, log);
@@ -120,6 +122,9 @@ int twi_alloclog_capture_start(struct twi_alloclog *log, bool so_far,
 	else if (status == TOW_OK)
 		begin_now(log, capture);
 	pthread_mutex_unlock(&log->control);
+	if (status == TOW_OK && !capture->from_open && log->pool != NULL)
+		twi_alloclog_held_list(&capture->held, log->pool, log->own,
+				       (size_t)log->chunks_max * log->chunk_events);
 	if (status < 0) {
 		free(capture);
 		return status;
@@ -163,19 +168,21 @@ static size_t copy_chunk(struct twi_alloclog *log, uint32_t index, uint64_t sinc
  * All records of the capture's time. A record is in one chunk for ever, so that each is there once;
  * chunks that were thinned at different times are all brought to the last rate.
  */
-static struct twi_alloclog_rec *copy_all(struct twi_alloclog *log, uint64_t since_ns,
+static struct twi_alloclog_rec *copy_all(struct twi_alloclog *log,
+					 const struct twi_alloclog_capture *capture,
 					 uint64_t until_ns, size_t *count_out, uint32_t *shift_out)
 {
 	uint32_t chunks = chunk_count(log), shift;
 	uint64_t salt = atomic_load_explicit(&log->salt, memory_order_relaxed);
 	size_t copied = 0, kept = 0;
+	/* And room for what was live at the begin. */
 	struct twi_alloclog_rec *recs =
-		calloc((size_t)chunks * log->chunk_events + 1, sizeof(*recs));
+		calloc((size_t)chunks * log->chunk_events + capture->held.count + 1, sizeof(*recs));
 
 	if (recs == NULL)
 		return NULL;
 	for (uint32_t i = 0; i < chunks; i++)
-		copied += copy_chunk(log, i, since_ns, until_ns, recs + copied);
+		copied += copy_chunk(log, i, capture->since_ns, until_ns, recs + copied);
 	shift = atomic_load_explicit(&log->shift, memory_order_relaxed);
 	for (size_t i = 0; i < copied; i++) {
 		if (twi_alloclog_rec_kind(&recs[i]) == TWI_ALLOC_STEP ||
@@ -187,7 +194,27 @@ static struct twi_alloclog_rec *copy_all(struct twi_alloclog *log, uint64_t sinc
 	return recs;
 }
 
-static int capture_snapshot(struct twi_alloclog *log, const struct twi_alloclog_capture *capture,
+/*
+ * What was live at the begin becomes the first events, and is no longer in the sums: these have
+ * what is left. A thinned log keeps the sums alone, for it has one address in many.
+ */
+static size_t add_held(struct twi_alloclog_capture *capture, struct twi_alloclog_rec *recs,
+		       size_t count, struct twi_alloc_trace *out)
+{
+	uint64_t bytes;
+	size_t added;
+
+	if (out->sampling_shift != 0)
+		return 0;
+	added = twi_alloclog_held_records(&capture->held, recs, count, capture->since_ns, &bytes);
+	out->taken_bytes_at_start -= twi_min(bytes, out->taken_bytes_at_start);
+	out->live_bytes_at_start -= twi_min(bytes, out->live_bytes_at_start);
+	out->live_bytes_at_start = twi_min(out->live_bytes_at_start, out->taken_bytes_at_start);
+	out->live_allocations_at_start -= twi_min(added, out->live_allocations_at_start);
+	return added;
+}
+
+static int capture_snapshot(struct twi_alloclog *log, struct twi_alloclog_capture *capture,
 			    struct twi_alloc_trace *out)
 {
 	uint64_t now = twi_now_ns();
@@ -206,15 +233,17 @@ static int capture_snapshot(struct twi_alloclog *log, const struct twi_alloclog_
 		.pid = (uint32_t)getpid(),
 		.from_open = capture->from_open,
 	};
-	recs = copy_all(log, capture->since_ns, now, &count, &out->sampling_shift);
+	recs = copy_all(log, capture, now, &count, &out->sampling_shift);
 	if (recs == NULL)
 		return twi_error(TOW_ENOMEM, "no memory for the captured allocations");
+	count += add_held(capture, recs, count, out);
 	out->lost = twi_alloclog_lost(log) - capture->lost_before;
 	if (log->pool != NULL) {
 		twi_pool_stats(log->pool, &stats);
 		out->pool_bytes = stats.mapped;
 		out->taken_peak_bytes =
 			stats.allocated_peak - twi_min(log->own_bytes, stats.allocated_peak);
+		out->spread_bytes = stats.spread - twi_min(log->own_bytes, stats.spread);
 		out->page_bytes = log->pool->extents.extent[0]->page_bytes;
 		out->staging_bytes = log->staging_bytes;
 		snprintf(out->arena, sizeof(out->arena), "%s", log->pool->ops->name);
@@ -232,6 +261,7 @@ int twi_alloclog_capture_finish(struct twi_alloclog *log, struct twi_alloclog_ca
 	pthread_mutex_lock(&log->control);
 	capture_unuse(log);
 	pthread_mutex_unlock(&log->control);
+	twi_alloclog_held_fini(&capture->held);
 	free(capture);
 	return status;
 }

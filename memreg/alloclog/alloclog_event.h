@@ -11,6 +11,8 @@
 
 /* The tag of what the library takes of the pool for itself; no tag of a program's is that large. */
 #define TWI_ALLOC_TAG_LIBRARY UINT32_MAX
+/* The tag of what was live when the log began: allocated by nobody knows whom. */
+#define TWI_ALLOC_TAG_EARLIER (UINT32_MAX - 1)
 
 enum twi_alloc_kind {
 	TWI_ALLOC_ALLOC = 1,

@@ -108,6 +108,7 @@ static void encode_header(const struct twi_alloc_trace *t, uint64_t unknown_free
 	twi_put_le(p + 120, t->staging_bytes, 8);
 	twi_put_le(p + 128, t->taken_bytes_at_start, 8);
 	twi_put_le(p + 136, t->taken_peak_bytes, 8);
+	twi_put_le(p + 144, t->spread_bytes, 8);
 }
 
 static void encode_event(const struct twi_alloc_event *e, uint8_t *p)

@@ -1,7 +1,7 @@
 /*
  * alloclog_file.h - an allocation log as a file: header, records of 48 bytes, checksum.
  *
- *	| header 144 bytes | record | record | ... | end 16 bytes |
+ *	| header 152 bytes | record | record | ... | end 16 bytes |
  *
  * docs/alloclog.md has it byte by byte. The functions here are pure: a trace in memory becomes
  * bytes. The way back is in memreg/sizing/alloclog_read.h.
@@ -15,7 +15,7 @@
 
 #include "memreg/alloclog/alloclog_event.h"
 
-#define TWI_ALLOCLOG_HEADER_BYTES 144
+#define TWI_ALLOCLOG_HEADER_BYTES 152
 #define TWI_ALLOCLOG_HEADER_LEAST 128 /* of minor 0 */
 #define TWI_ALLOCLOG_RECORD_BYTES 48
 #define TWI_ALLOCLOG_END_BYTES    16
@@ -37,6 +37,11 @@ struct twi_alloc_trace {
 	uint64_t taken_bytes_at_start; /* what these take of the pool; 0: not known */
 	/* The most that was taken of the pool from its open to the end of the log; 0: not known. */
 	uint64_t taken_peak_bytes;
+	/*
+	 * The mapped pool less the least that its largest free piece has been, staging left out: as
+	 * much was enough, with all that lay in pieces. 0: not known.
+	 */
+	uint64_t spread_bytes;
 	uint64_t pool_bytes, page_bytes;
 	uint64_t staging_bytes;  /* the knob: the runtime takes as much of its pool when it opens */
 	uint64_t unknown_frees;  /* frees with id 0 */

@@ -17,6 +17,7 @@
 
 #include "diag/base/hash.h"
 #include "memreg/alloclog/alloclog.h"
+#include "memreg/alloclog/alloclog_held.h"
 #include "memreg/alloclog/alloclog_pair.h"
 
 /* Its thread fills it until it is sealed; count is released by who writes an event. */
@@ -42,6 +43,7 @@ struct twi_alloclog_ring {
 struct twi_alloclog_capture {
 	uint64_t since_ns, realtime_ns, lost_before;
 	uint64_t live_bytes, live_allocations, taken_bytes;
+	struct twi_alloclog_held held;
 	bool from_open;
 };
 
@@ -54,6 +56,7 @@ struct twi_alloclog {
 	struct twi_diag *diag;
 	struct twi_pool *pool;
 	uint64_t own_bytes, own_allocations; /* of the pool, since the open */
+	const void *own;                     /* the largest of them: the staging */
 	uint64_t staging_bytes;              /* the knob */
 	struct twi_alloclog *next;           /* on the list of all */
 	struct twi_alloclog_ring *rings;

@@ -114,7 +114,7 @@ static struct twi_alloc_event *add_event(struct walk *w, const struct twi_allocl
 
 static int add_free(struct walk *w, const struct twi_alloclog_rec *rec)
 {
-	struct twi_alloc_event *event = add_event(w, rec);
+	struct twi_alloc_event *alloc, *event = add_event(w, rec);
 	size_t at;
 
 	if (event == NULL)
@@ -126,8 +126,12 @@ static int add_free(struct walk *w, const struct twi_alloclog_rec *rec)
 		event->bytes = twi_alloclog_rec_bytes(rec);
 		return TOW_OK;
 	}
-	event->id = w->trace->events[w->live.rows[at].event].id;
-	event->bytes = w->trace->events[w->live.rows[at].event].bytes;
+	alloc = &w->trace->events[w->live.rows[at].event];
+	event->id = alloc->id;
+	event->bytes = alloc->bytes;
+	/* Who frees it may have allocated it. */
+	if (alloc->tag == TWI_ALLOC_TAG_EARLIER)
+		alloc->thread = rec->tag == TWI_ALLOC_TAG_LIBRARY ? UINT32_MAX : rec->thread;
 	erase_live(&w->live, at);
 	return TOW_OK;
 }

@@ -108,6 +108,7 @@ static void decode_header(const uint8_t *p, struct twi_alloc_trace *t)
 	t->staging_bytes = twi_get_le(p + 120, 8);
 	t->taken_bytes_at_start = twi_get_le(p + 128, 8);
 	t->taken_peak_bytes = twi_get_le(p + 136, 8);
+	t->spread_bytes = twi_get_le(p + 144, 8);
 }
 
 /* Printable, and nothing behind its end. */

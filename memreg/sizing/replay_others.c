@@ -15,7 +15,7 @@
 
 #define PAGE       4096u
 #define KEPT_MOST  ((uint64_t)4 << 20) /* events of all runs together that are kept in memory */
-#define OTHERS_MAX 64u
+#define OTHERS_MAX 128u
 
 struct others {
 	const struct twi_replay *replay;

@@ -1,7 +1,8 @@
 /*
  * test_sizing_middle.c - what memreg-bench knows of the time before a recording that begins in the
- * middle: the blocks that were live, as they were asked for or, where the header says so, as they
- * were taken of the pool; and the most that the pool has held, below which no size is.
+ * middle: the blocks that were live, as the log lists them, or as a sum, as they were asked for or,
+ * where the header says so, as they were taken of the pool; the most that the pool has held, and
+ * how far it was in pieces, below which no size is.
  */
 #include "twt.h"
 
@@ -133,12 +134,55 @@ static void counts_peak(void **state)
 	json_decref(json);
 }
 
+/* The live blocks are listed: each is itself, at its alignment, and is freed by its id. */
+static void takes_listed(void **state)
+{
+	static struct twi_alloc_event listed[] = {
+		{ .id = 1, .bytes = 2 * MIB, .align_log2 = 21, .kind = TWI_ALLOC_ALLOC },
+		{ .id = 2, .bytes = 3 * MIB, .align_log2 = 6, .kind = TWI_ALLOC_ALLOC },
+		{ .id = 3, .bytes = 4096, .align_log2 = 6, .kind = TWI_ALLOC_ALLOC, .thread = 7 },
+		{ .id = 2, .bytes = 3 * MIB, .kind = TWI_ALLOC_FREE, .thread = 7 },
+		{ .id = 4,
+		  .bytes = 5 * MIB,
+		  .align_log2 = 6,
+		  .kind = TWI_ALLOC_ALLOC,
+		  .thread = 7 },
+	};
+	struct twi_alloc_trace trace = middle();
+	json_t *json, *peak;
+
+	(void)state;
+	listed[0].tag = listed[1].tag = TWI_ALLOC_TAG_EARLIER;
+	listed[1].thread = 7;
+	trace.events = listed;
+	trace.count = 5;
+	trace.unknown_frees = trace.live_bytes_at_start = trace.live_allocations_at_start = 0;
+	trace.taken_peak_bytes = 7 * MIB;
+	json = size_of(&trace);
+	peak = json_object_get(json, "peak");
+	/* 2 MiB stay, at their alignment; 3 MiB go before the 5 come. */
+	assert_int_equal(number(peak, "asked_bytes"), 7 * MIB + 4096);
+	assert_int_equal(number(json_object_get(json, "headroom"), "bytes"), 0);
+	json_decref(json);
+	trace.spread_bytes = 12 * MIB;
+	json = size_of(&trace);
+	assert_true(number(json, "premap_memory_bytes") >= 13 * MIB);
+	assert_true(number(json, "premap_memory_bytes") < 14 * MIB);
+	json_decref(json);
+	/* From the open on, the log has all of it. */
+	trace.from_open = true;
+	json = size_of(&trace);
+	assert_true(number(json, "premap_memory_bytes") < 12 * MIB);
+	json_decref(json);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(counts_asked),
 		cmocka_unit_test(counts_taken),
 		cmocka_unit_test(counts_peak),
+		cmocka_unit_test(takes_listed),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

@@ -127,7 +127,7 @@ static void from_open(void **state)
 
 	assert_int_equal(twi_pool_create(&options, &pool), TOW_OK);
 	assert_int_equal(twi_pool_alloc(pool, 1000, 0, &p), TOW_OK);
-	twi_alloclog_attach(f->log, pool, 0);
+	twi_alloclog_attach(f->log, pool, 0, NULL);
 	assert_int_equal(twi_alloclog_open(f->log), TOW_OK);
 	assert_int_equal(twi_alloclog_open(f->log), TOW_OK);
 	log_alloc(f->log, 0x1000, 1);
@@ -397,10 +397,10 @@ static void leased_frees(void **state)
 	void *p;
 
 	assert_int_equal(twi_pool_create(&options, &pool), TOW_OK);
-	twi_alloclog_attach(f->log, pool, 0);
+	twi_alloclog_attach(f->log, pool, 0, NULL);
+	assert_int_equal(twi_alloclog_capture_start(f->log, false, &capture), TOW_OK);
 	assert_int_equal(twi_pool_alloc(pool, 9000, 0, &p), TOW_OK);
 	assert_int_equal(twi_pool_lease(pool, p), TOW_OK);
-	assert_int_equal(twi_alloclog_capture_start(f->log, false, &capture), TOW_OK);
 	twi_alloclog_alloc(f->log, p, 9000, 0, here);
 	assert_int_equal(twi_pool_free_at(pool, p, &leased), TOW_OK);
 	assert_true(leased);
@@ -413,15 +413,85 @@ static void leased_frees(void **state)
 	assert_int_equal(t.events[2].id, t.events[0].id);
 	assert_int_equal(t.events[2].tag, TWI_ALLOC_TAG_LIBRARY);
 	twi_alloc_trace_fini(&t);
-	/* Allocated before the log: what it took of the pool is known all the same. */
+	/* Allocated before the log: it is the first event, with what it took of the pool. */
 	assert_int_equal(twi_pool_alloc(pool, 9000, 0, &p), TOW_OK);
 	assert_int_equal(twi_pool_lease(pool, p), TOW_OK);
 	assert_int_equal(twi_alloclog_capture_start(f->log, false, &capture), TOW_OK);
 	assert_int_equal(twi_pool_free(pool, p), TOW_OK);
 	twi_pool_release(pool, p);
 	assert_int_equal(twi_alloclog_capture_finish(f->log, capture, &t), TOW_OK);
-	assert_int_equal(t.count, 1);
+	assert_int_equal(t.count, 2);
 	assert_int_equal(t.events[0].bytes, 3 * 4096);
+	assert_int_equal(t.events[0].tag, TWI_ALLOC_TAG_EARLIER);
+	assert_int_equal(t.events[1].id, 1);
+	assert_int_equal(t.events[1].tag, TWI_ALLOC_TAG_LIBRARY);
+	twi_alloc_trace_fini(&t);
+	twi_alloclog_destroy(f->log);
+	f->log = NULL;
+	twi_pool_destroy(pool);
+}
+
+#define EARLIER 40
+
+/*
+ * What was live when a capture begins is its first events, each freed by its id; not what the
+ * library has had since the open, nor what was freed before. A block that was allocated during the
+ * walk counts once, with its own event.
+ */
+static void begins_with_the_live(void **state)
+{
+	struct fixture *f = *state;
+	struct twi_pool_options options = { .bytes = 8 << 20, .diag = f->diag };
+	struct twi_alloclog_capture *capture;
+	struct twi_alloc_trace t;
+	struct twi_pool *pool;
+	uint64_t bytes = 0;
+	void *own, *p[EARLIER], *late;
+
+	assert_int_equal(twi_pool_create(&options, &pool), TOW_OK);
+	assert_int_equal(twi_pool_alloc(pool, 1 << 20, 4096, &own), TOW_OK);
+	twi_pool_own(pool, 1 << 20, 1);
+	twi_alloclog_attach(f->log, pool, 0, own);
+	for (int i = 0; i < EARLIER; i++)
+		assert_int_equal(twi_pool_alloc(pool, 100 << i % 11, i % 4 ? 0 : 65536, &p[i]),
+				 TOW_OK);
+	assert_int_equal(twi_pool_free(pool, p[7]), TOW_OK);
+	assert_int_equal(twi_alloclog_capture_start(f->log, false, &capture), TOW_OK);
+	assert_int_equal(twi_pool_alloc(pool, 5000, 0, &late), TOW_OK);
+	twi_alloclog_alloc(f->log, late, 5000, 0, here);
+	assert_int_equal(capture->held.count, EARLIER - 1);
+	/* As if the walk had lasted until now. */
+	twi_alloclog_held_fini(&capture->held);
+	twi_alloclog_held_list(&capture->held, pool, own, EARLIER);
+	assert_int_equal(capture->held.count, EARLIER);
+	twi_alloclog_free(f->log, p[20], twi_alloclog_begin(f->log, p[20]), here);
+	assert_int_equal(twi_pool_free(pool, p[20]), TOW_OK);
+	assert_int_equal(twi_alloclog_capture_finish(f->log, capture, &t), TOW_OK);
+	assert_int_equal(t.count, EARLIER + 1);
+	for (int i = 0; i < EARLIER - 1; i++) {
+		assert_int_equal(t.events[i].kind, TWI_ALLOC_ALLOC);
+		assert_int_equal(t.events[i].tag, TWI_ALLOC_TAG_EARLIER);
+		assert_int_equal(t.events[i].id, i + 1);
+		assert_true(t.events[i].align_log2 == 6 || t.events[i].align_log2 == 16);
+		assert_int_equal(t.events[i].bytes % 64, 0);
+		bytes += t.events[i].bytes;
+	}
+	assert_int_equal(t.events[EARLIER - 1].bytes, 5000);
+	assert_int_equal(t.events[EARLIER].kind, TWI_ALLOC_FREE);
+	assert_in_range(t.events[EARLIER].id, 1, EARLIER - 1);
+	assert_int_equal(t.events[EARLIER].bytes, twi_align_up(100 << 20 % 11, 4096));
+	assert_int_equal(t.live_allocations_at_start, 0);
+	assert_int_equal(t.taken_bytes_at_start, 0);
+	assert_true(t.spread_bytes >= bytes);
+	assert_true(t.spread_bytes <= (4 << 20));
+	twi_alloc_trace_fini(&t);
+	/* With more than there is room for, the sums have it. */
+	assert_int_equal(twi_alloclog_capture_start(f->log, false, &capture), TOW_OK);
+	twi_alloclog_held_fini(&capture->held);
+	twi_alloclog_held_list(&capture->held, pool, own, EARLIER - 2);
+	assert_int_equal(twi_alloclog_capture_finish(f->log, capture, &t), TOW_OK);
+	assert_int_equal(t.count, 0);
+	assert_int_equal(t.live_allocations_at_start, EARLIER - 1);
 	twi_alloc_trace_fini(&t);
 	twi_alloclog_destroy(f->log);
 	f->log = NULL;
@@ -437,6 +507,7 @@ int main(void)
 		TEST(captures_overlap),
 		TEST(from_open),
 		TEST(leased_frees),
+		TEST(begins_with_the_live),
 		TEST(is_thinned),
 		TEST(loses_and_counts),
 		TEST(switches_under_load),

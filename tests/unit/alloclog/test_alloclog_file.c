@@ -27,6 +27,7 @@ static struct twi_alloc_trace sample(void)
 		.live_bytes_at_start = 1 << 20,
 		.taken_bytes_at_start = 3 << 20,
 		.taken_peak_bytes = 5 << 20,
+		.spread_bytes = 6 << 20,
 		.live_allocations_at_start = 3,
 		.pool_bytes = 1 << 28,
 		.page_bytes = 4096,
@@ -70,7 +71,7 @@ static void comes_back(void **state)
 
 	(void)state;
 	assert_int_equal(twi_alloclog_encode(&trace, &bytes, &count), TOW_OK);
-	assert_int_equal(count, 144 + 5 * 48 + 16);
+	assert_int_equal(count, 152 + 5 * 48 + 16);
 	assert_int_equal(read_bytes(bytes, count, &again), TOW_OK);
 	same_events(&again, &trace);
 	assert_int_equal(again.start_realtime_ns, trace.start_realtime_ns);
@@ -80,6 +81,7 @@ static void comes_back(void **state)
 	assert_int_equal(again.live_bytes_at_start, 1 << 20);
 	assert_int_equal(again.taken_bytes_at_start, 3 << 20);
 	assert_int_equal(again.taken_peak_bytes, 5 << 20);
+	assert_int_equal(again.spread_bytes, 6 << 20);
 	assert_int_equal(again.live_allocations_at_start, 3);
 	assert_int_equal(again.pool_bytes, 1 << 28);
 	assert_int_equal(again.page_bytes, 4096);

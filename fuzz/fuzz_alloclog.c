@@ -12,6 +12,7 @@
 
 #include "diag/base/error.h"
 #include "memreg/alloclog/alloclog_file.h"
+#include "memreg/alloclog/alloclog_names.h"
 #include "memreg/sizing/alloclog_read.h"
 
 #define INPUT_MAX (1u << 20)
@@ -57,10 +58,24 @@ static void put_word(uint8_t *p, uint64_t value, unsigned bytes)
 		p[i] = (uint8_t)(value >> 8 * i);
 }
 
+static void names_can_be_shown(const struct twi_alloc_trace *t)
+{
+	struct twi_alloclog_name name;
+	size_t at = 0;
+
+	while (twi_alloclog_names_next(t, &at, &name)) {
+		expect(name.text[0] != '\0');
+		for (const char *c = name.text; *c != '\0'; c++)
+			expect(*c >= ' ' && *c <= '~');
+	}
+	expect(at <= t->names_bytes);
+}
+
 static void keeps_promises(const struct twi_alloc_trace *t)
 {
 	uint64_t last = 0, allocs = 0;
 
+	names_can_be_shown(t);
 	for (size_t i = 0; i < t->count; i++) {
 		const struct twi_alloc_event *e = &t->events[i];
 
@@ -84,6 +99,8 @@ static void comes_back(const struct twi_alloc_trace *t)
 	expect(read_bytes(bytes, count, &again) == TOW_OK);
 	expect(again.count == t->count && again.lost == t->lost && again.pid == t->pid &&
 	       again.unknown_frees == t->unknown_frees && again.duration_ns == t->duration_ns);
+	expect(again.names_bytes == t->names_bytes &&
+	       memcmp(again.names, t->names, t->names_bytes) == 0);
 	for (size_t i = 0; i < t->count; i++)
 		expect(memcmp(&again.events[i].ns, &t->events[i].ns, sizeof(uint64_t)) == 0 &&
 		       again.events[i].id == t->events[i].id &&

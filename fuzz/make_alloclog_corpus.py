@@ -25,6 +25,16 @@ def log(events, magic=b"TOWALOG\n", major=2, minor=0, header=128, record=48, fla
     return body + struct.pack("<4sIQ", b"TEND", zlib.crc32(body), len(body) + 16)
 
 
+def names(*entries, offset=512, size=None, rest=b""):
+    """The rest of a header of minor 2 with names: (kind, key, text) each."""
+    body = b"".join(struct.pack("<BBQ", kind, len(text), key) + text
+                    for kind, key, text in entries) + rest
+    body += bytes(-len(body) % 8)
+    more = struct.pack("<QQII", 8192, 16384, offset, len(body) if size is None else size)
+    more += bytes(360) + body
+    return {"minor": 2, "header": 128 + len(more), "more": more}
+
+
 PAIR = [event(1, ALLOC, 1, 100), event(2, FREE, 1, 100, align=0)]
 MANY = [event(i, STEP, i) if i % 3 == 0 else event(i, ALLOC, i - i // 3, 64) for i in range(900)]
 GOOD = log(PAIR)
@@ -43,6 +53,16 @@ SEEDS = {
     "arena_long": log(PAIR, rest=struct.pack("<8sQ", b"jemalloc", 2**64 - 1)),
     "arena_none": log(PAIR, rest=bytes(16)),
     "arena_split": log(PAIR, rest=b"page\0run" + bytes(8)),
+    "names": log(PAIR, **names((1, 7, b"weights"), (2, 0x401000, b"train+0x41 in job+0x1041"))),
+    "names_hostile": log(PAIR, **names((1, 7, b"\x1b]0;x\x07\xff\0<&"), (9, 1, b"later"))),
+    "names_twice": log(PAIR, **names((1, 7, b"one"), (1, 7, b"two"))),
+    "names_cut": log(PAIR, **names((1, 7, b"weights"), size=12)),
+    "names_no_end": log(PAIR, **names(rest=b"\x01\xff" + bytes(8))),
+    "names_empty_text": log(PAIR, **names((1, 7, b""))),
+    "names_behind": log(PAIR, **names(rest=bytes(8) + b"behind..")),
+    "names_outside": log(PAIR, **names((1, 7, b"x"), offset=2**31)),
+    "names_before": log(PAIR, **names((1, 7, b"x"), offset=8)),
+    "names_large": log(PAIR, **names((1, 7, b"x"), size=2**32 - 1)),
     "cut_header": GOOD[:60],
     "cut_records": GOOD[:200],
     "cut_end": GOOD[:-3],

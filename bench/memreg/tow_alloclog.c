@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,14 +16,16 @@
 
 #include "memreg/sizing/alloclog_read.h"
 
-#define EXIT_USAGE 2
+#define EXIT_USAGE  2
+#define SHOWN_NAMES 8 /* of each kind, in a summary */
 
 static const char usage[] =
 	"tow-alloclog - an allocation log as JSON\n"
 	"\n"
 	"  tow-alloclog [--summary] FILE     FILE from `towstat alloclog -o FILE`; - reads stdin\n"
 	"\n"
-	"      --summary   a few lines instead: how long, how many, the most that was live\n"
+	"      --summary   a few lines instead: how long, how many, the most that was live,\n"
+	"                  and which tags and callers had the most of it\n"
 	"  -h, --help      this text\n"
 	"      --version   the version\n"
 	"\n"
@@ -33,6 +36,37 @@ static const char *kind_name(const struct twi_alloc_event *event)
 	static const char *const names[] = { "", "alloc", "free", "step" };
 
 	return names[event->kind];
+}
+
+/* A name is printable ASCII, whatever the file has. */
+static void print_quoted(const char *text)
+{
+	putchar('"');
+	for (; *text != '\0'; text++) {
+		if (*text == '"' || *text == '\\')
+			putchar('\\');
+		putchar(*text);
+	}
+	putchar('"');
+}
+
+static void print_names(const struct twi_alloc_trace *t, enum twi_alloclog_named kind)
+{
+	struct twi_alloclog_name name;
+	const char *before = "";
+	size_t at = 0;
+
+	while (twi_alloclog_names_next(t, &at, &name)) {
+		if (name.kind != kind)
+			continue;
+		printf(kind == TWI_ALLOCLOG_NAMED_TAG ? "%s\n    {\"tag\": %" PRIu64
+						      : "%s\n    {\"caller\": \"0x%" PRIx64 "\"",
+		       before, name.key);
+		printf(", \"name\": ");
+		print_quoted(name.text);
+		printf("}");
+		before = ",";
+	}
 }
 
 static void print_head(const struct twi_alloc_trace *t)
@@ -54,7 +88,11 @@ static void print_head(const struct twi_alloc_trace *t)
 	if (t->arena[0] != '\0')
 		printf("  \"arena\": \"%s\",\n  \"staging_bytes\": %" PRIu64 ",\n", t->arena,
 		       t->staging_bytes);
-	printf("  \"events\": [");
+	printf("  \"tag_names\": [");
+	print_names(t, TWI_ALLOCLOG_NAMED_TAG);
+	printf("],\n  \"caller_names\": [");
+	print_names(t, TWI_ALLOCLOG_NAMED_CALLER);
+	printf("],\n  \"events\": [");
 }
 
 /* What a kind has no use for is left out. */
@@ -91,6 +129,57 @@ static void print_json(const struct twi_alloc_trace *trace)
 	printf("\n  ]\n}\n");
 }
 
+static bool is_named(const struct twi_alloc_event *event, const struct twi_alloclog_name *name)
+{
+	return name->kind == TWI_ALLOCLOG_NAMED_TAG ? event->tag == name->key
+						    : event->caller == name->key;
+}
+
+/* The most that was live at once of what the name allocated. `made` has allocations by their id. */
+static void print_named(const struct twi_alloc_trace *t, const struct twi_alloc_event *const *made,
+			const struct twi_alloclog_name *name)
+{
+	uint64_t live = 0, most = 0, allocs = 0;
+
+	for (size_t i = 0; i < t->count; i++) {
+		const struct twi_alloc_event *e = &t->events[i];
+
+		if (e->kind == TWI_ALLOC_ALLOC && is_named(e, name)) {
+			live += e->bytes;
+			allocs++;
+		} else if (e->kind == TWI_ALLOC_FREE && e->id != 0 &&
+			   is_named(made[e->id - 1], name)) {
+			live -= e->bytes;
+		}
+		most = live > most ? live : most;
+	}
+	printf("  %s: at most %" PRIu64 " bytes live, %" PRIu64 " allocations\n", name->text, most,
+	       allocs);
+}
+
+/* They stand in the file in the order of what they had live at most. */
+static void print_largest(const struct twi_alloc_trace *t, enum twi_alloclog_named kind,
+			  const char *title)
+{
+	const struct twi_alloc_event **made = calloc(t->count + 1, sizeof(*made));
+	struct twi_alloclog_name name;
+	size_t at = 0, allocs = 0;
+	int shown = 0;
+
+	for (size_t i = 0; made != NULL && i < t->count; i++) {
+		if (t->events[i].kind == TWI_ALLOC_ALLOC)
+			made[allocs++] = &t->events[i];
+	}
+	while (made != NULL && shown < SHOWN_NAMES && twi_alloclog_names_next(t, &at, &name)) {
+		if (name.kind != kind)
+			continue;
+		if (shown++ == 0)
+			printf("%s\n", title);
+		print_named(t, made, &name);
+	}
+	free(made);
+}
+
 static void print_summary(const struct twi_alloc_trace *t)
 {
 	uint64_t live = 0, most = 0, at_ns = 0, counts[4] = { 0 };
@@ -123,6 +212,8 @@ static void print_summary(const struct twi_alloc_trace *t)
 	if (t->lost > 0)
 		printf("lost: %" PRIu64 " events for want of room; raise alloclog_events\n",
 		       t->lost);
+	print_largest(t, TWI_ALLOCLOG_NAMED_TAG, "tags:");
+	print_largest(t, TWI_ALLOCLOG_NAMED_CALLER, "callers:");
 }
 
 static int fail_file(const char *path, const char *what)

@@ -13,6 +13,7 @@
 #include "diag/record/diag.h"
 #include "diag/record/registry.h"
 #include "memreg/alloclog/alloclog_impl.h"
+#include "memreg/alloclog/alloclog_names.h"
 #include "memreg/pool/pool_impl.h"
 
 #define PATH            "/v1/alloclog"
@@ -250,6 +251,10 @@ static int capture_snapshot(struct twi_alloclog *log, struct twi_alloclog_captur
 	}
 	status = twi_alloclog_pair(recs, count, out);
 	free(recs);
+	if (status == TOW_OK && twi_alloclog_names_make(out) < 0) {
+		twi_alloc_trace_fini(out);
+		status = TOW_ENOMEM;
+	}
 	return status;
 }
 

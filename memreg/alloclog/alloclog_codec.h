@@ -16,7 +16,7 @@
 
 #define TWI_ALLOCLOG_MAGIC       "TOWALOG\n"
 #define TWI_ALLOCLOG_MAGIC_BYTES 8u
-#define TWI_ALLOCLOG_MINOR       2 /* of major 2: 1 what was taken of the pool, 2 what was live */
+#define TWI_ALLOCLOG_MINOR       2 /* of major 2. 1: what was taken; 2: what was live; names */
 #define TWI_ALLOCLOG_MAJOR       2 /* and 1, without an arena and sizes of frees with id 0 */
 #define TWI_ALLOCLOG_FROM_OPEN   1u
 #define TWI_ALLOCLOG_END_MAGIC   0x444e4554u /* "TEND" */

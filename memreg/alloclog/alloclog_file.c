@@ -82,13 +82,29 @@ bool twi_alloclog_check(struct twi_alloclog_checker *c, const struct twi_alloc_e
 	}
 }
 
+/* Records begin at a multiple of 8. */
+static size_t header_bytes(const struct twi_alloc_trace *t)
+{
+	if (t->names_bytes == 0)
+		return TWI_ALLOCLOG_HEADER_BYTES;
+	return twi_align_up(TWI_ALLOCLOG_NAMES_OFFSET + (size_t)t->names_bytes, 8);
+}
+
+static void encode_names(const struct twi_alloc_trace *t, uint8_t *p)
+{
+	twi_put_le(p + 144, t->names_bytes > 0 ? TWI_ALLOCLOG_NAMES_OFFSET : 0, 4);
+	twi_put_le(p + 148, t->names_bytes, 4);
+	for (uint32_t i = 0; i < t->names_bytes; i++)
+		p[TWI_ALLOCLOG_NAMES_OFFSET + i] = t->names[i];
+}
+
 static void encode_header(const struct twi_alloc_trace *t, uint64_t unknown_frees, uint8_t *p)
 {
 	for (unsigned i = 0; i < TWI_ALLOCLOG_MAGIC_BYTES; i++)
 		p[i] = (uint8_t)TWI_ALLOCLOG_MAGIC[i];
 	twi_put_le(p + 8, TWI_ALLOCLOG_MAJOR, 2);
 	twi_put_le(p + 10, TWI_ALLOCLOG_MINOR, 2);
-	twi_put_le(p + 12, TWI_ALLOCLOG_HEADER_BYTES, 4);
+	twi_put_le(p + 12, header_bytes(t), 4);
 	twi_put_le(p + 16, TWI_ALLOCLOG_RECORD_BYTES, 4);
 	twi_put_le(p + 20, t->from_open ? TWI_ALLOCLOG_FROM_OPEN : 0, 4);
 	twi_put_le(p + 24, t->start_realtime_ns, 8);
@@ -108,7 +124,8 @@ static void encode_header(const struct twi_alloc_trace *t, uint64_t unknown_free
 	twi_put_le(p + 120, t->staging_bytes, 8);
 	twi_put_le(p + 128, t->taken_bytes_at_start, 8);
 	twi_put_le(p + 136, t->taken_peak_bytes, 8);
-	twi_put_le(p + 144, t->spread_bytes, 8);
+	encode_names(t, p);
+	twi_put_le(p + 152, t->spread_bytes, 8);
 }
 
 static void encode_event(const struct twi_alloc_event *e, uint8_t *p)
@@ -148,8 +165,8 @@ static int check_trace(const struct twi_alloc_trace *trace, uint64_t *unknown_fr
 
 int twi_alloclog_encode(const struct twi_alloc_trace *trace, char **bytes_out, size_t *count_out)
 {
-	size_t records = trace->count * (size_t)TWI_ALLOCLOG_RECORD_BYTES;
-	size_t bytes = TWI_ALLOCLOG_HEADER_BYTES + records + TWI_ALLOCLOG_END_BYTES;
+	size_t head = header_bytes(trace), records = trace->count * TWI_ALLOCLOG_RECORD_BYTES;
+	size_t bytes = head + records + TWI_ALLOCLOG_END_BYTES;
 	uint64_t unknown_frees = 0;
 	uint8_t *p, *end;
 	int status = check_trace(trace, &unknown_frees);
@@ -164,9 +181,8 @@ int twi_alloclog_encode(const struct twi_alloc_trace *trace, char **bytes_out, s
 				 bytes);
 	encode_header(trace, unknown_frees, p);
 	for (size_t i = 0; i < trace->count; i++)
-		encode_event(&trace->events[i],
-			     p + TWI_ALLOCLOG_HEADER_BYTES + i * TWI_ALLOCLOG_RECORD_BYTES);
-	end = p + TWI_ALLOCLOG_HEADER_BYTES + records;
+		encode_event(&trace->events[i], p + head + i * TWI_ALLOCLOG_RECORD_BYTES);
+	end = p + head + records;
 	twi_put_le(end, TWI_ALLOCLOG_END_MAGIC, 4);
 	twi_put_le(end + 8, bytes, 8);
 	twi_put_le(end + 4, twi_crc32(0, p, bytes - TWI_ALLOCLOG_END_BYTES), 4);

@@ -1,7 +1,8 @@
 /*
  * alloclog_file.h - an allocation log as a file: header, records of 48 bytes, checksum.
  *
- *	| header 152 bytes | record | record | ... | end 16 bytes |
+ *	| header 160 bytes | record | record | ... | end 16 bytes |
+ *	| the same, with names from 512 on, to 4096 | record | ... |
  *
  * docs/alloclog.md has it byte by byte. The functions here are pure: a trace in memory becomes
  * bytes. The way back is in memreg/sizing/alloclog_read.h.
@@ -15,8 +16,12 @@
 
 #include "memreg/alloclog/alloclog_event.h"
 
-#define TWI_ALLOCLOG_HEADER_BYTES 152
+#define TWI_ALLOCLOG_HEADER_BYTES 160
 #define TWI_ALLOCLOG_HEADER_LEAST 128 /* of minor 0 */
+#define TWI_ALLOCLOG_HEADER_MAX   4096
+/* Fields of later minors have the room before; it is 0 in files of this one. */
+#define TWI_ALLOCLOG_NAMES_OFFSET 512
+#define TWI_ALLOCLOG_NAMES_MAX    (TWI_ALLOCLOG_HEADER_MAX - TWI_ALLOCLOG_NAMES_OFFSET)
 #define TWI_ALLOCLOG_RECORD_BYTES 48
 #define TWI_ALLOCLOG_END_BYTES    16
 /* The most events that a file may have: twice what the knob alloclog_events allows. */
@@ -49,6 +54,8 @@ struct twi_alloc_trace {
 	uint32_t pid;
 	bool from_open;                           /* it began when the runtime was opened */
 	char arena[TWI_ALLOCLOG_ARENA_BYTES + 1]; /* which provider the pool has; "": not known */
+	uint32_t names_bytes;                     /* as they lie in the file: alloclog_names.h */
+	uint8_t names[TWI_ALLOCLOG_NAMES_MAX];
 };
 
 void twi_alloc_trace_fini(struct twi_alloc_trace *trace);

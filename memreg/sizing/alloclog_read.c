@@ -12,8 +12,7 @@
 #include "memreg/alloclog/alloclog_codec.h"
 #include <internal/base.h>
 
-#define BATCH      1024
-#define HEADER_MAX 4096
+#define BATCH 1024
 
 static bool all_zero(const uint8_t *p, size_t bytes)
 {
@@ -108,7 +107,7 @@ static void decode_header(const uint8_t *p, struct twi_alloc_trace *t)
 	t->staging_bytes = twi_get_le(p + 120, 8);
 	t->taken_bytes_at_start = twi_get_le(p + 128, 8);
 	t->taken_peak_bytes = twi_get_le(p + 136, 8);
-	t->spread_bytes = twi_get_le(p + 144, 8);
+	t->spread_bytes = twi_get_le(p + 152, 8);
 }
 
 /* Printable, and nothing behind its end. */
@@ -119,6 +118,32 @@ static bool is_arena(const uint8_t *p)
 	while (i < TWI_ALLOCLOG_ARENA_BYTES && p[i] > ' ' && p[i] <= '~')
 		i++;
 	return all_zero(p + i, TWI_ALLOCLOG_ARENA_BYTES - i);
+}
+
+/* Names that are no names are refused; what a name says may be anything. `where` is their field. */
+static int read_names(struct reader *r, uint64_t header_bytes, const uint8_t *where)
+{
+	uint64_t offset = twi_get_le(where, 4), bytes = twi_get_le(where + 4, 4);
+	const char *wrong;
+	size_t at = 0;
+	int status;
+
+	if (bytes == 0)
+		return skip_bytes(r, (size_t)(header_bytes - r->offset));
+	if (offset < r->offset || offset > header_bytes)
+		return wrong_at(144, "the names begin outside the rest of the header");
+	if (bytes > twi_min(header_bytes - offset, (uint64_t)TWI_ALLOCLOG_NAMES_MAX))
+		return wrong_at(148, "the names do not fit in the header");
+	status = skip_bytes(r, (size_t)(offset - r->offset));
+	if (status == TOW_OK)
+		status = read_bytes(r, r->trace->names, (size_t)bytes, "names");
+	if (status < 0)
+		return status;
+	wrong = twi_alloclog_names_check(r->trace->names, (size_t)bytes, &at);
+	if (wrong != NULL)
+		return wrong_at(offset + at, wrong);
+	r->trace->names_bytes = (uint32_t)bytes;
+	return skip_bytes(r, (size_t)(header_bytes - r->offset));
 }
 
 static int read_header(struct reader *r)
@@ -138,7 +163,7 @@ static int read_header(struct reader *r)
 				 "to %d",
 				 r->major, (unsigned)twi_get_le(p + 10, 2), TWI_ALLOCLOG_MAJOR);
 	header_bytes = twi_get_le(p + 12, 4);
-	if (header_bytes < TWI_ALLOCLOG_HEADER_LEAST || header_bytes > HEADER_MAX)
+	if (header_bytes < TWI_ALLOCLOG_HEADER_LEAST || header_bytes > TWI_ALLOCLOG_HEADER_MAX)
 		return wrong_at(12, "the header's length is not from 128 to 4096");
 	known = twi_min(header_bytes, sizeof(p)) & ~UINT64_C(7);
 	status = read_bytes(r, p + 16, (size_t)known - 16, "header");
@@ -160,7 +185,7 @@ static int read_header(struct reader *r)
 		memset(p + 112, 0, sizeof(p) - 112); /* what they may mean there is not known */
 	r->promised = twi_get_le(p + 48, 8);
 	decode_header(p, r->trace);
-	return skip_bytes(r, (size_t)(header_bytes - known));
+	return read_names(r, header_bytes, p + 144);
 }
 
 static int read_batch(struct reader *r, size_t events)

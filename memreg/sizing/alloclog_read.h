@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 #include "memreg/alloclog/alloclog_file.h"
+#include "memreg/alloclog/alloclog_names.h"
 
 /*
  * Reads to the end of `file`. TOW_EINVAL naming the byte offset and what is wrong; TOW_ENOMEM;

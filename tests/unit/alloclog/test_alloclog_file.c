@@ -71,7 +71,7 @@ static void comes_back(void **state)
 
 	(void)state;
 	assert_int_equal(twi_alloclog_encode(&trace, &bytes, &count), TOW_OK);
-	assert_int_equal(count, 152 + 5 * 48 + 16);
+	assert_int_equal(count, 160 + 5 * 48 + 16);
 	assert_int_equal(read_bytes(bytes, count, &again), TOW_OK);
 	same_events(&again, &trace);
 	assert_int_equal(again.start_realtime_ns, trace.start_realtime_ns);

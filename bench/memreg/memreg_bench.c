@@ -54,39 +54,6 @@ static const char help[] =
 	"Exit: 0 good; 1 the size is not enough, or it did not work; 2 wrong options or files;\n"
 	"3 a size is named, and not verified.\n";
 
-/*
- * A size: 4096, 64MiB, 1.5GiB, or in powers of ten 64MB. What is left of a byte is cut off.
- */
-static bool parse_bytes(const char *text, uint64_t *bytes_out)
-{
-	static const struct {
-		const char *name;
-		double bytes;
-	} unit[] = { { "", 1 },     { "KiB", 0x1p10 }, { "MiB", 0x1p20 }, { "GiB", 0x1p30 },
-		     { "KB", 1e3 }, { "MB", 1e6 },     { "GB", 1e9 } };
-	size_t digits = strspn(text, "0123456789.");
-	double value;
-	char *end;
-
-	/* Neither signs nor exponents, infinities and hexadecimal numbers. */
-	if (digits == 0 || digits > 20)
-		return false;
-	value = strtod(text, &end);
-	if (end != text + digits)
-		return false;
-	for (size_t i = 0; i < twi_array_count(unit); i++) {
-		double bytes = value * unit[i].bytes;
-
-		if (strcmp(end, unit[i].name) != 0 || bytes < 1 || bytes > 0x1p40)
-			continue;
-		if (i == 0 && strchr(text, '.') != NULL)
-			return false;
-		*bytes_out = (uint64_t)bytes;
-		return true;
-	}
-	return false;
-}
-
 static int parse_sizes(struct memreg_options *options, char *list)
 {
 	char *rest = list;
@@ -97,7 +64,7 @@ static int parse_sizes(struct memreg_options *options, char *list)
 			fprintf(stderr, "memreg-bench: --sizes: at most %d sizes\n", MEMREG_SIZES);
 			return MEMREG_USAGE;
 		}
-		if (!parse_bytes(item, &options->sizes[options->size_count])) {
+		if (!memreg_parse_bytes(item, &options->sizes[options->size_count])) {
 			fprintf(stderr,
 				"memreg-bench: --sizes: '%s' is not a size such as 64MiB, 1.5GiB, "
 				"64MB\n",
@@ -139,7 +106,7 @@ static int parse_count(const char *name, const char *text, long max, long *out)
 
 static int parse_premap(struct memreg_options *options, const char *text)
 {
-	if (parse_bytes(text, &options->premap) && options->premap >= TWI_REPLAY_POOL_MIN)
+	if (memreg_parse_bytes(text, &options->premap) && options->premap >= TWI_REPLAY_POOL_MIN)
 		return 0;
 	fprintf(stderr,
 		"memreg-bench: --premap takes a size from 1MiB to 1024GiB, such as 1.5GiB, 64MB or "

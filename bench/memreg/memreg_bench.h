@@ -8,14 +8,17 @@
  *
  *   memreg_input.c     a job: the events of a log, or of a workload and strategy
  *   memreg_log.c       reads logs: recordings, and text (memreg_log_text.c)
+ *   memreg_names.c     names of tags and calling places; sizes as people write and read them
  *   memreg_intensity.c what a workload's rank computes and sends
  *   memreg_workload.c  what the library takes while a workload's collectives run
  *   memreg_arena.c     which arena and staging the pool has that is sized
  *   memreg_size.c      sizing: bounds, search, budget, verification, cost curve
  *   memreg_others.c    headroom, for other runs of the program
+ *   memreg_budget.c    the sum, and who has what of it
  *   memreg_several.c   one size for several logs;  memreg_several_report.c as text and JSON
  *   memreg_run.c       one real run of a job with a pool of some size, counted by the library
- *   memreg_report.c    sizing as text;  memreg_json.c as JSON;  memreg_svg.c as a picture
+ *   memreg_report.c    sizing as text;  memreg_json.c as JSON;  memreg_svg.c as a picture,
+ *                      with memreg_svg_time.c and memreg_canvas.c
  *
  * Functions that return int return 0, or an exit code of the program after having said why.
  */
@@ -25,17 +28,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "bench/memreg/memreg_names.h"
 #include "bench/workloads/strategy.h"
 #include "bench/workloads/workload.h"
 #include "memreg/sizing/budget.h"
-#include "memreg/sizing/replay.h"
+#include "memreg/sizing/replay_groups.h"
 
 #define MEMREG_FAULT      1 /* it was tried, and did not work or did not hold */
 #define MEMREG_USAGE      2 /* options and files that make no sense */
 #define MEMREG_UNVERIFIED 3 /* a size is named, and not shown to be right */
-
-/* Group of what was live before the log began, by whomever. */
-#define MEMREG_BEFORE (UINT64_MAX - 1)
 
 #define MEMREG_MIB   1048576.0
 #define MEMREG_SIZES 16
@@ -114,6 +115,8 @@ struct memreg_job {
 	struct strategy_plan plan;
 	struct workload work;
 	struct twi_replay *replay;
+	struct memreg_names names;
+	bool timed;           /* its events have times; else their number is one */
 	struct memreg_op *op; /* NULL: a log */
 	uint64_t count, step_begin, step_end;
 	uint32_t blocks;
@@ -128,6 +131,8 @@ int memreg_workload_library(const struct memreg_options *options, struct memreg_
 /* A log as it was read. */
 struct memreg_log {
 	struct twi_replay *replay; /* whoever reads the log has to destroy it */
+	struct memreg_names names; /* and to free these; after a failure there are none */
+	bool timed;                /* events have times */
 	uint64_t lost;
 	uint64_t before_bytes;  /* live when the log began */
 	uint64_t spread_bytes;  /* as in struct memreg_job */
@@ -177,6 +182,8 @@ uint64_t memreg_ram_available(void);
 
 #define MEMREG_RUNS   12
 #define MEMREG_SHADOW 40
+#define MEMREG_GROUPS 16
+#define MEMREG_SITES  11 /* the last one is what is left */
 
 /* A size and how many requests the replay found no room for in it. */
 struct memreg_point {
@@ -203,6 +210,11 @@ struct memreg_sizing {
 	bool verified;
 	char verified_why[512];
 	struct twi_budget budget;
+	struct twi_replay_group group[MEMREG_GROUPS]; /* at the peak, as the sum has them */
+	uint32_t groups;
+	struct twi_replay_group site[MEMREG_SITES]; /* at the peak, by caller */
+	uint32_t sites;
+	struct twi_replay_leaks leaks;
 	struct memreg_run
 		run[MEMREG_RUNS]; /* the named size, a step below the smallest, the curve */
 	uint32_t runs;

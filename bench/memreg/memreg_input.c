@@ -111,6 +111,8 @@ static int open_log(const struct memreg_options *options, struct memreg_job *job
 	job->page_bytes = log.page_bytes;
 	snprintf(job->arena, sizeof(job->arena), "%s", log.arena);
 	job->replay = log.replay;
+	job->names = log.names;
+	job->timed = log.timed;
 	job->blocks = log.replay->slots;
 	return 0;
 }
@@ -199,6 +201,7 @@ int memreg_job_open(const struct memreg_options *options, struct memreg_job *out
 void memreg_job_close(struct memreg_job *job)
 {
 	twi_replay_destroy(job->replay);
+	memreg_names_free(&job->names);
 	strategy_free(&job->plan);
 	workload_free(&job->work);
 	free(job->op);

@@ -1,6 +1,7 @@
 /*
  * memreg_json.c - a sizing as one JSON document; docs/sizing.md says what each field means.
  */
+#include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
@@ -122,6 +123,48 @@ static json_t *log_json(const struct memreg_job *job)
 			 number_json(replay->largest_bytes));
 }
 
+/* As the text names it; null: there is none. */
+static json_t *tag_json(const struct memreg_job *job, const struct twi_replay_group *group)
+{
+	struct twi_replay_group tag = { .tag = group->tag };
+	char name[2 * MEMREG_NAME_ROOM];
+
+	memreg_group_text(job, &tag, name, sizeof(name));
+	return tag.tag != 0 || job->strategy[0] != '\0' ? json_string(name) : json_null();
+}
+
+static json_t *owner_json(const struct memreg_job *job, const struct twi_replay_group *group)
+{
+	bool known = group->caller != 0 && group->caller != TWI_REPLAY_REST;
+	bool number = known && group->caller < MEMREG_CALLER_FIRST;
+	char name[MEMREG_NAME_ROOM], address[32];
+
+	memreg_caller_text(job, group->caller, name, sizeof(name));
+	snprintf(address, sizeof(address), "0x%" PRIx64, group->caller);
+	return json_pack("{s:o, s:o, s:o, s:o}", "caller",
+			 group->caller != 0 ? json_string(name) : json_null(), "address",
+			 number ? json_string(address) : json_null(), "bytes",
+			 number_json(group->bytes), "blocks", number_json(group->allocations));
+}
+
+static json_t *sites_json(const struct memreg_sizing *sizing)
+{
+	json_t *array = json_array();
+
+	for (uint32_t i = 0; i < sizing->sites; i++)
+		json_array_append_new(array, owner_json(&sizing->job, &sizing->site[i]));
+	return array;
+}
+
+static json_t *leak_json(const struct memreg_job *job, const struct twi_replay_group *group)
+{
+	json_t *json = group->bytes > 0 ? owner_json(job, group) : json_null();
+
+	if (group->bytes > 0)
+		json_object_set_new(json, "tag", tag_json(job, group));
+	return json;
+}
+
 static json_t *peak_json(const struct memreg_sizing *sizing)
 {
 	const struct twi_replay_result *peak = &sizing->peak;
@@ -161,6 +204,12 @@ int memreg_json(const struct memreg_sizing *s)
 	json_object_set_new(root, "verified_reason", text_or_null(s->verified_why));
 	json_object_set_new(root, "runs", runs_json(s));
 	json_object_set_new(root, "log", log_json(&s->job));
+	json_object_set_new(root, "never_freed_most", leak_json(&s->job, &s->leaks.left));
+	json_object_set_new(root, "growth_most",
+			    s->job.replay->step_growth_bytes > 0
+				    ? leak_json(&s->job, &s->leaks.grown)
+				    : json_null());
+	json_object_set_new(root, "call_sites", sites_json(s));
 	json_object_set_new(root, "peak", peak_json(s));
 	json_object_set_new(root, "arena", json_string(s->own.arena));
 	json_object_set_new(root, "runtime_own_bytes", number_json(s->own.bytes));

@@ -28,13 +28,16 @@
 
 int memreg_reader_refuse(const struct memreg_reader *reader, const char *what, const char *value)
 {
-	char line[32] = "";
+	char line[32] = "", shown[61];
 
 	memreg_progress(NULL, 0, 0);
 	if (reader->line > 0)
 		snprintf(line, sizeof(line), ":%" PRIu64, reader->line);
-	fprintf(stderr, "memreg-bench: %s%s: %s%s%.60s%s\n", reader->name, line, what,
-		value != NULL ? " '" : "", value != NULL ? value : "", value != NULL ? "'" : "");
+	/* What stands in the file may be anything, and this is a terminal. */
+	snprintf(shown, sizeof(shown), "%s", value != NULL ? value : "");
+	memreg_clean_text(shown);
+	fprintf(stderr, "memreg-bench: %s%s: %s%s%s%s\n", reader->name, line, what,
+		value != NULL ? " '" : "", shown, value != NULL ? "'" : "");
 	return MEMREG_USAGE;
 }
 
@@ -244,6 +247,23 @@ static int visit_events(void *arg, const struct twi_alloc_event *event, size_t c
 	return visit->rc == 0 ? TOW_OK : TOW_EINVAL;
 }
 
+static bool take_names(struct memreg_log *log, const struct twi_alloc_trace *trace)
+{
+	struct twi_alloclog_name name;
+	size_t at = 0;
+
+	while (twi_alloclog_names_next(trace, &at, &name)) {
+		enum memreg_named kind = name.kind == TWI_ALLOCLOG_NAMED_TAG ? MEMREG_NAMED_TAG
+									     : MEMREG_NAMED_CALLER;
+
+		if (name.kind != TWI_ALLOCLOG_NAMED_TAG && name.kind != TWI_ALLOCLOG_NAMED_CALLER)
+			continue;
+		if (!memreg_names_add(&log->names, kind, name.key, name.text))
+			return false;
+	}
+	return true;
+}
+
 /* The library's own recording. */
 static int read_recording(struct memreg_reader *reader)
 {
@@ -264,6 +284,9 @@ static int read_recording(struct memreg_reader *reader)
 	if (trace.arena[0] != '\0')
 		log->staging_bytes = (int64_t)twi_min(trace.staging_bytes, (uint64_t)INT64_MAX);
 	log->sampled = (double)(UINT64_C(1) << trace.sampling_shift);
+	log->timed = true;
+	if (!take_names(log, &trace))
+		return memreg_reader_refuse(reader, "no memory for its names", NULL);
 	set_before(reader, &trace);
 	log->before_bytes += reader->held_bytes;
 	log->spread_bytes = trace.from_open ? 0 : trace.spread_bytes;
@@ -369,6 +392,8 @@ int memreg_log_read(const char *path, struct memreg_log *out)
 	fclose(reader.file);
 	free(reader.earlier.block);
 	free(reader.staying.block);
+	if (rc != 0)
+		memreg_names_free(&out->names);
 	memreg_progress(NULL, 0, 0);
 	return rc;
 }

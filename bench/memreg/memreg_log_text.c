@@ -2,16 +2,18 @@
  * memreg_log_text.c - reads an allocation log that is text, for people whose program records
  * nothing of the kind:
  *
- *   kind	id	bytes	align	thread	tag        the header
+ *   kind	id	bytes	align	thread	tag	caller     the header
  *   alloc	17	1048576	64
+ *   alloc	18	1MiB	64	0	weights	load_model
  *   free	17
  *   step
  *   # sampled 8                              1 of 8 allocations is in the log
  *
  * One event a line, in the order of time; blanks or tabs between fields. id is any number that no
- * other live allocation has. align, thread and tag may be left out: 64, 0, 0. Lines that begin with
- * '#' are remarks, but for `# sampled N`, `# lost N` (events that are missing) and `# before N`
- * (bytes that were live when the log began).
+ * other live allocation has. align, thread, tag and caller may be left out: 64, 0, none, none. Tags
+ * and callers are numbers or words; '-' is none. Lines that begin with '#' are remarks, but for
+ * `# sampled N`, `# lost N` (events that are missing) and `# before N` (bytes that were live when
+ * the log began).
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -76,19 +78,81 @@ static int next_number(const struct memreg_reader *reader, char **at, const char
 	return memreg_reader_refuse(reader, what, text);
 }
 
+/* The next field as a number of bytes, with or without a unit; `fallback` where there is none. */
+static int next_size(const struct memreg_reader *reader, char **at, uint64_t fallback,
+		     uint64_t *out)
+{
+	const char *text = next_field(at);
+
+	*out = fallback;
+	if (text == NULL && fallback != UINT64_MAX)
+		return 0;
+	if (text == NULL)
+		return memreg_reader_refuse(reader, "bytes is missing", NULL);
+	if (parse_number(text, out) || memreg_parse_bytes(text, out))
+		return 0;
+	return memreg_reader_refuse(reader, "bytes is no size such as 4096 or 1.5MiB:", text);
+}
+
+/* The next field as a tag or a caller: a number up to `most`, a word, or none of them. */
+static int next_name(struct memreg_reader *reader, char **at, enum memreg_named kind, uint64_t most,
+		     uint64_t *out)
+{
+	static const char *const names[] = { "tag", "caller" };
+	const char *text = next_field(at);
+	char what[96];
+
+	*out = 0;
+	if (text == NULL || strcmp(text, "-") == 0)
+		return 0;
+	if (parse_number(text, out)) {
+		if (*out <= most || (kind == MEMREG_NAMED_TAG && *out == TWI_ALLOC_TAG_LIBRARY))
+			return 0;
+		snprintf(what, sizeof(what), "%s is larger than %llu:", names[kind],
+			 (unsigned long long)most);
+	} else if (strchr("+-.0123456789", *text) != NULL) {
+		snprintf(what, sizeof(what), "%s is no number, and no word:", names[kind]);
+	} else if (strlen(text) >= MEMREG_NAME_ROOM) {
+		snprintf(what, sizeof(what), "%s is longer than %d characters:", names[kind],
+			 MEMREG_NAME_ROOM - 1);
+	} else {
+		*out = kind == MEMREG_NAMED_TAG && strcmp(text, "library") == 0
+			       ? TWI_ALLOC_TAG_LIBRARY
+			       : memreg_names_number(&reader->log->names, kind, text);
+		if (*out != 0)
+			return 0;
+		snprintf(what, sizeof(what),
+			 "%s is one word more than the %d that are kept:", names[kind],
+			 kind == MEMREG_NAMED_TAG ? MEMREG_TAG_WORDS : MEMREG_CALLER_WORDS);
+	}
+	return memreg_reader_refuse(reader, what, text);
+}
+
+static int next_names(struct memreg_reader *reader, char **at, struct twi_alloc_event *event)
+{
+	uint64_t tag = 0;
+	int rc = next_name(reader, at, MEMREG_NAMED_TAG, MEMREG_TAG_FIRST - 1, &tag);
+
+	if (rc == 0)
+		rc = next_name(reader, at, MEMREG_NAMED_CALLER, MEMREG_CALLER_FIRST - 1,
+			       &event->caller);
+	event->tag = (uint32_t)tag;
+	return rc;
+}
+
 static int read_alloc(struct memreg_reader *reader, char **at, struct twi_alloc_event *event)
 {
-	uint64_t align = 64, thread = 0, tag = 0;
+	uint64_t align = 64, thread = 0;
 	int rc = next_number(reader, at, "id", UINT64_MAX, &event->id);
 
 	if (rc == 0)
-		rc = next_number(reader, at, "bytes", UINT64_MAX, &event->bytes);
+		rc = next_size(reader, at, UINT64_MAX, &event->bytes);
 	if (rc == 0)
 		rc = next_number(reader, at, "align", 64, &align);
 	if (rc == 0)
 		rc = next_number(reader, at, "thread", 0, &thread);
 	if (rc == 0)
-		rc = next_number(reader, at, "tag", 0, &tag);
+		rc = next_names(reader, at, event);
 	if (rc != 0)
 		return rc;
 	align = align != 0 ? align : 64;
@@ -98,7 +162,6 @@ static int read_alloc(struct memreg_reader *reader, char **at, struct twi_alloc_
 		return memreg_reader_refuse(reader, "bytes are more than 2^40", NULL);
 	event->align_log2 = (uint8_t)__builtin_ctzll(align);
 	event->thread = (uint32_t)thread;
-	event->tag = (uint32_t)tag;
 	return 0;
 }
 
@@ -107,12 +170,14 @@ static int read_free(struct memreg_reader *reader, char **at, struct twi_alloc_e
 	uint64_t ignored, thread = 0;
 	int rc = next_number(reader, at, "id", UINT64_MAX, &event->id);
 
-	for (int i = 0; rc == 0 && i < 2; i++)
-		rc = next_number(reader, at, "column", 0, &ignored);
+	if (rc == 0)
+		rc = next_size(reader, at, 0, &ignored);
+	if (rc == 0)
+		rc = next_number(reader, at, "align", 0, &ignored);
 	if (rc == 0)
 		rc = next_number(reader, at, "thread", 0, &thread);
 	if (rc == 0)
-		rc = next_number(reader, at, "tag", 0, &ignored);
+		rc = next_names(reader, at, event);
 	event->thread = (uint32_t)thread;
 	return rc;
 }
@@ -124,7 +189,7 @@ static bool split_remark(char *line, char **name, char **value)
 
 	*name = next_field(&at);
 	*value = *name != NULL ? next_field(&at) : NULL;
-	/* `# before the first step` is prose; `# before 1GiB` is a mistake. */
+	/* `# before the first step` is prose; `# lost 1GiB` is a mistake. */
 	return *value != NULL && strchr("+-.0123456789", **value) != NULL;
 }
 
@@ -136,8 +201,8 @@ static int read_remark(struct memreg_reader *reader, char *line)
 	} remarks[] = {
 		{ "sampled", "# sampled takes a whole number from 1 to 1000000, not", 1, 1000000 },
 		{ "lost", "# lost takes a whole number of events, not", 0, UINT64_C(1) << 40 },
-		{ "before", "# before takes a whole number of bytes up to 2^40, not", 0,
-		  UINT64_C(1) << 40 },
+		{ "before", "# before takes a size up to 2^40 bytes, such as 4194304 or 1GiB, not",
+		  0, UINT64_C(1) << 40 },
 	};
 	char *name, *text;
 	uint64_t value;
@@ -147,8 +212,8 @@ static int read_remark(struct memreg_reader *reader, char *line)
 	for (size_t i = 0; i < twi_array_count(remarks); i++) {
 		if (strcmp(name, remarks[i].name) != 0)
 			continue;
-		if (!parse_number(text, &value) || value < remarks[i].least ||
-		    value > remarks[i].most)
+		if (!(parse_number(text, &value) || (i == 2 && memreg_parse_bytes(text, &value))) ||
+		    value < remarks[i].least || value > remarks[i].most)
 			return memreg_reader_refuse(reader, remarks[i].wants, text);
 		if (i == 0)
 			reader->log->sampled = (double)value;
@@ -192,7 +257,8 @@ static int read_line(struct memreg_reader *reader, char *line)
 	}
 	if (rc == 0 && (kind = next_field(&at)) != NULL)
 		return memreg_reader_refuse(
-			reader, "more than the 6 columns kind id bytes align thread tag:", kind);
+			reader,
+			"more than the 7 columns kind id bytes align thread tag caller:", kind);
 	return rc == 0 ? memreg_reader_add(reader, &event) : rc;
 }
 

@@ -73,7 +73,10 @@ uint64_t memreg_any_order(const struct memreg_sizing *sizing)
 {
 	const struct memreg_job *job = &sizing->job;
 
+	/* Of a pool staging gets a quarter at most: a third of all else. */
 	if (job->strategy[0] != '\0' || job->sampled > 1 || job->lost > 0)
 		return 0;
-	return job->replay->apart_rounded + sizing->own_most_bytes;
+	return job->replay->apart_rounded +
+	       twi_min(sizing->own_most_bytes,
+		       twi_max(sizing->own.bytes, job->replay->apart_rounded / 3));
 }

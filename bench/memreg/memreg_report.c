@@ -7,10 +7,7 @@
 
 #include "bench/memreg/memreg_size.h"
 
-static double to_mib(uint64_t bytes)
-{
-	return (double)bytes / MEMREG_MIB;
-}
+#define NAME_WIDTH 44
 
 /* What the replay has left out, since nothing of it is live. */
 static void print_frees(const struct twi_replay *replay)
@@ -26,19 +23,42 @@ static void print_frees(const struct twi_replay *replay)
 		       replay->unmatched_frees - replay->double_frees);
 }
 
-/* What stays is no fault by itself; what is more after each step is. */
-static void print_leaks(const struct twi_replay *replay)
+static bool is_known(const struct memreg_sizing *s, const struct twi_replay_group *group)
 {
+	return group->bytes > 0 &&
+	       (group->tag != 0 || group->caller != 0 || s->job.strategy[0] != '\0');
+}
+
+/* What stays is no fault by itself; what is more after each step is. */
+static void print_leaks(const struct memreg_sizing *s)
+{
+	const struct twi_replay *replay = s->job.replay;
+	const struct twi_replay_group *left = &s->leaks.left, *grown = &s->leaks.grown;
+	char who[3 * MEMREG_NAME_ROOM];
+
 	if (replay->never_freed == 0)
 		return;
-	printf("  never freed: %" PRIu64 " blocks, %.2f MiB; of that %.2f MiB were allocated in "
-	       "the second half of the log\n",
-	       replay->never_freed, to_mib(replay->never_freed_bytes), to_mib(replay->late_bytes));
-	if (replay->step_growth_bytes > 0)
-		printf("  warning: a leak? what is live grows by %.3f MiB a step; a longer job "
-		       "needs "
-		       "more than this size\n",
-		       to_mib(replay->step_growth_bytes));
+	printf("  never freed: %" PRIu64 " block%s, %s; of that %s were allocated in the second "
+	       "half of the log\n",
+	       replay->never_freed, replay->never_freed == 1 ? "" : "s",
+	       memreg_as_text(replay->never_freed_bytes).text,
+	       memreg_as_text(replay->late_bytes).text);
+	memreg_culprit_text(&s->job, left, who, sizeof(who));
+	if (is_known(s, left))
+		printf("    most of it, %s in %" PRIu64 " block%s: %s\n",
+		       memreg_as_text(left->bytes).text, left->allocations,
+		       left->allocations == 1 ? "" : "s", who);
+	if (replay->step_growth_bytes == 0)
+		return;
+	printf("  warning: a leak? what is live grows by %s a step; a longer job needs more than "
+	       "this size\n",
+	       memreg_as_text(replay->step_growth_bytes).text);
+	memreg_culprit_text(&s->job, grown, who, sizeof(who));
+	if (is_known(s, grown))
+		printf("    most of it, %s in %" PRIu64
+		       " block%s over the second half of the steps: %s\n",
+		       memreg_as_text(grown->bytes).text, grown->allocations,
+		       grown->allocations == 1 ? "" : "s", who);
 }
 
 static void print_head(const struct memreg_sizing *s)
@@ -46,19 +66,18 @@ static void print_head(const struct memreg_sizing *s)
 	const struct twi_replay *replay = s->job.replay;
 
 	printf("\n%s%s%s: %" PRIu64 " allocations, %" PRIu64 " steps, %" PRIu32
-	       " threads; at most %.1f MiB live, %.1f MiB the largest\n",
+	       " thread%s; at most %s live, %s the largest\n",
 	       s->job.source, s->job.strategy[0] ? ", " : "", s->job.strategy, replay->allocs,
-	       replay->steps, replay->threads, to_mib(replay->peak_bytes),
-	       to_mib(replay->largest_bytes));
-	printf("  pool: arena %s%s, %.2f MiB of it the runtime's, pages of %" PRIu64 " bytes\n",
-	       s->own.arena,
+	       replay->steps, replay->threads, replay->threads == 1 ? "" : "s",
+	       memreg_as_text(replay->peak_bytes).text, memreg_as_text(replay->largest_bytes).text);
+	printf("  pool: arena %s%s, %s of it the runtime's, pages of %s\n", s->own.arena,
 	       s->options->arena != NULL ? " (as asked for)"
 	       : s->job.arena[0] != '\0' ? " (as the log says)"
 	       : s->job.strategy[0] != '\0'
 		       ? " (as in programs that do not link jemalloc)"
 		       : " (the log does not say: of those that there are here "
 			 "the one that needs more)",
-	       to_mib(s->own.bytes), s->own.page_bytes);
+	       memreg_as_text(s->own.bytes).text, memreg_as_text(s->own.page_bytes).text);
 	for (uint32_t i = 0; i < s->job.plan.assumption_count; i++) {
 		const struct strategy_assumption *row = &s->job.plan.assumptions[i];
 
@@ -68,7 +87,7 @@ static void print_head(const struct memreg_sizing *s)
 		printf("  assumed: lane = %s, of collectives; and the knobs of this environment\n",
 		       s->job.lane);
 	print_frees(replay);
-	print_leaks(replay);
+	print_leaks(s);
 	if (s->job.sampled > 1 || s->job.lost > 0)
 		printf("  the log is not whole: 1 of %.4g allocations, %" PRIu64 " events lost\n",
 		       s->job.sampled, s->job.lost);
@@ -76,35 +95,55 @@ static void print_head(const struct memreg_sizing *s)
 
 static void print_run(const struct memreg_run *run)
 {
-	printf("  %10.2f", to_mib(run->bytes));
+	printf("  %12s", memreg_as_text(run->bytes).text);
 	if (!run->ran) {
 		printf("  not run: %s\n", run->why);
 		return;
 	}
-	printf("  %6" PRIu64 "  %9" PRIu64 "  %9.2f  %7" PRIu64 "  %11.0f  %11.0f  %s%s\n",
+	printf("  %6" PRIu64 "  %9" PRIu64 "  %12s  %7" PRIu64 "  %11.0f  %11.0f  %s%s\n",
 	       run->late, run->fallback,
-	       to_mib(run->fallback_bytes / (run->steps ? run->steps : 1)),
+	       memreg_as_text(run->fallback_bytes / (run->steps ? run->steps : 1)).text,
 	       run->refused + run->overflowed + run->waited, run->first_step_us, run->step_us,
 	       memreg_run_clean(run) ? "clean" : "NOT clean", run->cut ? " (cut short)" : "");
 }
 
 static void print_runs(const struct memreg_sizing *s)
 {
-	printf("\nreal runs\n  %10s  %6s  %9s  %9s  %7s  %11s  %11s\n", "pool MiB", "late",
-	       "copies", "MiB/step", "refused", "1st step us", "step us");
+	printf("\nreal runs\n  %12s  %6s  %9s  %12s  %7s  %11s  %11s\n", "pool", "late", "copies",
+	       "copied/step", "refused", "1st step us", "step us");
 	for (uint32_t i = 0; i < s->runs; i++)
 		print_run(&s->run[i]);
 }
 
+/* Names are long where they are symbols: the list of call sites has them whole. */
+static void print_line(const char *name, uint64_t bytes, const char *why)
+{
+	bool cut = strlen(name) > NAME_WIDTH;
+
+	printf("  %-*.*s%s %17" PRIu64 " %14s  %s\n", cut ? NAME_WIDTH - 3 : NAME_WIDTH,
+	       cut ? NAME_WIDTH - 3 : NAME_WIDTH, name, cut ? "..." : "", bytes,
+	       memreg_as_text(bytes).text, why);
+}
+
 static void print_budget(const struct memreg_sizing *s)
 {
-	printf("\nthe sum\n");
-	for (uint32_t i = 0; i < s->budget.count; i++) {
-		const struct twi_budget_line *line = &s->budget.line[i];
+	printf("\nthe sum, in bytes\n");
+	for (uint32_t i = 0; i < s->budget.count; i++)
+		print_line(s->budget.line[i].name, s->budget.line[i].bytes, s->budget.line[i].why);
+	print_line("premap_memory_bytes", twi_budget_sum(&s->budget), "");
+}
 
-		printf("  %-38s %12.2f MiB  %s\n", line->name, to_mib(line->bytes), line->why);
+static void print_sites(const struct memreg_sizing *s)
+{
+	char name[MEMREG_NAME_ROOM];
+
+	if (s->sites > 0)
+		printf("\ncall sites with the most bytes live at the peak\n");
+	for (uint32_t i = 0; i < s->sites; i++) {
+		memreg_caller_text(&s->job, s->site[i].caller, name, sizeof(name));
+		printf("  %14s  %7" PRIu64 " block%s %s\n", memreg_as_text(s->site[i].bytes).text,
+		       s->site[i].allocations, s->site[i].allocations == 1 ? " " : "s", name);
 	}
-	printf("  %-38s %12.2f MiB\n", "premap_memory_bytes", to_mib(twi_budget_sum(&s->budget)));
 }
 
 static void print_rows(const struct memreg_rows *rows, const char *table, const char *title)
@@ -136,24 +175,25 @@ static void print_answer(const struct memreg_sizing *s)
 			printf("  %s\n", s->verified_why);
 		return;
 	}
-	printf("premap_memory_bytes=%" PRIu64 "  (%.2f MiB), %s%s\n", s->named, to_mib(s->named),
-	       s->verified ? "verified" : "named, not verified: ",
+	printf("premap_memory_bytes=%" PRIu64 "  (%s), %s%s\n", s->named,
+	       memreg_as_text(s->named).text, s->verified ? "verified" : "named, not verified: ",
 	       s->verified ? "" : s->verified_why);
 	if (s->verified && s->below_step > 0)
 		printf("  a run at this size has 0 late registrations and 0 fallback copies; one "
-		       "of %.2f MiB has not\n",
-		       to_mib(s->below_step));
+		       "of %s has not\n",
+		       memreg_as_text(s->below_step).text);
 	else if (s->verified)
 		printf("  a run at this size has 0 late registrations and 0 fallback copies; no "
 		       "pool is smaller\n");
-	printf("  headroom: %.2f MiB%s%s; at the peak %.2f MiB of the pool are free\n",
-	       to_mib(s->headroom), s->orders > 0 ? " for other runs of the program" : "",
+	printf("  headroom: %s%s%s; at the peak %s of the pool are free\n",
+	       memreg_as_text(s->headroom).text,
+	       s->orders > 0 ? " for other runs of the program" : "",
 	       s->capped ? " (cap reached: some of them need more)" : "",
-	       to_mib(s->peak.free_bytes));
+	       memreg_as_text(s->peak.free_bytes).text);
 	if (memreg_any_order(s) > 0)
-		printf("  any order of the threads: at most %.2f MiB are live at once, staging "
+		printf("  any order of the threads: at most %s are live at once, staging "
 		       "included; free pieces between blocks are not\n",
-		       to_mib(memreg_any_order(s)));
+		       memreg_as_text(memreg_any_order(s)).text);
 	if (s->clean_at_90)
 		printf("  not monotone: a real run with 90 %% of it was clean too\n");
 	if (s->found.above_missed > 0)
@@ -167,6 +207,7 @@ void memreg_report(const struct memreg_sizing *s)
 	print_head(s);
 	if (s->options->premap == 0)
 		print_budget(s);
+	print_sites(s);
 	print_runs(s);
 	if (s->options->premap == 0) {
 		print_rows(&s->rows, "premap", "time to premap, by page kind");

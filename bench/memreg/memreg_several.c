@@ -190,7 +190,7 @@ static int verify_below(struct memreg_several *all)
 	uint64_t bytes = all->smallest - all->step_bytes;
 	int rc = 0;
 
-	if (all->smallest <= TWI_REPLAY_POOL_MIN + all->step_bytes)
+	if (all->smallest < TWI_REPLAY_POOL_MIN + all->step_bytes)
 		return 0; /* there is no smaller pool */
 	for (uint32_t k = 0; k < all->count && rc == 0; k++) {
 		uint32_t i = (all->worst + k) % all->count;

@@ -7,11 +7,6 @@
 
 #include "bench/memreg/memreg_several.h"
 
-static double to_mib(uint64_t bytes)
-{
-	return (double)bytes / MEMREG_MIB;
-}
-
 static void print_premap(const struct memreg_several *all)
 {
 	printf("premap_memory_bytes=%" PRIu64 " fits %" PRIu32 " of %" PRIu32 " logs\n", all->named,
@@ -29,8 +24,8 @@ static void print_proof(const struct memreg_several *all)
 	       " logs at this size has 0 late registrations and 0 fallback copies; ",
 	       all->count);
 	if (all->below_bytes > 0)
-		printf("one of %s with %.2f MiB has not\n", all->log[all->below_log].job.source,
-		       to_mib(all->below_bytes));
+		printf("one of %s with %s has not\n", all->log[all->below_log].job.source,
+		       memreg_as_text(all->below_bytes).text);
 	else
 		printf("no pool is smaller\n");
 }
@@ -39,15 +34,16 @@ static void print_shares(const struct memreg_several *all)
 {
 	printf("\nsmaller sizes, by replay of the logs as they were recorded\n");
 	for (uint32_t k = 0; k < all->candidates; k++)
-		printf("  %10.2f MiB  fits %" PRIu32 " of %" PRIu32 "\n",
-		       to_mib(all->candidate[k].bytes), all->candidate[k].fits, all->count);
+		printf("  %14s  fits %" PRIu32 " of %" PRIu32 "\n",
+		       memreg_as_text(all->candidate[k].bytes).text, all->candidate[k].fits,
+		       all->count);
 	if (all->candidates == 0)
 		printf("  none: no log needs less\n");
 	printf("\nwhat each log needs alone\n");
 	for (uint32_t i = 0; i < all->count; i++) {
 		const struct memreg_sizing *log = &all->log[i];
 
-		printf("  %10.2f MiB  %s%s  %s\n", to_mib(log->named),
+		printf("  %14s  %s%s  %s\n", memreg_as_text(log->named).text,
 		       log->verified ? "verified" : "not verified: ",
 		       log->verified ? "" : log->verified_why, log->job.source);
 	}
@@ -59,16 +55,17 @@ void memreg_several_report(const struct memreg_several *all)
 		print_premap(all);
 		return;
 	}
-	printf("premap_memory_bytes=%" PRIu64 "  (%.2f MiB), %s%s\n", all->named,
-	       to_mib(all->named),
+	printf("premap_memory_bytes=%" PRIu64 "  (%s), %s%s\n", all->named,
+	       memreg_as_text(all->named).text,
 	       all->verified ? "verified" : "named, not verified: ", all->verified_why);
 	print_proof(all);
-	printf("  headroom: %.2f MiB for other orders of the threads; arena %s\n",
-	       to_mib(all->named - all->smallest), all->log[all->worst].own.arena);
+	printf("  headroom: %s for other orders of the threads; arena %s\n",
+	       memreg_as_text(all->named - all->smallest).text, all->log[all->worst].own.arena);
 	if (all->any_order > 0)
-		printf("  any order of the threads: at most %.2f MiB are live at once (%s), "
+		printf("  any order of the threads: at most %s are live at once (%s), "
 		       "staging included; free pieces between blocks are not\n",
-		       to_mib(all->any_order), all->log[all->any_order_log].job.source);
+		       memreg_as_text(all->any_order).text,
+		       all->log[all->any_order_log].job.source);
 	print_shares(all);
 	fflush(stdout);
 }

@@ -57,7 +57,7 @@ static void on_try(void *arg, uint64_t bytes, bool fits)
 	const struct memreg_sizing *sizing = arg;
 	char label[96];
 
-	snprintf(label, sizeof(label), "searching: %.1f MiB %s", (double)bytes / MEMREG_MIB,
+	snprintf(label, sizeof(label), "searching: %s %s", memreg_as_text(bytes).text,
 		 fits ? "fits" : "is too small");
 	memreg_progress(label, 5 + twi_min(sizing->found.tried, (uint64_t)20), 100);
 }
@@ -159,7 +159,7 @@ struct memreg_run *memreg_real_run(struct memreg_sizing *sizing, uint64_t bytes)
 	struct memreg_run *run = &sizing->run[twi_min(sizing->runs, (uint32_t)MEMREG_RUNS - 1)];
 	char label[96];
 
-	snprintf(label, sizeof(label), "running with %.1f MiB", (double)bytes / MEMREG_MIB);
+	snprintf(label, sizeof(label), "running with %s", memreg_as_text(bytes).text);
 	memreg_progress(label, 50 + 5 * twi_min(sizing->runs, 9u), 100);
 	memreg_arena_run(sizing, bytes, options->quick ? 1 : 3, options->quick ? 0.5 : 3, run);
 	return run;
@@ -211,7 +211,7 @@ static bool verify_below(struct memreg_sizing *sizing)
 	for (int i = 0; i < CORRECTIONS; i++) {
 		const struct memreg_run *run;
 
-		if (sizing->smallest <= TWI_REPLAY_POOL_MIN + step)
+		if (sizing->smallest < TWI_REPLAY_POOL_MIN + step)
 			return true; /* there is no smaller pool */
 		sizing->below_step = sizing->smallest - step;
 		run = memreg_real_run(sizing, sizing->below_step);
@@ -325,74 +325,6 @@ static int replay_shadow(struct memreg_sizing *sizing)
 	return 0;
 }
 
-static int add_consumers(struct memreg_sizing *sizing)
-{
-	struct twi_replay_group group[16] = { { 0 } };
-	uint32_t count;
-
-	if (twi_replay_groups(sizing->job.replay, group, 16, &count) < 0)
-		return memreg_sizing_failed(sizing);
-	for (uint32_t i = 0; i < count; i++) {
-		uint64_t id = group[i].group;
-		char name[48], why[112];
-
-		if (sizing->job.strategy[0] != '\0') {
-			twi_budget_add(&sizing->budget, group[i].bytes,
-				       strategy_use_name((enum strategy_use)id),
-				       strategy_use_why((enum strategy_use)id));
-			continue;
-		}
-		if (id == UINT64_MAX)
-			snprintf(name, sizeof(name), "all others");
-		else if (id == MEMREG_BEFORE)
-			snprintf(name, sizeof(name), "live before the log began");
-		else if (id == TWI_ALLOC_TAG_LIBRARY)
-			snprintf(name, sizeof(name), "the library: collectives, calls, views");
-		else if (id <= UINT32_MAX)
-			snprintf(name, sizeof(name), id ? "tag %" PRIu64 : "all of the program",
-				 id);
-		else
-			snprintf(name, sizeof(name), "caller 0x%" PRIx64, id);
-		snprintf(why, sizeof(why), "%" PRIu64 " blocks live at the peak",
-			 group[i].allocations);
-		twi_budget_add(&sizing->budget, group[i].bytes, name, why);
-	}
-	return 0;
-}
-
-/* A line for each consumer at the peak, and what the pool adds to them; the sum is the size. */
-static int fill_budget(struct memreg_sizing *sizing)
-{
-	struct twi_replay_pool pool = memreg_arena_pool(sizing, sizing->found.bytes);
-	struct twi_budget *budget = &sizing->budget;
-	uint64_t sum, rounding;
-	int rc;
-
-	if (twi_replay_run(sizing->job.replay, &pool, TWI_REPLAY_LOOK, &sizing->peak) < 0)
-		return memreg_sizing_failed(sizing);
-	rc = add_consumers(sizing);
-	if (rc != 0)
-		return rc;
-	sum = twi_budget_sum(budget) + sizing->own.bytes;
-	rounding = sizing->peak.allocated_bytes - twi_min(sizing->peak.allocated_bytes, sum);
-	twi_budget_add(budget, sizing->own.bytes, "the runtime: staging",
-		       "staging_bytes, taken when it opens; as this runtime does");
-	twi_budget_add(budget, rounding, "arena: rounding and alignment",
-		       "blocks are whole pages or slots of a slab");
-	twi_budget_round(budget, sizing->smallest, 4096, "arena: free, but in pieces",
-			 "between blocks at the peak, and to the step of the search");
-	if (sizing->headroom > sizing->spread)
-		twi_budget_add(budget, sizing->headroom - sizing->spread,
-			       "headroom: other runs of the program",
-			       "on other CPUs, in other orders of its threads");
-	if (sizing->spread > 0)
-		twi_budget_add(budget, sizing->spread, "headroom: before the log began",
-			       "its pool was once filled so far, in pieces");
-	twi_budget_round(budget, sizing->named, 4096, "not in the log",
-			 "scaled by what the log says is missing");
-	return 0;
-}
-
 static void measure_runs(struct memreg_sizing *sizing)
 {
 	uint64_t bytes = twi_min(twi_min(sizing->named, GIB), memreg_ram_available() / 3);
@@ -448,7 +380,7 @@ static int find_size(struct memreg_sizing *sizing)
 	qsort(sizing->run, sizing->runs, sizeof(sizing->run[0]), compare_runs);
 	rc = replay_shadow(sizing);
 	if (rc == 0)
-		rc = fill_budget(sizing);
+		rc = memreg_budget_fill(sizing);
 	if (rc == 0)
 		measure_runs(sizing);
 	return rc;
@@ -487,6 +419,8 @@ int memreg_size(const struct memreg_options *options)
 		return MEMREG_FAULT;
 	sizing->options = options;
 	rc = memreg_job_open(options, &sizing->job);
+	if (rc == 0)
+		rc = memreg_find_owners(sizing);
 	if (rc == 0)
 		rc = memreg_arena_choose(sizing);
 	if (rc == 0)

@@ -1,6 +1,6 @@
 /*
  * memreg_size.h - what the parts of sizing share: memreg_size.c has the search and the proof for
- * one job, memreg_others.c the headroom.
+ * one job, memreg_others.c the headroom, memreg_budget.c the sum.
  */
 #ifndef BENCH_MEMREG_SIZE_H
 #define BENCH_MEMREG_SIZE_H
@@ -28,6 +28,12 @@ void memreg_keep_spread(struct memreg_sizing *sizing);
  * or there is none.
  */
 uint64_t memreg_any_order(const struct memreg_sizing *sizing);
+
+/* Who has what of the log: call sites at the peak, what is never freed. */
+int memreg_find_owners(struct memreg_sizing *sizing);
+
+/* A line for each consumer at the peak, and what the pool adds; the sum is the size. */
+int memreg_budget_fill(struct memreg_sizing *sizing);
 
 /* One real run; it is gone with the next one. */
 struct memreg_run *memreg_real_run(struct memreg_sizing *sizing, uint64_t bytes);

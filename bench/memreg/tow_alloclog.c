@@ -135,26 +135,30 @@ static bool is_named(const struct twi_alloc_event *event, const struct twi_alloc
 						    : event->caller == name->key;
 }
 
-/* The most that was live at once of what the name allocated. `made` has allocations by their id. */
-static void print_named(const struct twi_alloc_trace *t, const struct twi_alloc_event *const *made,
-			const struct twi_alloclog_name *name)
+/*
+ * The most that was live at once of what the name allocated. `made` has allocations by their id.
+ * False: it has allocated nothing, but freed or begun steps.
+ */
+static bool count_named(const struct twi_alloc_trace *t, const struct twi_alloc_event *const *made,
+			const struct twi_alloclog_name *name, uint64_t *most_out,
+			uint64_t *allocs_out)
 {
-	uint64_t live = 0, most = 0, allocs = 0;
+	uint64_t live = 0;
 
+	*most_out = *allocs_out = 0;
 	for (size_t i = 0; i < t->count; i++) {
 		const struct twi_alloc_event *e = &t->events[i];
 
 		if (e->kind == TWI_ALLOC_ALLOC && is_named(e, name)) {
 			live += e->bytes;
-			allocs++;
+			++*allocs_out;
 		} else if (e->kind == TWI_ALLOC_FREE && e->id != 0 &&
 			   is_named(made[e->id - 1], name)) {
 			live -= e->bytes;
 		}
-		most = live > most ? live : most;
+		*most_out = live > *most_out ? live : *most_out;
 	}
-	printf("  %s: at most %" PRIu64 " bytes live, %" PRIu64 " allocations\n", name->text, most,
-	       allocs);
+	return *allocs_out > 0;
 }
 
 /* They stand in the file in the order of what they had live at most. */
@@ -164,18 +168,22 @@ static void print_largest(const struct twi_alloc_trace *t, enum twi_alloclog_nam
 	const struct twi_alloc_event **made = calloc(t->count + 1, sizeof(*made));
 	struct twi_alloclog_name name;
 	size_t at = 0, allocs = 0;
-	int shown = 0;
+	int seen = 0;
 
 	for (size_t i = 0; made != NULL && i < t->count; i++) {
 		if (t->events[i].kind == TWI_ALLOC_ALLOC)
 			made[allocs++] = &t->events[i];
 	}
-	while (made != NULL && shown < SHOWN_NAMES && twi_alloclog_names_next(t, &at, &name)) {
+	while (made != NULL && seen < SHOWN_NAMES && twi_alloclog_names_next(t, &at, &name)) {
+		uint64_t most, count;
+
 		if (name.kind != kind)
 			continue;
-		if (shown++ == 0)
+		if (seen++ == 0)
 			printf("%s\n", title);
-		print_named(t, made, &name);
+		if (count_named(t, made, &name, &most, &count))
+			printf("  %s: at most %" PRIu64 " bytes live, %" PRIu64 " allocations\n",
+			       name.text, most, count);
 	}
 	free(made);
 }

@@ -19,7 +19,7 @@
 #define TWI_BUDGET_LINES 32
 
 struct twi_budget_line {
-	char name[48];
+	char name[136];
 	char why[112];
 	uint64_t bytes;
 };

@@ -37,7 +37,8 @@ struct twi_arena_ops;
 /* One event of a program, unpacked. */
 struct twi_replay_op {
 	uint64_t ns, bytes; /* of a free: of its allocation */
-	uint64_t group;     /* of an allocation: the tag, else the caller */
+	uint64_t caller;    /* of an allocation; 0: not known */
+	uint32_t tag;       /* of an allocation; 0: none */
 	uint32_t slot, thread;
 	uint8_t kind; /* enum twi_alloc_kind */
 	uint8_t align_log2;
@@ -102,18 +103,6 @@ struct twi_replay_op twi_replay_at(const struct twi_replay *replay, uint64_t pos
  */
 int twi_replay_vary(const struct twi_replay *replay, uint64_t seed, uint32_t permille,
 		    struct twi_replay **out);
-
-/* What is live at the peak, by group; the largest first. */
-struct twi_replay_group {
-	uint64_t group, bytes, allocations;
-};
-
-/*
- * Up to max - 1 groups, and in the last one (group UINT64_MAX) what is left. *count_out says how
- * many. TOW_OK; TOW_ENOMEM.
- */
-int twi_replay_groups(const struct twi_replay *replay, struct twi_replay_group *group, uint32_t max,
-		      uint32_t *count_out);
 
 struct twi_replay_pool {
 	const struct twi_arena_ops *ops;

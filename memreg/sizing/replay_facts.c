@@ -1,11 +1,11 @@
 /*
- * replay_facts.c - what a program shows without a pool: its peak, what stays, who has what then.
+ * replay_facts.c - what a program shows without a pool: its peak, and what stays.
  */
 #include <stdlib.h>
 
-#include "diag/base/error.h"
 #include "memreg/sizing/replay_op.h"
 #include <internal/base.h>
+#include <towline/status.h>
 
 #define UNIT  64u
 #define PAGE  4096u
@@ -36,7 +36,8 @@ struct twi_replay_op twi_replay_at(const struct twi_replay *replay, uint64_t pos
 	return (struct twi_replay_op){
 		.ns = twi_replay_ns(replay, index),
 		.bytes = twi_replay_value(alloc),
-		.group = actor->group,
+		.caller = actor->caller,
+		.tag = actor->tag,
 		.slot = twi_replay_slot(replay, index),
 		.thread = actor->thread,
 		.kind = twi_replay_kind(op),
@@ -143,72 +144,4 @@ int twi_replay_survey(struct twi_replay *replay)
 	free(survey.own);
 	free(survey.most);
 	return good ? TOW_OK : TOW_ENOMEM;
-}
-
-static int compare_group(const void *a, const void *b)
-{
-	const struct twi_replay_group *x = a, *y = b;
-
-	return (x->group > y->group) - (x->group < y->group);
-}
-
-static int compare_bytes(const void *a, const void *b)
-{
-	const struct twi_replay_group *x = a, *y = b;
-
-	if (x->bytes != y->bytes)
-		return x->bytes < y->bytes ? 1 : -1;
-	return compare_group(a, b);
-}
-
-/* Joins neighbours of one group; returns how many are left. */
-static uint64_t join_groups(struct twi_replay_group *all, uint64_t count)
-{
-	uint64_t kept = 0;
-
-	qsort(all, count, sizeof(*all), compare_group);
-	for (uint64_t i = 0; i < count; i++) {
-		if (kept > 0 && all[kept - 1].group == all[i].group) {
-			all[kept - 1].bytes += all[i].bytes;
-			all[kept - 1].allocations += all[i].allocations;
-		} else {
-			all[kept++] = all[i];
-		}
-	}
-	qsort(all, kept, sizeof(*all), compare_bytes);
-	return kept;
-}
-
-int twi_replay_groups(const struct twi_replay *replay, struct twi_replay_group *group, uint32_t max,
-		      uint32_t *count_out)
-{
-	struct twi_replay_group *all = calloc(replay->slots + 1u, sizeof(*all));
-	uint64_t live = 0;
-
-	*count_out = 0;
-	if (all == NULL)
-		return twi_error(TOW_ENOMEM, "replay: no memory for the groups");
-	for (uint64_t i = 0; i <= replay->peak_op; i++) {
-		struct twi_replay_op op = twi_replay_at(replay, i);
-
-		if (op.kind == TWI_ALLOC_ALLOC)
-			all[op.slot] = (struct twi_replay_group){ op.group, op.bytes, 1 };
-		else if (op.kind == TWI_ALLOC_FREE)
-			all[op.slot].allocations = 0;
-	}
-	for (uint64_t i = 0; i < replay->slots; i++)
-		if (all[i].allocations > 0)
-			all[live++] = all[i];
-	live = join_groups(all, live);
-	for (uint64_t i = 0; i < live; i++) {
-		if (i < max) {
-			group[(*count_out)++] = all[i];
-			continue;
-		}
-		group[max - 1].group = UINT64_MAX;
-		group[max - 1].bytes += all[i].bytes;
-		group[max - 1].allocations += all[i].allocations;
-	}
-	free(all);
-	return TOW_OK;
 }

@@ -7,8 +7,8 @@
  *   what    bits 0..1 kind | 2..5 log2 of the alignment, less 6 | 6..46 bytes | 47..63 actor
  *                            a free: 0                | index of its allocation
  *
- * An actor is a thread with a group. Past the room for them, further ones are one group, by 256
- * threads.
+ * An actor is a thread with a tag and a calling place. Past the room for them, further ones have
+ * TWI_REPLAY_REST for a place, by 256 threads.
  *
  * Another order of the same events has two numbers for each: which event comes next, and which slot
  * that event has in it.
@@ -37,7 +37,8 @@ struct twi_replay_chunk {
 };
 
 struct twi_replay_actor {
-	uint64_t group;
+	uint64_t caller;         /* of what it allocates; 0 of its frees */
+	uint32_t tag;            /* likewise */
 	uint32_t thread, number; /* of the thread: 0, 1, ... */
 	bool counts;             /* it has allocated or freed */
 };

@@ -9,6 +9,7 @@
 #include "diag/base/error.h"
 #include "diag/base/hash.h"
 #include "memreg/arena/arena.h"
+#include "memreg/sizing/replay_groups.h"
 #include "memreg/sizing/replay_ids.h"
 #include "memreg/sizing/replay_op.h"
 #include <internal/base.h>
@@ -105,15 +106,22 @@ static bool grow_slots(struct twi_replay_builder *builder)
 	return true;
 }
 
-static uint32_t *actor_entry(struct twi_replay_builder *builder, uint32_t thread, uint64_t group)
+static bool is_same_actor(const struct twi_replay_actor *a, const struct twi_replay_actor *b)
+{
+	return a->thread == b->thread && a->tag == b->tag && a->caller == b->caller;
+}
+
+static uint32_t *actor_entry(struct twi_replay_builder *builder,
+			     const struct twi_replay_actor *wanted)
 {
 	const struct twi_replay_actor *actor = builder->replay->actor;
-	uint64_t i = twi_hash_word(twi_hash_spread(group) + thread);
+	uint64_t numbers = (uint64_t)wanted->tag << 32 | wanted->thread;
+	uint64_t i = twi_hash_word(twi_hash_spread(wanted->caller) + numbers);
 
 	for (;; i++) {
 		uint32_t *at = &builder->actor_at[i & builder->actor_mask];
 
-		if (*at == 0 || (actor[*at - 1].thread == thread && actor[*at - 1].group == group))
+		if (*at == 0 || is_same_actor(&actor[*at - 1], wanted))
 			return at;
 	}
 }
@@ -139,7 +147,7 @@ static bool grow_actors(struct twi_replay_builder *builder)
 	builder->actor_mask = 2 * room - 1;
 	builder->actor_room = room;
 	for (uint32_t i = 0; i < replay->actors; i++)
-		*actor_entry(builder, replay->actor[i].thread, replay->actor[i].group) = i + 1;
+		*actor_entry(builder, &replay->actor[i]) = i + 1;
 	return true;
 }
 
@@ -147,24 +155,25 @@ static bool grow_actors(struct twi_replay_builder *builder)
 static uint32_t find_actor(struct twi_replay_builder *builder, const struct twi_alloc_event *event)
 {
 	struct twi_replay *replay = builder->replay;
-	uint64_t group = event->kind != TWI_ALLOC_ALLOC ? 0
-			 : event->tag                   ? event->tag
-							: event->caller;
-	struct twi_replay_actor actor = { group, event->thread, 0, event->kind != TWI_ALLOC_STEP };
+	bool is_alloc = event->kind == TWI_ALLOC_ALLOC;
+	struct twi_replay_actor actor = { .caller = is_alloc ? event->caller : 0,
+					  .tag = is_alloc ? event->tag : 0,
+					  .thread = event->thread,
+					  .counts = event->kind != TWI_ALLOC_STEP };
 	const struct twi_replay_actor *last =
 		replay->actors > 0 ? &replay->actor[builder->last_actor] : NULL;
 	uint32_t *at;
 
-	if (last != NULL && last->group == group && last->thread == event->thread &&
-	    last->counts >= actor.counts)
+	if (last != NULL && is_same_actor(last, &actor) && last->counts >= actor.counts)
 		return builder->last_actor;
 	if (!grow_actors(builder))
 		return NONE;
-	at = actor_entry(builder, actor.thread, group);
+	at = actor_entry(builder, &actor);
 	if (*at == 0 && replay->actors >= TWI_REPLAY_ACTORS_MAX - ACTORS_SHARED) {
 		actor.thread %= ACTORS_SHARED;
-		actor.group = UINT64_MAX;
-		at = actor_entry(builder, actor.thread, actor.group);
+		actor.tag = 0;
+		actor.caller = TWI_REPLAY_REST;
+		at = actor_entry(builder, &actor);
 	}
 	if (*at == 0) {
 		replay->actor[replay->actors] = actor;

@@ -43,7 +43,7 @@ static void find_works(const struct twi_replay *replay, uint32_t *work)
 	}
 	/* What the library takes for a thread it may take at another's call: of all of them. */
 	for (uint32_t i = 0; i < replay->actors; i++) {
-		if (replay->actor[i].group != TWI_ALLOC_TAG_LIBRARY)
+		if (replay->actor[i].tag != TWI_ALLOC_TAG_LIBRARY)
 			continue;
 		for (uint32_t k = 0; k < replay->threads_all; k++)
 			work[work_of(work, k)] = work_of(work, replay->actor[i].number);

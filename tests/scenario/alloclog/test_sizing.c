@@ -359,12 +359,12 @@ static const struct {
 	{ "kind id bytes align\\n", "--replay %s", 2, "no allocation" },
 	{ "alloc 1 64\\nalloc 1 64\\n", "--replay %s", 2, "live already" },
 	{ "alloc 1 64\\nmove 1\\n", "--replay %s", 2, ":2: the kind" },
-	{ "alloc 1 x\\n", "--replay %s", 2, ":1: bytes is no number: 'x'" },
+	{ "alloc 1 x\\n", "--replay %s", 2, ":1: bytes is no size such as 4096 or 1.5MiB: 'x'" },
 	{ "alloc 1\\n", "--replay %s", 2, ":1: bytes is missing" },
 	{ "alloc 1 64 3\\n", "--replay %s", 2, ":1: align" },
-	{ "alloc 1 64 64 0 0 0\\n", "--replay %s", 2, ":1: more than" },
+	{ "alloc 1 64 64 0 0 0 0\\n", "--replay %s", 2, ":1: more than" },
 	{ "alloc 1 9999999999999999\\n", "--replay %s", 2, ":1: bytes are more" },
-	{ "alloc 1 64\\n# before 1GiB\\n", "--replay %s", 2, ":2: # before takes" },
+	{ "alloc 1 64\\n# before 1Gb\\n", "--replay %s", 2, ":2: # before takes" },
 	{ "# sampled -3\\nalloc 1 64\\n", "--replay %s", 2, ":1: # sampled takes" },
 	{ "# lost 1e6\\nalloc 1 64\\n", "--replay %s", 2, ":1: # lost takes" },
 	{ "kind,id,bytes\\nalloc,1,64\\n", "--replay %s", 2, ":1: CSV" },
@@ -451,7 +451,7 @@ static void warns(void **state)
 	static const char *const frees[] = { "warning: 2 frees are of what was freed already",
 					     "warning: 1 frees are of ids", NULL };
 	static const char *const leaks[] = { "never freed: 5 blocks, 4.77 MiB",
-					     "grows by 0.954 MiB a step", NULL };
+					     "grows by 976.56 KiB a step", NULL };
 	static const char *const capped[] = { "(cap reached: some of them need more)", NULL };
 	char command[128], log[512] = "alloc 1 9000000 64 1\nfree 1 0 0 1\n"
 				      "alloc 2 9000000 64 2\nfree 2 0 0 2\n";

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "memreg/arena/arena.h"
-#include "memreg/sizing/replay.h"
+#include "memreg/sizing/replay_groups.h"
 #include <towline/status.h>
 
 #define MIB ((uint64_t)1 << 20)
@@ -43,12 +43,13 @@ static void counts(void **state)
 	assert_int_equal(replay->peak_bytes, 5010);
 	assert_int_equal(replay->peak_rounded, 64 + 64 + 5056);
 	assert_int_equal(replay->largest_bytes, 5000);
-	assert_int_equal(twi_replay_groups(replay, group, 3, &count), TOW_OK);
+	assert_int_equal(twi_replay_groups(replay, TWI_REPLAY_BY_TAG, group, 3, &count), TOW_OK);
 	assert_int_equal(count, 2);
-	assert_int_equal(group[0].group, 4);
+	assert_int_equal(group[0].tag, 4);
 	assert_int_equal(group[0].bytes, 5010);
 	assert_int_equal(group[0].allocations, 2);
-	assert_int_equal(group[1].group, 77);
+	assert_int_equal(group[1].tag, 0);
+	assert_int_equal(group[1].caller, 77);
 	twi_replay_destroy(replay);
 }
 
@@ -217,7 +218,7 @@ static void keeps_events(void **state)
 		assert_int_equal(op.thread, k % 3 << 20);
 		assert_true(op.ns >> 33 == k || (op.ns >> 33) + 1 == k);
 		if (i % 2 == 0) {
-			assert_int_equal(op.group, k % 7 + 1);
+			assert_int_equal(op.caller, k % 7 + 1);
 			assert_int_equal(op.align_log2, k % 22 > 6 ? k % 22 : 6);
 		}
 	}
@@ -271,9 +272,10 @@ static void bounds_groups(void **state)
 	assert_int_equal(twi_replay_end(builder, &replay), TOW_OK);
 	assert_int_equal(replay->peak_bytes, 14000000);
 	assert_true(replay->threads > 130000);
-	assert_int_equal(twi_replay_groups(replay, group, 3, &count), TOW_OK);
+	assert_int_equal(twi_replay_groups(replay, TWI_REPLAY_BY_TAG, group, 3, &count), TOW_OK);
 	assert_int_equal(count, 3);
-	assert_int_equal(group[0].group, UINT64_MAX);
+	assert_int_equal(group[0].caller, TWI_REPLAY_REST);
+	assert_int_equal(group[0].tag, 0);
 	assert_int_equal(group[0].bytes + group[1].bytes + group[2].bytes, 14000000);
 	twi_replay_destroy(replay);
 }

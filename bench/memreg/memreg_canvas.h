@@ -1,0 +1,72 @@
+/*
+ * memreg_canvas.h - the parts that pictures of memreg-bench are drawn with: memreg_svg.c has the
+ * page, memreg_svg_time.c what was live over time.
+ */
+#ifndef BENCH_MEMREG_CANVAS_H
+#define BENCH_MEMREG_CANVAS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "bench/memreg/memreg_bench.h"
+
+#define MEMREG_BLUE   "#2563a8"
+#define MEMREG_ORANGE "#d9730d"
+#define MEMREG_INK    "#1f2933"
+#define MEMREG_GREY   "#6b7785"
+
+/* What axes count in: bytes, KiB, MiB or GiB. */
+struct memreg_unit {
+	const char *name;
+	double bytes;
+};
+
+struct memreg_canvas {
+	FILE *file;
+	const struct memreg_sizing *sizing;
+	struct memreg_unit unit; /* of sizes of pools */
+	double row;              /* where the next row of fields begins */
+};
+
+/* A field with axes; values map into [x, x + w) and, upwards, into [y, y + h). */
+struct memreg_plot {
+	double x, y, w, h, x_max, y_max;
+	double x_log_min, y_log_min; /* above 0: that axis is logarithmic, from there */
+	bool x_whole;                /* counts: no ticks between them */
+};
+
+/* The largest unit that such a size has one of. */
+struct memreg_unit memreg_unit_of(uint64_t bytes);
+double memreg_in_unit(const struct memreg_canvas *c, uint64_t bytes);
+
+/* The text in at most `most` characters, with dots where it was cut. Returns `out`. */
+const char *memreg_fit_text(const char *text, size_t most, char *out, size_t room);
+
+double memreg_plot_x(const struct memreg_plot *p, double value);
+double memreg_plot_y(const struct memreg_plot *p, double value);
+
+/* Text with the five characters that mean something in XML written out. */
+void memreg_put_escaped(FILE *file, const char *text);
+
+/* style: attributes of the text element. */
+void memreg_draw_text(struct memreg_canvas *c, double x, double y, const char *style,
+		      const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+void memreg_draw_line(struct memreg_canvas *c, double x1, double y1, double x2, double y2,
+		      const char *style);
+void memreg_draw_mark(struct memreg_canvas *c, double x, double y, bool round, const char *colour);
+void memreg_draw_legend(struct memreg_canvas *c, double x, double y, bool round, const char *colour,
+			const char *label);
+void memreg_draw_frame(struct memreg_canvas *c, struct memreg_plot *p, const char *title,
+		       const char *x_label);
+/* Rounds the axis up to a whole tick. */
+void memreg_y_ticks(struct memreg_canvas *c, struct memreg_plot *p);
+void memreg_x_ticks(struct memreg_canvas *c, const struct memreg_plot *p);
+
+/* The colour of a line of the sum, by its number. */
+const char *memreg_fill(uint32_t line);
+
+/* What was live over time, by tag, as a row of its own. 0; MEMREG_FAULT: no memory. */
+int memreg_svg_time(struct memreg_canvas *c);
+
+#endif

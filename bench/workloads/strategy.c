@@ -212,11 +212,25 @@ static int refuse_set(const struct strategy_plan *plan, const char *text, char *
 	return -1;
 }
 
+/* The unit behind a number of bytes; 0: it is none of them, or nothing of its kind is counted. */
+static uint64_t unit_bytes(const char *name, const char *unit)
+{
+	static const char *const units[] = { "", "KiB", "MiB", "GiB" };
+	size_t bytes = strlen(name);
+
+	if (*unit != '\0' && (bytes < 6 || strcmp(name + bytes - 6, "_bytes") != 0))
+		return 0;
+	for (unsigned i = 0; i < 4; i++)
+		if (strcmp(unit, units[i]) == 0)
+			return UINT64_C(1) << 10 * i;
+	return 0;
+}
+
 int strategy_set_text(struct strategy_plan *plan, const char *text, char *error, size_t error_size)
 {
 	const char *equals = strchr(text, '=');
 	char name[32], *end;
-	uint64_t value;
+	uint64_t value, unit;
 
 	if (equals == NULL || equals == text || (size_t)(equals - text) >= sizeof(name) ||
 	    !isdigit((unsigned char)equals[1])) {
@@ -226,11 +240,14 @@ int strategy_set_text(struct strategy_plan *plan, const char *text, char *error,
 	snprintf(name, sizeof(name), "%.*s", (int)(equals - text), text);
 	errno = 0;
 	value = strtoull(equals + 1, &end, 10);
-	if (*end != '\0' || errno != 0) {
+	unit = unit_bytes(name, end);
+	if (unit == 0 || errno != 0 || value > UINT64_MAX / unit) {
 		snprintf(error, error_size, "--set takes NAME=NUMBER, not '%.80s'", text);
 		return -1;
 	}
-	return strategy_set(plan, name, value) == 0 ? 0 : refuse_set(plan, text, error, error_size);
+	return strategy_set(plan, name, value * unit) == 0
+		       ? 0
+		       : refuse_set(plan, text, error, error_size);
 }
 
 /* The largest buffer that the numbers make: in floating point, as they may be any. */

@@ -239,6 +239,10 @@ static const struct {
 	{ STRATEGY_PIPELINE, "=3", "NAME=NUMBER" },
 	{ STRATEGY_PIPELINE, "stages=99999999999999999999", "NAME=NUMBER" },
 	{ STRATEGY_PIPELINE, "stages=0", "stages=1..65536" },
+	{ STRATEGY_PIPELINE, "stages=3KiB", "NAME=NUMBER" },
+	{ STRATEGY_DATA_PARALLEL, "bucket_bytes=25Mib", "NAME=NUMBER" },
+	{ STRATEGY_DATA_PARALLEL, "bucket_bytes=99999999999GiB", "NAME=NUMBER" },
+	{ STRATEGY_DATA_PARALLEL, "bucket_bytes=1MiB", NULL },
 	{ STRATEGY_PIPELINE, "ranks=3", "pipeline takes stages=" },
 	{ STRATEGY_KV_TRANSFER, "side=2", "side=0..1" },
 	{ STRATEGY_TENSOR_PARALLEL, "tokens=1000000", NULL },
@@ -264,6 +268,19 @@ static void refuses(void **state)
 		    (bad[i].words != NULL && strstr(error, bad[i].words) == NULL))
 			fail_msg("--set %s: %d, \"%s\"", bad[i].set, rc, error);
 	}
+	workload_free(&work);
+}
+
+static void takes_units(void **state)
+{
+	struct strategy_plan plan;
+	struct workload work;
+
+	(void)state;
+	small_model(&work);
+	plan = plan_of(&work, STRATEGY_DATA_PARALLEL, "bucket_bytes=3MiB", 0);
+	assert_int_equal(strategy_value(&plan, "bucket_bytes"), 3 << 20);
+	strategy_free(&plan);
 	workload_free(&work);
 }
 
@@ -319,9 +336,8 @@ static void published(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(plans_hold),
-		cmocka_unit_test(by_hand),
-		cmocka_unit_test(refuses),
+		cmocka_unit_test(plans_hold), cmocka_unit_test(by_hand),
+		cmocka_unit_test(refuses),    cmocka_unit_test(takes_units),
 		cmocka_unit_test(published),
 	};
 

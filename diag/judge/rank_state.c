@@ -358,13 +358,22 @@ static void walk_streams(struct walk *w, struct twi_rank_state *state)
 	}
 }
 
+static void walk_held(struct walk *w, struct twi_rank_state *state)
+{
+	walk_count(w, &state->held_count, TWI_STATE_HELD);
+	for (uint32_t i = 0; !w->bad && i < state->held_count; i++) {
+		state->held[i].times = (uint16_t)walk_number(w, state->held[i].times, 2);
+		state->held[i].ms = (uint16_t)walk_number(w, state->held[i].ms, 2);
+	}
+}
+
 static void walk_state(struct walk *w, struct twi_rank_state *state, uint32_t form)
 {
 	uint32_t magic = MAGIC;
 
 	walk_u32(w, &magic);
 	walk_u32(w, &form);
-	if (magic != MAGIC || form < TWI_STATE_FORM_BARE || form > TWI_STATE_FORM_LONGS)
+	if (magic != MAGIC || form < TWI_STATE_FORM_BARE || form > TWI_STATE_FORM_HELD)
 		w->bad = true;
 	walk_self(w, state);
 	walk_count(w, &state->group_count, TWI_STATE_GROUPS);
@@ -389,6 +398,8 @@ static void walk_state(struct walk *w, struct twi_rank_state *state, uint32_t fo
 		walk_dials(w, state);
 		walk_streams(w, state);
 	}
+	if (form >= TWI_STATE_FORM_HELD)
+		walk_held(w, state);
 }
 
 size_t twi_rank_state_encode(struct twi_rank_state *state, enum twi_state_form form, uint8_t *out,

@@ -14,6 +14,7 @@
 
 #include <towline/group.h>
 
+#include "diag/judge/state_process.h"
 #include "diag/judge/state_ways.h"
 
 #define TWI_TELLS_MESSAGES 1u /* bits of `tells`: what stands here is known, with strays */
@@ -37,9 +38,10 @@
 #define TWI_STATE_NAMED    10240u /* the same without heads of bursts */
 #define TWI_STATE_BARE     8192u  /* and without names, and what is foreign */
 #define TWI_STATE_NO_RANK  UINT32_MAX
-#define TWI_STATE_MESSAGES 8u /* the user's, under way */
-#define TWI_STATE_STRAYS   6u /* that have come, and nobody receives */
-#define TWI_STATE_AWAITED  4u /* ranks that it waited for most */
+#define TWI_STATE_MESSAGES 8u  /* the user's, under way */
+#define TWI_STATE_STRAYS   6u  /* that have come, and nobody receives */
+#define TWI_STATE_AWAITED  4u  /* ranks that it waited for most */
+#define TWI_STATE_HELD     16u /* seconds of which it is told whether it stood still */
 
 /*
  * A group has up to two rows: of its collectives, and of its barriers (tow_group_barrier), which
@@ -178,11 +180,6 @@ struct twi_state_link {
 	uint64_t starved_ns;            /* for which sends have waited for credit, so far */
 };
 
-/* Of a thread, until then: on a CPU, and waiting for one. */
-struct twi_state_cpu {
-	uint64_t at_ns, on_cpu_ns, run_queue_ns;
-};
-
 /* What a thread can be blocked for: X(name in capitals, name) */
 #define TWI_WAITED_MAP(X)                                                                          \
 	X(OTHER, "others")                                                                         \
@@ -261,6 +258,9 @@ struct twi_rank_state {
 	uint32_t dial_count, stream_count;
 	struct twi_state_dial dials[TWI_STATE_DIALS];       /* the oldest first */
 	struct twi_state_stream streams[TWI_STATE_STREAMS]; /* of the links that do most */
+	/* The second of `now_ns` first, as far as its clock goes, then those before; none: 0. */
+	uint32_t held_count;
+	struct twi_state_held held[TWI_STATE_HELD];
 };
 
 /* What the reader knows: each form has all of the one before. */
@@ -271,6 +271,7 @@ enum twi_state_form {
 	TWI_STATE_FORM_MESSAGES, /* messages under way, strays, what goes on, the quota of CPU */
 	TWI_STATE_FORM_WAITED,   /* for how long it waited, what links carried */
 	TWI_STATE_FORM_LONGS,    /* bursts that took long, credit, names, dials, streams */
+	TWI_STATE_FORM_HELD,     /* when it was held from outside */
 };
 
 /* The bytes written, 0: there is no room. Members are written back as they are. */

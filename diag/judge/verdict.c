@@ -260,6 +260,7 @@ void twi_verdict_judge(const struct twi_verdict_case *what, struct twi_verdict *
 	twi_judge_silent(&judge);
 	twi_judge_agreement(&judge);
 	twi_judge_links(&judge);
+	twi_judge_held_ranks(&judge);
 	twi_judge_dials(&judge);
 	twi_judge_buffers(&judge);
 	twi_judge_missing(&judge);

@@ -85,7 +85,11 @@ struct twi_emit;
 	  "has not been started")                                                                  \
 	X(NOT_COME, "not_come", "has not come",                                                    \
 	  "see whether its process was started (the launcher's log), whether it calls "            \
-	  "tow_group_open, and whether it reaches rank 0's store")
+	  "tow_group_open, and whether it reaches rank 0's store")                                 \
+	X(HELD, "held", "is held from outside again and again",                                    \
+	  "find what stops and continues the process: cpulimit, a debugger or a profiler that "    \
+	  "attaches, a batch system, a freezer of its control group; it runs, and its network "    \
+	  "may be well")
 
 enum twi_cause {
 #define TWI_CAUSE_ENUM(id, name, says, cure) TWI_CAUSE_##id,

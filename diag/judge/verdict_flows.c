@@ -11,6 +11,7 @@
  *					not ready for Z, whose sends wait for their peer
  *	Z ----> B, B's device is slow	what has come to B waits for its device, while B's own
  *					sends wait for nobody else: B is named
+ *	A ----> B, B is held from outside	likewise; and so A ----> B, where A is
  *	A ----> B, B comes late		until B comes nobody takes what A sends, which is on its
  *					way so long: what B's lateness explains names no link
  *
@@ -180,7 +181,8 @@ static void judge_links(struct twi_judge *judge, const struct flow_sums *sums)
 		const struct flow_sum *sum = &sums->rows[i];
 		const struct twi_verdict_rank *to = rank_in_group(judge, sums->ctx, sum->peer);
 
-		if (to == NULL || !stands_out(sums, i, 0) ||
+		if (to == NULL || !stands_out(sums, i, 0) || twi_judge_was_held(sum->rank) ||
+		    twi_judge_was_held(to) ||
 		    !stands_out(sums, i, mean_lateness(judge, sums->ctx, to)))
 			continue;
 		twi_judge_blame_link(
@@ -297,6 +299,8 @@ static void judge_class(struct twi_judge *judge, struct flow_sums *sums)
 		char trip[48] = "";
 
 		if (link == NULL || (link->flags & TWI_LINK_TCP) == 0 || !stands_out(sums, i, 0) ||
+		    twi_judge_was_held(sum->rank) ||
+		    twi_judge_was_held(twi_judge_rank(judge, sum->peer)) ||
 		    twi_judge_link_busy(sum->rank, sum->peer) < BUSY)
 			continue;
 		if (link->rtt_us >= 1000)

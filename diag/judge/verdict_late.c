@@ -100,6 +100,14 @@ static void tell_savings(struct twi_judge *judge, const struct twi_lateness *lat
 		      step_ms * (1 - saves));
 }
 
+/* That it was held from outside explains half of its lateness. */
+static bool is_held(const struct twi_lateness *late, const struct twi_held *held)
+{
+	if (late->once)
+		return held->ns * 2 >= late->to_ns - late->from_ns;
+	return held->times > 0 && twi_held_share(held) * 2 >= late->lost;
+}
+
 void twi_judge_blame_late(struct twi_judge *judge, const struct twi_lateness *late)
 {
 	const struct twi_verdict_rank *rank = late->rank;
@@ -107,6 +115,7 @@ void twi_judge_blame_late(struct twi_judge *judge, const struct twi_lateness *la
 	char quota[TWI_JUDGE_QUOTA], reads[READS_TEXT];
 	struct twi_starved cpu;
 	enum twi_cause denied;
+	struct twi_held held;
 
 	twi_judge_starved(judge, rank, to_their_time(rank, late->from_ns),
 			  to_their_time(rank, late->to_ns), &cpu);
@@ -115,7 +124,14 @@ void twi_judge_blame_late(struct twi_judge *judge, const struct twi_lateness *la
 		lost = late->lost;
 	else if (cpu.window_ns > late->to_ns - late->from_ns) /* known, but not apart */
 		lost = (double)(late->to_ns - late->from_ns) / (double)cpu.window_ns;
-	if (pool >= 0.3)
+	held = twi_judge_held(rank, to_their_time(rank, late->from_ns),
+			      to_their_time(rank, late->to_ns));
+	if (is_held(late, &held))
+		twi_judge_blame(judge, TWI_CAUSE_HELD, rank->rank, late->confidence,
+				"%s; its process was stopped from outside and continued %u times, "
+				"and stood still for %.0f %% of the time",
+				late->how, held.times, 100 * twi_held_share(&held));
+	else if (pool >= 0.3)
 		twi_judge_blame(judge, TWI_CAUSE_POOL, rank->rank, late->confidence,
 				"%s; it waited for room in its pool for %.0f %% of the time",
 				late->how, pool * 100);

@@ -3,6 +3,7 @@
  *
  *	verdict.c        findings: made, ordered, put into words
  *	verdict_forming.c  ranks that have not come to the job
+ *	verdict_held.c   ranks that are held from outside, and go on
  *	verdict_links.c  silent ranks, links, losses, buffers, credit
  *	verdict_dials.c  connections that do not come about
  *	verdict_colls.c  ranks that call something else, or are missing
@@ -77,6 +78,20 @@ void twi_judge_credit(struct twi_judge *judge);
 void twi_judge_dials(struct twi_judge *judge);
 bool twi_judge_dials_to(struct twi_judge *judge, uint32_t rank);
 bool twi_judge_dials_long(const struct twi_verdict_rank *at, uint32_t rank);
+/*
+ * verdict_held.c: how often a rank's process was held from outside and went on, and for how long,
+ * in the seconds from `from` to `to`, by its clock.
+ */
+struct twi_held {
+	uint32_t times;
+	uint64_t ns, window_ns; /* of what is known */
+};
+struct twi_held twi_judge_held(const struct twi_verdict_rank *rank, uint64_t from, uint64_t to);
+double twi_held_share(const struct twi_held *held);
+/* It was, in the last seconds: what messages to and from it took says nothing of their way. */
+bool twi_judge_was_held(const struct twi_verdict_rank *rank);
+/* Names those that were for much of the last seconds. */
+void twi_judge_held_ranks(struct twi_judge *judge);
 /* verdict_waits.c: who waits for whom by messages, after what collectives say. */
 void twi_judge_waits(struct twi_judge *judge);
 /* waits_graph.c: it waits for somebody itself. */

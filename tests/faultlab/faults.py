@@ -17,6 +17,10 @@ SERVER = {"slow_server", "late", "absent"}
 INPUT = {"input", "late"}
 HANGS = {"never_entered", "absent", "silent"}
 PATH = {"slow_link", "link", "packet_loss"}
+# A process that stands still from outside: as long as it lasts it is stopped, afterwards late.
+STILL = {"held", "stopped", "late"}
+# What only the network is to blame for.
+WAYS_ALONE = PATH | {"mtu"}
 
 
 @dataclasses.dataclass
@@ -137,12 +141,18 @@ FAULTS = [
     Fault("SIGSTOP", ("coll", "fused", "ring", "pipe"), EVERY, {"stopped"},
           plant=planting.Stopped, mute=True, sizes=(2, 3, 4, 8), advice="CONT", mend="lift",
           plain=True),
-    Fault("SIGSTOP pulses", ("coll", "pipe"), LOCAL, {"stopped", "late"}, plant=planting.Pulses,
-          history=True, drawn={"stop_ms": (150, 300), "run_ms": (300, 600)}, mute=True,
-          mend="lift"),
-    Fault("cpulimit", ("coll", "fused"), LOCAL, {"stopped", "late", "cpu", "throttled"},
-          plant=planting.Pulses, history=True, options={"how": "spin"}, sizes=(2,), mute=True,
-          mend="lift", drawn={"stop_ms": (80,), "run_ms": (20,)}),
+    Fault("SIGSTOP pulses", ("coll", "fused", "ring", "pipe"), EVERY, STILL,
+          plant=planting.Pulses, history=True, drawn={"stop_ms": (150, 300),
+                                                      "run_ms": (300, 600)}, mend="lift"),
+    Fault("short SIGSTOP pulses", ("coll", "fused", "ring", "pipe"), EVERY, STILL,
+          plant=planting.Pulses, history=True, drawn={"stop_ms": (50, 100),
+                                                      "run_ms": (400, 1000)}, mend="lift"),
+    Fault("long SIGSTOP pulses", ("coll", "fused", "ring", "pipe"), EVERY, STILL,
+          plant=planting.Pulses, history=True, drawn={"stop_ms": (500, 1000, 2000),
+                                                      "run_ms": (1000, 3000)}, mend="lift"),
+    Fault("cpulimit", ("coll", "fused", "ring", "pipe"), EVERY, STILL | {"cpu", "throttled"},
+          plant=planting.Pulses, history=True, mend="lift", drawn={"stop_ms": (80, 50),
+                                                                   "run_ms": (20, 50)}),
     Fault("CPU quota", ("coll", "fused"), LOCAL, {"throttled"}, plant=planting.Quota,
           options={"how": "spin"}, sizes=(2,), drawn={"percent": (10, 20)}, advice="quota",
           mend="lift"),
@@ -308,6 +318,8 @@ def judge(fault, chosen, document, status):
         ends = [{link["from"], link["to"]} for link in finding.get("links", [])]
         if ranks - truth or any(not pair & truth for pair in ends):
             return "wrong"
+        if finding["cause"] in WAYS_ALONE and not fault.causes & WAYS_ALONE:
+            return "wrong"  # the network is well
         ways = [(link["from"], link["to"]) for link in finding.get("links", [])]
         if way and way not in ways and ways:
             hits.add("the other direction")

@@ -8,12 +8,13 @@ const char *const twt_vj_names[VJ_FAULTS] = { "healthy",          "never enters"
 					      "CPU hog",          "never enters a barrier",
 					      "receives nothing", "receives nothing (ofi)",
 					      "device stalls",    "late in bursts",
-					      "CPU quota",        "slow cable" };
+					      "CPU quota",        "slow cable",
+					      "SIGSTOP pulses" };
 
 const char *const twt_vj_causes[VJ_FAULTS] = {
 	"",       "never_entered", "late",      "other_operation", "stopped", "link",
 	"pool",   "tcp_buffers",   "cpu",       "never_entered",   "credit",  "credit",
-	"device", "late",          "throttled", "slow_link"
+	"device", "late",          "throttled", "slow_link",       "held"
 };
 
 uint64_t twt_vj_now(void)

@@ -41,6 +41,7 @@ enum twt_vj_fault {
 	VJ_BURST, /* late to the first of three collectives that are under way at once */
 	VJ_QUOTA, /* its control group may have a CPU for a part of the time alone */
 	VJ_SLOW,  /* between the halves of the job there are 4 MB/s, in both directions */
+	VJ_HELD,  /* its process is stopped for 100 ms and continued, again and again */
 	VJ_FAULTS
 };
 

@@ -117,6 +117,20 @@ bool twt_vj_reached(const struct twt_vj_job *job, int steps)
 	return false;
 }
 
+/* Stopped for 100 of 300 ms, until this process ends. */
+static void twt_vj_pulse_main(const struct twt_vj_job *job)
+{
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	alarm(VJ_LIMIT_S);
+	while (atomic_load(&job->marks->stop) == 0) {
+		kill(job->pids[job->victim], SIGSTOP);
+		usleep(100000);
+		kill(job->pids[job->victim], SIGCONT);
+		usleep(200000);
+	}
+	_exit(0);
+}
+
 bool twt_vj_plant(struct twt_vj_job *job)
 {
 	if (job->fault == VJ_STOPPED)
@@ -130,6 +144,12 @@ bool twt_vj_plant(struct twt_vj_job *job)
 		job->hogs[i] = fork();
 		if (job->hogs[i] == 0)
 			twt_vj_hog_main(job);
+	}
+	if (job->fault == VJ_HELD) {
+		fflush(NULL);
+		job->hogs[0] = fork();
+		if (job->hogs[0] == 0)
+			twt_vj_pulse_main(job);
 	}
 	return job->fault != VJ_QUOTA ||
 	       twt_quota_begin(&job->quota, job->pids[job->victim], VJ_QUOTA_PERCENT);
@@ -154,13 +174,13 @@ bool twt_vj_end(struct twt_vj_job *job)
 	atomic_store(&job->marks->stop, 1);
 	atomic_store(&job->marks->mute, 0);
 	atomic_store(&job->marks->rate, 0);
-	if (job->fault == VJ_STOPPED)
-		kill(job->pids[job->victim], SIGCONT);
 	if (twt_vj_is_far(job)) /* the connections would take seconds to come back */
 		for (int i = 0; i < job->size; i++)
 			kill(atomic_load(&job->marks->pids[i]), SIGKILL);
 	for (int i = 0; i < VJ_HOGS; i++)
 		twt_vj_kill(&job->hogs[i]);
+	if (job->fault == VJ_STOPPED || job->fault == VJ_HELD) /* nobody stops it any more */
+		kill(job->pids[job->victim], SIGCONT);
 	for (int i = 0; !twt_vj_is_far(job) && i < job->size; i++) {
 		for (int turn = 0; turn < 20000 && job->pids[i] > 0; turn++) {
 			if (waitpid(job->pids[i], &how, WNOHANG) == job->pids[i]) {

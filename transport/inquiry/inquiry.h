@@ -33,6 +33,7 @@
 
 #include "diag/base/identity.h"
 #include "diag/judge/verdict.h"
+#include "transport/inquiry/inquiry_held.h"
 #include "transport/job/rank_words.h"
 #include "transport/op/op.h"
 
@@ -111,6 +112,7 @@ struct twi_inquiry {
 	struct twi_inquiry_gone gone;
 	_Atomic bool flight_due;           /* the flight recorder's file: flight_file.c */
 	_Atomic uint64_t flight_failed_ns; /* since when */
+	struct twi_held_log held;          /* when the process was held from outside */
 	char flight_home[256];             /* where files go if nobody says; "": nowhere */
 };
 

@@ -88,23 +88,33 @@ size_t twi_inquiry_unread_gone(const struct twi_inquiry_line *line)
 	return op->result_bytes - TWI_INQUIRY_HEAD;
 }
 
+/* The newest forms. The fullest state goes without what is least missed; 0: it does not fit. */
+static size_t encode_long(uint32_t features, struct twi_rank_state *state, uint8_t *out)
+{
+	bool held = (features & TWI_FEATURE_BIT(state_held)) != 0;
+	enum twi_state_form form = held ? TWI_STATE_FORM_HELD : TWI_STATE_FORM_LONGS;
+	uint32_t streams = state->stream_count;
+	size_t bytes = twi_rank_state_encode(state, form, out, TWI_STATE_BYTES);
+
+	if (bytes == 0) {
+		state->stream_count = 0;
+		bytes = twi_rank_state_encode(state, form, out, TWI_STATE_BYTES);
+		if (bytes == 0 && held)
+			bytes = twi_rank_state_encode(state, TWI_STATE_FORM_LONGS, out,
+						      TWI_STATE_BYTES);
+		state->stream_count = streams;
+	}
+	return bytes;
+}
+
 /* In what form the other side reads it, and within what its receive has room for. */
 static uint32_t encode_for(uint32_t features, struct twi_rank_state *state, uint8_t *out)
 {
 	enum twi_state_form form = TWI_STATE_FORM_BARE;
 	size_t room = TWI_STATE_BARE, bytes;
 
-	/* The fullest state there can be goes without streams, or without the last form's. */
 	if ((features & TWI_FEATURE_BIT(state_longs)) != 0) {
-		uint32_t streams = state->stream_count;
-
-		bytes = twi_rank_state_encode(state, TWI_STATE_FORM_LONGS, out, TWI_STATE_BYTES);
-		if (bytes == 0) {
-			state->stream_count = 0;
-			bytes = twi_rank_state_encode(state, TWI_STATE_FORM_LONGS, out,
-						      TWI_STATE_BYTES);
-			state->stream_count = streams;
-		}
+		bytes = encode_long(features, state, out);
 		if (bytes > 0)
 			return (uint32_t)bytes;
 	}

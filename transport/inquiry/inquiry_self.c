@@ -407,5 +407,6 @@ const struct twi_rank_state *twi_inquiry_self(struct twi_inquiry *inquiry)
 	add_links(ranks, out);
 	add_streams(ranks, out);
 	add_dials(ranks, out);
+	twi_held_tell(&inquiry->held, now, out);
 	return out;
 }

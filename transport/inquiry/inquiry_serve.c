@@ -7,7 +7,6 @@
  * the program has none of its own, and taken away at close.
  */
 #include <errno.h>
-#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -42,6 +41,7 @@ struct twi_inquiry_thread {
 	struct twi_engine *engine;
 	pthread_t thread;
 	int event_fd;
+	struct twi_held_watch watch; /* of event_fd */
 	bool stopping, listens;
 	unsigned file;
 	uint64_t dumped_ns;
@@ -176,14 +176,27 @@ static void on_sigquit(int number)
 	errno = err;
 }
 
+/* The process has been held, and goes on. */
+static void note_held(struct twi_engine *engine, uint64_t ns)
+{
+	uint64_t now;
+
+	twi_engine_enter(engine);
+	now = twi_engine_clock(engine);
+	twi_held_note(&engine->inquiry->held, now - twi_min(now, ns), now);
+	twi_engine_leave(engine);
+}
+
 /* Waits for events, at most timeout_ms; -1: for ever. */
 static uint64_t wait_events(struct twi_inquiry_thread *thread, int timeout_ms)
 {
-	struct pollfd fd = { .fd = thread->event_fd, .events = POLLIN };
 	uint64_t events = 0;
+	struct twi_held_time held;
+	bool ready = twi_held_wait(&thread->watch, timeout_ms, &held);
 
-	if (poll(&fd, 1, timeout_ms) != 1 ||
-	    read(thread->event_fd, &events, sizeof(events)) != sizeof(events))
+	if (held.to_ns != 0)
+		note_held(thread->engine, held.to_ns - held.from_ns);
+	if (!ready || read(thread->event_fd, &events, sizeof(events)) != sizeof(events))
 		return 0;
 	thread->stopping |= events >= EVENT_STOP;
 	return events;
@@ -376,6 +389,15 @@ static void listen_no_more(struct twi_inquiry_thread *thread)
 	}
 }
 
+static int start_thread(struct twi_inquiry_thread *thread)
+{
+	int err = twi_thread_start(&thread->thread, NULL, 0, inquiry_run, thread);
+
+	if (err != 0)
+		twi_held_close(&thread->watch);
+	return err;
+}
+
 static int make_thread(struct twi_engine *engine)
 {
 	struct twi_inquiry_thread *thread = calloc(1, sizeof(*thread));
@@ -385,9 +407,9 @@ static int make_thread(struct twi_engine *engine)
 		return twi_error(TOW_ENOMEM, "no memory for a runtime");
 	thread->engine = engine;
 	thread->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	err = thread->event_fd < 0 ? errno : 0;
+	err = thread->event_fd < 0 ? errno : twi_held_open(&thread->watch, thread->event_fd);
 	if (err == 0)
-		err = twi_thread_start(&thread->thread, NULL, 0, inquiry_run, thread);
+		err = start_thread(thread);
 	if (err != 0) {
 		if (thread->event_fd >= 0)
 			close(thread->event_fd);
@@ -443,6 +465,7 @@ void twi_inquiry_thread_stop(struct twi_engine *engine)
 		listen_no_more(thread);
 	nudge_thread(thread->event_fd, EVENT_STOP);
 	pthread_join(thread->thread, NULL);
+	twi_held_close(&thread->watch);
 	close(thread->event_fd);
 	free(thread);
 }

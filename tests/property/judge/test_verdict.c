@@ -321,7 +321,7 @@ static void test_bytes(void **state)
 		make_healthy();
 		add_heads(&job.last[0].groups[0]);
 		add_dials(&job.last[0]);
-		count = twi_rank_state_encode(&job.last[0], TWI_STATE_FORM_LONGS, bytes,
+		count = twi_rank_state_encode(&job.last[0], TWI_STATE_FORM_HELD, bytes,
 					      sizeof(bytes));
 		assert_true(count > 0);
 		assert_true(twi_rank_state_decode(bytes, count, &back));

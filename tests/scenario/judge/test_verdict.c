@@ -33,6 +33,8 @@ static uint64_t settle_us(enum twt_vj_fault fault)
 		return 3000000;
 	case VJ_HEALTHY:
 		return 200000;
+	case VJ_HELD:
+		return 2500000; /* it begins to measure with the second time */
 	default:
 		return 1200000;
 	}

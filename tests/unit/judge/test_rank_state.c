@@ -208,10 +208,45 @@ static void test_bytes(void **state)
 	assert_int_equal(back.link_count, TWI_STATE_LINKS);
 }
 
+/* When it was held from outside: of the newest form alone. */
+static void test_held_bytes(void **state)
+{
+	static uint8_t bytes[TWI_STATE_BYTES];
+	static struct twi_rank_state back;
+	struct twi_rank_state *last = &job.last[3];
+	size_t n, less;
+
+	(void)state;
+	twt_vs_healthy(&job, 8);
+	fill_state(last);
+	last->group_count = 3;
+	memset(&last->groups[3], 0, sizeof(last->groups) - 3 * sizeof(last->groups[0]));
+	last->held_count = TWI_STATE_HELD;
+	for (uint32_t i = 0; i < TWI_STATE_HELD; i++)
+		last->held[i] =
+			(struct twi_state_held){ (uint16_t)(65535 - i), (uint16_t)(1000 - i) };
+	n = twi_rank_state_encode(last, TWI_STATE_FORM_HELD, bytes, sizeof(bytes));
+	assert_true(n > 0);
+	assert_true(twi_rank_state_decode(bytes, n, &back));
+	assert_memory_equal(&back, last, sizeof(back));
+	assert_false(twi_rank_state_decode(bytes, n - 1, &back));
+	bytes[4]++;
+	assert_false(twi_rank_state_decode(bytes, n, &back));
+	less = twi_rank_state_encode(last, TWI_STATE_FORM_LONGS, bytes, sizeof(bytes));
+	assert_int_equal(less, n - 4 - 4 * TWI_STATE_HELD);
+	assert_true(twi_rank_state_decode(bytes, less, &back));
+	assert_int_equal(back.stream_count, TWI_STATE_STREAMS);
+	assert_int_equal(back.held_count, 0);
+	/* More rows than there are: nobody's. */
+	last->held_count = TWI_STATE_HELD + 1;
+	assert_int_equal(twi_rank_state_encode(last, TWI_STATE_FORM_HELD, bytes, sizeof(bytes)), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_bytes),
+		cmocka_unit_test(test_held_bytes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,155 @@
+/*
+ * test_inquiry_held.c - a process that is held from outside sees it: rows by the second, and a real
+ * one, which is stopped and continued.
+ */
+#include "twt.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <internal/base.h>
+
+#include "diag/base/thread.h"
+#include "transport/inquiry/inquiry_held.h"
+
+#define SECOND_NS 1000000000ull
+#define MS_NS     1000000ull
+
+static struct twi_held_log held_log;
+static struct twi_rank_state told;
+
+static void test_rows(void **state)
+{
+	(void)state;
+	twi_held_tell(&held_log, 7 * SECOND_NS, &told);
+	assert_int_equal(told.held_count, 0);
+	/* In the middle of a second, over its end, and of unknown length. */
+	twi_held_note(&held_log, 100 * SECOND_NS + 200 * MS_NS, 100 * SECOND_NS + 500 * MS_NS);
+	twi_held_note(&held_log, 101 * SECOND_NS + 900 * MS_NS, 103 * SECOND_NS + 50 * MS_NS);
+	twi_held_note(&held_log, 103 * SECOND_NS + 60 * MS_NS, 103 * SECOND_NS + 60 * MS_NS);
+	twi_held_tell(&held_log, 104 * SECOND_NS + 1, &told);
+	assert_int_equal(told.held_count, 5);
+	assert_int_equal(told.held[0].times + told.held[0].ms, 0);
+	assert_int_equal(told.held[1].times, 2);
+	assert_int_equal(told.held[1].ms, 50);
+	assert_int_equal(told.held[2].times, 0);
+	assert_int_equal(told.held[2].ms, 1000);
+	assert_int_equal(told.held[3].ms, 100);
+	assert_int_equal(told.held[4].times, 1);
+	assert_int_equal(told.held[4].ms, 300);
+	/* Rows are used again, and old ones are not told. */
+	twi_held_tell(&held_log, 200 * SECOND_NS, &told);
+	assert_int_equal(told.held_count, 0);
+	twi_held_note(&held_log, 0, 119 * SECOND_NS + 10 * MS_NS);
+	twi_held_tell(&held_log, 119 * SECOND_NS + 20 * MS_NS, &told);
+	assert_int_equal(told.held_count, TWI_STATE_HELD);
+	assert_int_equal(told.held[0].ms, 10);
+	assert_int_equal(told.held[0].times, 1);
+	assert_int_equal(told.held[15].ms, 1000);
+	assert_int_equal(told.held[15].times, 0);
+}
+
+/* Shared with the child. */
+struct seen {
+	_Atomic uint32_t begun, times, known;
+	_Atomic uint64_t ns;
+};
+
+static int event_fd;
+
+static void *watch_main(void *arg)
+{
+	struct seen *seen = arg;
+	struct twi_held_watch watch;
+	struct twi_held_time held;
+	bool ready = false;
+
+	if (twi_held_open(&watch, event_fd) != 0)
+		_exit(1);
+	seen->begun = 1;
+	while (!ready) {
+		ready = twi_held_wait(&watch, 20000, &held);
+		seen->ns += held.to_ns - twi_min(held.from_ns, held.to_ns);
+		seen->known += held.to_ns > held.from_ns;
+		seen->times += held.to_ns != 0;
+	}
+	twi_held_close(&watch);
+	return NULL;
+}
+
+static void child_main(struct seen *seen)
+{
+	pthread_t thread;
+
+	alarm(30);
+	if (twi_thread_start(&thread, NULL, 0, watch_main, seen) != 0)
+		_exit(1);
+	pthread_join(thread, NULL);
+	_exit(0);
+}
+
+static void hold(pid_t pid, unsigned ms)
+{
+	int how;
+
+	kill(pid, SIGSTOP);
+	assert_int_equal(waitpid(pid, &how, WUNTRACED), pid);
+	usleep(ms * 1000);
+	kill(pid, SIGCONT);
+}
+
+static bool soon(const _Atomic uint32_t *value, uint32_t wanted)
+{
+	for (unsigned i = 0; i < 10000 && *value < wanted; i++)
+		usleep(1000);
+	return *value >= wanted;
+}
+
+static void test_stopped(void **state)
+{
+	struct seen *seen = mmap(NULL, sizeof(*seen), PROT_READ | PROT_WRITE,
+				 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	uint64_t one = 1;
+	pid_t pid;
+	int how;
+
+	(void)state;
+	assert_true(seen != MAP_FAILED);
+	event_fd = eventfd(0, EFD_CLOEXEC);
+	fflush(NULL);
+	pid = fork();
+	if (pid == 0)
+		child_main(seen);
+	assert_true(soon(&seen->begun, 1));
+	usleep(50000); /* it sleeps; that it runs for so long is none of it */
+	assert_int_equal(seen->times, 0);
+	hold(pid, 50);
+	assert_true(soon(&seen->times, 1));
+	assert_int_equal(seen->known, 0);
+	usleep(100000);
+	hold(pid, 200);
+	assert_true(soon(&seen->times, 2));
+	assert_int_equal(seen->known, 1);
+	/* Less by a tick, or by what the machine was busy with something else. */
+	assert_in_range(seen->ns, 50 * MS_NS, 10 * SECOND_NS);
+	assert_int_equal(write(event_fd, &one, sizeof(one)), sizeof(one));
+	assert_int_equal(waitpid(pid, &how, 0), pid);
+	assert_int_equal(how, 0);
+	close(event_fd);
+	munmap(seen, sizeof(*seen));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_rows),
+		cmocka_unit_test(test_stopped),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

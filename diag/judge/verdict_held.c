@@ -62,8 +62,10 @@ double twi_held_share(const struct twi_held *held)
 
 bool twi_judge_was_held(const struct twi_verdict_rank *rank)
 {
-	struct twi_held held = held_lately(rank);
+	struct twi_held held = { 0 };
 
+	if (rank != NULL)
+		held = held_lately(rank);
 	/* Of the first time it is not known for how long. */
 	return held.times > 0 && (held.ns == 0 || twi_held_share(&held) >= LITTLE);
 }

@@ -387,8 +387,10 @@ void twi_judge_buffers(struct twi_judge *judge)
 		for (uint32_t k = 0; at->last != NULL && k < at->last->link_count; k++) {
 			const struct twi_state_link *link = &at->last->links[k];
 
+			/* Who is held does not read, and its window is closed by that. */
 			if ((link->flags & TWI_LINK_TCP) != 0 &&
-			    !link_blamed(judge, at->rank, link->rank))
+			    !link_blamed(judge, at->rank, link->rank) &&
+			    !twi_judge_was_held(twi_judge_rank(judge, link->rank)))
 				judge_buffers(judge, at, link);
 		}
 	}

@@ -172,7 +172,8 @@ void twi_judge_rails(struct twi_judge *judge)
 			uint32_t to = at->last->links[k].rank;
 			struct rails rails;
 
-			if (twi_judge_rank(judge, to) == NULL ||
+			if (twi_judge_rank(judge, to) == NULL || twi_judge_was_held(at) ||
+			    twi_judge_was_held(twi_judge_rank(judge, to)) ||
 			    (!judge->out->waits.slow && !waits_for(judge, to, at->rank)))
 				continue;
 			find_rails(at, to, &rails);

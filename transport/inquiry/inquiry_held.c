@@ -112,9 +112,11 @@ static void measure_tick(uint64_t began_ns, uint64_t denied_before_ns, bool told
 		return;
 	denied = denied_ns();
 	denied = denied > denied_before_ns ? denied - denied_before_ns : 0;
-	out->from_ns = began_ns + TWI_HELD_TICK_MS * MS_NS + denied;
-	if (now >= out->from_ns + least)
-		out->to_ns = now;
+	if (now < began_ns + TWI_HELD_TICK_MS * MS_NS + denied + least)
+		return;
+	/* Somewhere within the tick. */
+	out->from_ns = began_ns + TWI_HELD_TICK_MS * MS_NS / 2 + denied;
+	out->to_ns = now;
 }
 
 /* One sleep; what epoll_wait says of it. */

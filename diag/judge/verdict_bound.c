@@ -465,7 +465,21 @@ static void find_busiest(const struct twi_judge *judge, struct busiest *out)
 	}
 }
 
-static const char *mend_of(const struct twi_verdict_waits *waits)
+/* Of what calls took between the looks, on the wire; below 0: none has ended. */
+static double wire_share(const struct twi_judge *judge)
+{
+	double total = 0, wire = 0;
+
+	for (uint32_t i = 0; i < judge->what->rank_count; i++) {
+		const struct twi_verdict_rank *rank = &judge->what->ranks[i];
+
+		for (uint32_t k = 0; rank->last != NULL && k < rank->last->link_count; k++)
+			add_called(rank, rank->last->links[k].rank, &total, &wire);
+	}
+	return total > 0 ? twi_min(wire / total, 1.0) : -1;
+}
+
+static const char *mend_of(const struct twi_judge *judge, const struct twi_verdict_waits *waits)
 {
 	double most = 0;
 	unsigned kind = TWI_WAITED_COLL;
@@ -476,6 +490,11 @@ static const char *mend_of(const struct twi_verdict_waits *waits)
 			kind = i;
 		}
 	}
+	if (kind == TWI_WAITED_CALL && wire_share(judge) > 0.5)
+		return "calls are on the wire for most of what they take (/v1/rpc, wire): see what "
+		       "the way between the hosts allows (towdoctor --peer: delay, rate, losses), "
+		       "or have more "
+		       "of them under way at once";
 	if (kind == TWI_WAITED_CALL)
 		return "see in /v1/rpc what calls take, there and at the server (queue, wire, "
 		       "match, serve), and have more of them under way at once";
@@ -516,6 +535,10 @@ static void tell_waits(const struct twi_judge *judge, struct twi_verdict_waits *
 			waits->says + used, room - used,
 			"; of what collectives took %.0f %% is behind the arrival of the last rank",
 			100 * waits->behind_ns / all);
+	if (waits->slow && waits->of[TWI_WAITED_CALL] * 2 >= waits->share && wire_share(judge) >= 0)
+		used += (size_t)snprintf(waits->says + used, room - twi_min(used, room),
+					 "; of what calls took %.0f %% was on the wire",
+					 100 * wire_share(judge));
 	used = twi_min(used, room - 1);
 	find_busiest(judge, &busiest);
 	if (busiest.busy >= 0.5)
@@ -524,7 +547,7 @@ static void tell_waits(const struct twi_judge *judge, struct twi_verdict_waits *
 			 "%.1f MB/s",
 			 busiest.from, busiest.to, 100 * twi_min(busiest.busy, 1.0),
 			 busiest.bytes_per_s / 1e6);
-	waits->mend = waits->slow ? mend_of(waits) : NULL;
+	waits->mend = waits->slow ? mend_of(judge, waits) : NULL;
 }
 
 void twi_judge_bound(struct twi_judge *judge)

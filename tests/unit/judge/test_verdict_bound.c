@@ -345,7 +345,14 @@ static void test_server(void **state)
 	set_called(1, 240, 200);
 	set_called(2, 240, 200);
 	expect_nobody("slow");
-	assert_non_null(strstr(job.verdict.waits.mend, "/v1/rpc"));
+	assert_non_null(strstr(job.verdict.waits.mend, "towdoctor --peer"));
+	assert_non_null(strstr(job.verdict.waits.says, "what calls took 83 % was on the wire"));
+	/* The server takes most of it, and not both wait for it alone. */
+	set_called(1, 240, 20);
+	set_called(2, 240, 20);
+	set_awaited(2, TWI_WAITED_CALL, 60, 1);
+	expect_nobody("slow");
+	assert_non_null(strstr(job.verdict.waits.mend, "/v1/rpc what calls take"));
 }
 
 /* Rank 1's link to rank 2 carries a message in 40 ms; the others take 1 ms for as much. */

@@ -59,11 +59,14 @@ struct twi_arena_ops {
 	 * TOW_OK, or TOW_EFREED: there is none.
 	 */
 	int (*next)(void *ctx, const void *p, struct twi_block *out, uint8_t *align_log2_out);
-	/* The hold word of the allocation that begins at base has just ended. */
+	/*
+	 * The hold word of the allocation that begins at base has just ended, or the caller is a
+	 * replay, and nobody looks for it.
+	 */
 	void (*give)(void *ctx, void *base);
 	/*
 	 * For replays, in which one thread stands for many: from now on it counts as running on
-	 * this CPU. Nobody else is inside a call.
+	 * this CPU. Nobody else is inside a call then, nor later: no lock is taken any more.
 	 */
 	void (*stay)(void *ctx, uint32_t cpu);
 	/* Gives back what is kept for speed, so that largest_free_bytes tells what can be had. */

@@ -40,6 +40,22 @@ struct twi_ground {
 int twi_ground_init(struct twi_ground *ground, void *base, uint64_t bytes);
 void twi_ground_fini(struct twi_ground *ground);
 
+/*
+ * Around what changes the runs and the account. A replay is alone (stay in arena.h), and takes no
+ * lock: it would be a sixth of its time.
+ */
+static inline void twi_ground_lock(struct twi_ground *ground)
+{
+	if (!twi_magazine_alone(&ground->magazine))
+		pthread_mutex_lock(&ground->lock);
+}
+
+static inline void twi_ground_unlock(struct twi_ground *ground)
+{
+	if (!twi_magazine_alone(&ground->magazine))
+		pthread_mutex_unlock(&ground->lock);
+}
+
 /* With the lock held. `slack`: bytes of it that nobody asked for. */
 void twi_ground_account(struct twi_ground *ground, uint64_t bytes, uint64_t slack);
 void twi_ground_unaccount(struct twi_ground *ground, uint64_t bytes, uint64_t slack);

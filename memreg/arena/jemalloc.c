@@ -81,7 +81,7 @@ static void *hook_alloc(struct twi_je_hooks *hooks, void *at, size_t bytes, size
 	(void)index;
 	if (at != NULL || *zero || bytes > bins.slab_bytes || align > TWI_ALIGN_MAX)
 		return NULL;
-	pthread_mutex_lock(&arena->ground.lock);
+	twi_ground_lock(&arena->ground);
 	first = twi_runs_take(runs, pages, (uint32_t)twi_max(align >> TWI_PAGE_SHIFT, 1u), true);
 	if (first != TWI_PAGE_NONE) {
 		runs->page[first].state = TWI_PAGE_SLAB;
@@ -89,7 +89,7 @@ static void *hook_alloc(struct twi_je_hooks *hooks, void *at, size_t bytes, size
 			atomic_store_explicit(&runs->page[first + i].small, arena->small,
 					      memory_order_relaxed);
 	}
-	pthread_mutex_unlock(&arena->ground.lock);
+	twi_ground_unlock(&arena->ground);
 	*commit = true;
 	return first == TWI_PAGE_NONE ? NULL : arena->ground.base + first * TWI_PAGE_BYTES;
 }
@@ -103,11 +103,11 @@ static bool hook_dalloc(struct twi_je_hooks *hooks, void *p, size_t bytes, bool 
 	uint32_t pages = (uint32_t)(bytes >> TWI_PAGE_SHIFT);
 
 	(void)committed, (void)index;
-	pthread_mutex_lock(&arena->ground.lock);
+	twi_ground_lock(&arena->ground);
 	for (uint32_t i = 0; i < pages; i++)
 		atomic_store_explicit(&runs->page[first + i].small, NULL, memory_order_relaxed);
 	twi_runs_give_pages(runs, first, pages);
-	pthread_mutex_unlock(&arena->ground.lock);
+	twi_ground_unlock(&arena->ground);
 	return false;
 }
 
@@ -272,9 +272,9 @@ static void *take_small(struct jemalloc *arena, uint32_t size, uint64_t bytes, u
 	page = small_at(arena, p, &unit);
 	set_info(page, unit, size, size - bytes);
 	atomic_fetch_or_explicit(&page->heads, (uint64_t)1 << unit, memory_order_relaxed);
-	pthread_mutex_lock(&arena->ground.lock);
+	twi_ground_lock(&arena->ground);
 	twi_ground_account(&arena->ground, size, size - bytes);
-	pthread_mutex_unlock(&arena->ground.lock);
+	twi_ground_unlock(&arena->ground);
 	twi_hold_begin(&page->hold[unit]);
 	return p;
 }
@@ -285,9 +285,9 @@ static void give_small(struct jemalloc *arena, void *p)
 	struct small_page *page = small_at(arena, p, &unit);
 
 	info = get_info(page, unit);
-	pthread_mutex_lock(&arena->ground.lock);
+	twi_ground_lock(&arena->ground);
 	twi_ground_unaccount(&arena->ground, info_bytes(info), info & SLACK_MASK);
-	pthread_mutex_unlock(&arena->ground.lock);
+	twi_ground_unlock(&arena->ground);
 	/* Before jemalloc may hand the place out as the middle of another block. */
 	atomic_fetch_and_explicit(&page->heads, ~((uint64_t)1 << unit), memory_order_relaxed);
 	dallocx(p, TWI_JE_TCACHE_NONE);
@@ -336,9 +336,9 @@ static void give_back(void *ctx, void *base)
 		give_small(arena, base);
 		return;
 	}
-	pthread_mutex_lock(&arena->ground.lock);
+	twi_ground_lock(&arena->ground);
 	twi_ground_give(&arena->ground, page);
-	pthread_mutex_unlock(&arena->ground.lock);
+	twi_ground_unlock(&arena->ground);
 }
 
 static void *take_block(struct jemalloc *arena, uint64_t bytes, uint64_t align, uint32_t small)
@@ -347,9 +347,9 @@ static void *take_block(struct jemalloc *arena, uint64_t bytes, uint64_t align, 
 
 	if (p != NULL)
 		return p;
-	pthread_mutex_lock(&arena->ground.lock);
+	twi_ground_lock(&arena->ground);
 	p = twi_ground_take(&arena->ground, bytes, align);
-	pthread_mutex_unlock(&arena->ground.lock);
+	twi_ground_unlock(&arena->ground);
 	return p;
 }
 
@@ -499,9 +499,9 @@ static void jemalloc_stats(void *ctx, struct twi_arena_stats *out)
 	struct jemalloc *arena = ctx;
 
 	gather_kept(arena, true);
-	pthread_mutex_lock(&arena->ground.lock);
+	twi_ground_lock(&arena->ground);
 	twi_ground_stats(&arena->ground, out);
-	pthread_mutex_unlock(&arena->ground.lock);
+	twi_ground_unlock(&arena->ground);
 }
 
 const struct twi_arena_ops twi_arena_jemalloc = {

@@ -76,8 +76,10 @@ void twi_magazine_fini(struct twi_magazine *magazine)
 }
 
 /* Acquire: pairs with the release in let_go of the last holder. */
-static bool seize_shard(struct twi_magazine_shard *shard)
+static bool seize_shard(const struct twi_magazine *magazine, struct twi_magazine_shard *shard)
 {
+	if (twi_magazine_alone(magazine))
+		return true;
 	return !atomic_load_explicit(&shard->busy, memory_order_relaxed) &&
 	       !atomic_exchange_explicit(&shard->busy, true, memory_order_acquire);
 }
@@ -88,11 +90,11 @@ static void let_go(struct twi_magazine_shard *shard)
 }
 
 /* The holder needs some ns, or its CPU back: so sleep, that also one of lower priority runs. */
-static void wait_for(struct twi_magazine_shard *shard)
+static void wait_for(const struct twi_magazine *magazine, struct twi_magazine_shard *shard)
 {
 	const struct timespec nap = { .tv_nsec = 20000 };
 
-	for (int spins = 0; !seize_shard(shard); spins++)
+	for (int spins = 0; !seize_shard(magazine, shard); spins++)
 		if (spins >= SPINS)
 			nanosleep(&nap, NULL);
 }
@@ -137,7 +139,7 @@ void *twi_magazine_take(struct twi_magazine *magazine, uint64_t bytes, uint64_t 
 	void *base;
 
 	if (!(atomic_load_explicit(&magazine->occupied, memory_order_relaxed) >> number & 1) ||
-	    bytes > magazine->shard_bytes || !seize_shard(shard))
+	    bytes > magazine->shard_bytes || !seize_shard(magazine, shard))
 		return NULL;
 	base = take_from(shard, (uint32_t)(bytes >> UNIT_SHIFT), align);
 	let_go(shard);
@@ -181,7 +183,7 @@ void twi_magazine_put(struct twi_magazine *magazine, void *base, uint64_t bytes,
 	uint64_t bit = (uint64_t)1 << number;
 	bool kept, drain = false;
 
-	if (bytes > magazine->shard_bytes || !seize_shard(shard)) {
+	if (bytes > magazine->shard_bytes || !seize_shard(magazine, shard)) {
 		give(ctx, base);
 		return;
 	}
@@ -204,16 +206,18 @@ void twi_magazine_drain(struct twi_magazine *magazine, twi_magazine_give give, v
 	uint64_t occupied;
 	struct leavers leavers;
 
-	pthread_mutex_lock(&magazine->drain);
+	if (!twi_magazine_alone(magazine))
+		pthread_mutex_lock(&magazine->drain);
 	occupied = atomic_exchange_explicit(&magazine->occupied, 0, memory_order_relaxed);
 	for (; occupied; occupied &= occupied - 1) {
 		struct twi_magazine_shard *shard = &magazine->shard[__builtin_ctzll(occupied)];
 
-		wait_for(shard);
+		wait_for(magazine, shard);
 		empty_shard(shard, &leavers);
 		let_go(shard);
 		for (uint32_t i = 0; i < leavers.count; i++)
 			give(ctx, leavers.base[i]);
 	}
-	pthread_mutex_unlock(&magazine->drain);
+	if (!twi_magazine_alone(magazine))
+		pthread_mutex_unlock(&magazine->drain);
 }

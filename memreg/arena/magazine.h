@@ -63,6 +63,12 @@ void twi_magazine_put(struct twi_magazine *magazine, void *base, uint64_t bytes,
 /* Gives all of them back. Waits for another drain, so that what that one holds is back too. */
 void twi_magazine_drain(struct twi_magazine *magazine, twi_magazine_give give, void *ctx);
 
+/* Nobody else is inside a call: a replay, which needs no locks. */
+static inline bool twi_magazine_alone(const struct twi_magazine *magazine)
+{
+	return magazine->stays != 0;
+}
+
 /* May anything be cached? */
 static inline bool twi_magazine_occupied(const struct twi_magazine *magazine)
 {

@@ -102,7 +102,7 @@ static void give_back(void *ctx, void *base)
 	uint32_t slot, page = twi_ground_page(&arena->ground, base);
 	struct twi_slab *slab = slab_at(arena, page);
 
-	pthread_mutex_lock(&arena->ground.lock);
+	twi_ground_lock(&arena->ground);
 	if (slab != NULL) {
 		slot = slot_at(arena, slab, base);
 		twi_ground_unaccount(&arena->ground, twi_slab_class_bytes((int)slab->class),
@@ -111,21 +111,21 @@ static void give_back(void *ctx, void *base)
 	} else {
 		twi_ground_give(&arena->ground, page);
 	}
-	pthread_mutex_unlock(&arena->ground.lock);
+	twi_ground_unlock(&arena->ground);
 }
 
 static void *take_block(struct pagerun *arena, uint64_t bytes, uint64_t align, int class)
 {
 	void *p = NULL;
 
-	pthread_mutex_lock(&arena->ground.lock);
+	twi_ground_lock(&arena->ground);
 	if (class >= 0)
 		p = take_slot(arena, class, bytes);
 	else if (bytes >= TWI_GROUND_LARGE)
 		twi_slabs_trim(&arena->slabs);
 	if (p == NULL)
 		p = twi_ground_take(&arena->ground, bytes, align);
-	pthread_mutex_unlock(&arena->ground.lock);
+	twi_ground_unlock(&arena->ground);
 	return p;
 }
 
@@ -133,9 +133,9 @@ static void *take_block(struct pagerun *arena, uint64_t bytes, uint64_t align, i
 static void gather_kept(struct pagerun *arena)
 {
 	twi_magazine_drain(&arena->ground.magazine, give_back, arena);
-	pthread_mutex_lock(&arena->ground.lock);
+	twi_ground_lock(&arena->ground);
 	twi_slabs_trim(&arena->slabs);
-	pthread_mutex_unlock(&arena->ground.lock);
+	twi_ground_unlock(&arena->ground);
 }
 
 static int pagerun_alloc(void *ctx, size_t bytes, size_t align, void **out)
@@ -257,9 +257,9 @@ static void pagerun_stats(void *ctx, struct twi_arena_stats *out)
 	struct pagerun *arena = ctx;
 
 	gather_kept(arena);
-	pthread_mutex_lock(&arena->ground.lock);
+	twi_ground_lock(&arena->ground);
 	twi_ground_stats(&arena->ground, out);
-	pthread_mutex_unlock(&arena->ground.lock);
+	twi_ground_unlock(&arena->ground);
 }
 
 const struct twi_arena_ops twi_arena_pagerun = {

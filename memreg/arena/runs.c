@@ -166,14 +166,19 @@ static uint32_t fit_in(const struct twi_runs *runs, uint32_t first, uint32_t pag
 static uint32_t search_all(const struct twi_runs *runs, uint32_t pages, uint32_t align_pages)
 {
 	struct place from = class_of(pages);
+	uint32_t powers = runs->powers & (UINT32_MAX << from.power);
 
-	for (uint32_t power = from.power; power < TWI_RUN_POWERS; power++)
-		for (uint32_t step = power == from.power ? from.step : 0; step < TWI_RUN_STEPS;
-		     step++)
-			for (uint32_t run = runs->list[power][step]; run != TWI_PAGE_NONE;
-			     run = runs->page[run].next)
+	for (; powers != 0; powers &= powers - 1) {
+		uint32_t power = (uint32_t)__builtin_ctz(powers), steps = runs->steps[power];
+
+		if (power == from.power)
+			steps &= UINT32_MAX << from.step;
+		for (; steps != 0; steps &= steps - 1)
+			for (uint32_t run = runs->list[power][__builtin_ctz(steps)];
+			     run != TWI_PAGE_NONE; run = runs->page[run].next)
 				if (fit_in(runs, run, pages, align_pages, false) != TWI_PAGE_NONE)
 					return run;
+	}
 	return TWI_PAGE_NONE;
 }
 

@@ -9,6 +9,7 @@
 
 #define UNIT  64u
 #define PAGE  4096u
+#define AHEAD 32    /* events of another order to ask memory for in time */
 #define SMALL 2048u /* up to there the arena rounds to units, above to pages */
 
 /* A block while it is live. */
@@ -103,6 +104,8 @@ static void survey_all(struct survey *survey)
 		uint32_t index = twi_replay_index(replay, i);
 		uint8_t kind = twi_replay_kind(&replay->op[index]);
 
+		if (replay->order != NULL && i + AHEAD < replay->count)
+			twi_replay_ask(replay, i + AHEAD);
 		if (kind == TWI_ALLOC_ALLOC)
 			survey_alloc(survey, i, index);
 		else if (kind == TWI_ALLOC_FREE)

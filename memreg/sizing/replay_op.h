@@ -75,6 +75,14 @@ static inline uint32_t twi_replay_slot(const struct twi_replay *replay, uint32_t
 	return replay->slot != NULL ? replay->slot[index] : replay->op[index].slot;
 }
 
+/* Asks memory for the event: another order goes back and forth, which no cache foresees. */
+static inline void twi_replay_ask(const struct twi_replay *replay, uint64_t position)
+{
+	uint32_t index = replay->order[position];
+
+	__builtin_prefetch(&replay->op[index]);
+}
+
 static inline uint64_t twi_replay_ns(const struct twi_replay *replay, uint64_t index)
 {
 	const struct twi_replay_chunk *chunk = &replay->chunk[index >> TWI_REPLAY_CHUNK_LOG];

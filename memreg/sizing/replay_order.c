@@ -17,13 +17,14 @@
 #include <internal/base.h>
 
 #define NONE    TWI_REPLAY_NONE
+#define AHEAD   8                   /* events of a thread to ask memory for in time */
 #define WAITING ((uint32_t)1 << 31) /* instead of a slot: the index of the free that waits */
 
 /* Events at the same time stay as they were. */
 struct entry {
 	uint64_t ns;
 	uint32_t index;
-	bool own; /* the thread's next one, not a free that has waited */
+	uint32_t number; /* of the thread whose next one it is; NONE: a free that has waited */
 };
 
 struct merge {
@@ -64,23 +65,21 @@ static bool push_entry(struct merge *merge, struct entry entry)
 	return true;
 }
 
-/* The last entry sinks from the top to its place. */
-static struct entry pop_entry(struct merge *merge)
+/* In place of the top, from where it sinks to its place. */
+static void sink_entry(struct merge *merge, struct entry entry)
 {
-	struct entry top = merge->heap[0], last = merge->heap[--merge->heaped];
 	uint64_t i = 0, child;
 
 	while ((child = 2 * i + 1) < merge->heaped) {
 		if (child + 1 < merge->heaped &&
 		    goes_before(&merge->heap[child + 1], &merge->heap[child]))
 			child++;
-		if (!goes_before(&merge->heap[child], &last))
+		if (!goes_before(&merge->heap[child], &entry))
 			break;
 		merge->heap[i] = merge->heap[child];
 		i = child;
 	}
-	merge->heap[i] = last;
-	return top;
+	merge->heap[i] = entry;
 }
 
 static const struct twi_replay_actor *actor_of(const struct merge *merge, uint32_t index)
@@ -88,16 +87,32 @@ static const struct twi_replay_actor *actor_of(const struct merge *merge, uint32
 	return &merge->from->actor[twi_replay_actor(&merge->from->op[index])];
 }
 
-static bool push_next(struct merge *merge, uint32_t number)
+/* The next event of the thread; false: there is none. */
+static bool next_entry(struct merge *merge, uint32_t number, struct entry *out)
 {
-	struct entry entry = { .own = true };
+	uint32_t at = merge->next[number], left = merge->end[number] - at;
 
-	if (merge->next[number] == merge->end[number])
-		return true;
-	entry.index = merge->by_thread[merge->next[number]++];
-	entry.ns = twi_replay_variation_time(&merge->vary, twi_replay_ns(merge->from, entry.index),
-					     number);
-	return push_entry(merge, entry);
+	if (left == 0)
+		return false;
+	if (left > AHEAD)
+		__builtin_prefetch(&merge->from->op[merge->by_thread[at + AHEAD]]);
+	merge->next[number]++;
+	out->number = number;
+	out->index = merge->by_thread[at];
+	out->ns = twi_replay_variation_time(&merge->vary, twi_replay_ns(merge->from, out->index),
+					    number);
+	return true;
+}
+
+/* The first entry, and instead of it the next one of its thread. */
+static struct entry pop_entry(struct merge *merge)
+{
+	struct entry top = merge->heap[0], next;
+
+	if (top.number == NONE || !next_entry(merge, top.number, &next))
+		next = merge->heap[--merge->heaped];
+	sink_entry(merge, next);
+	return top;
 }
 
 /* Sorts the events by thread, in their order. */
@@ -152,7 +167,7 @@ static bool take_entry(struct merge *merge, const struct entry *entry)
 							   : merge->to->slots++;
 		merge->to->order[merge->to->count++] = entry->index;
 		return waits == NONE ||
-		       push_entry(merge, (struct entry){ entry->ns, waits & ~WAITING, false });
+		       push_entry(merge, (struct entry){ entry->ns, waits & ~WAITING, NONE });
 	}
 	if (twi_replay_kind(op) == TWI_ALLOC_FREE) {
 		alloc = (uint32_t)twi_replay_value(op);
@@ -172,13 +187,15 @@ static bool merge_threads(struct merge *merge)
 {
 	bool good = split_threads(merge);
 
-	for (uint32_t t = 0; good && t < merge->threads; t++)
-		good = push_next(merge, t);
+	for (uint32_t t = 0; good && t < merge->threads; t++) {
+		struct entry entry;
+
+		good = !next_entry(merge, t, &entry) || push_entry(merge, entry);
+	}
 	while (good && merge->heaped > 0) {
 		struct entry entry = pop_entry(merge);
 
-		good = (!entry.own || push_next(merge, actor_of(merge, entry.index)->number)) &&
-		       take_entry(merge, &entry);
+		good = take_entry(merge, &entry);
 	}
 	free(merge->next);
 	free(merge->end);

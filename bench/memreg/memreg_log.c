@@ -24,6 +24,7 @@
 #define SMALL_MOST     2048u /* no page of its own */
 #define BEFORE_BLOCKS  65536 /* that stand for what was live before a log */
 #define SPOOL_MOST     (UINT64_C(8) << 30)
+#define AHEAD          8                   /* events to ask memory for in time */
 #define PROGRESS_EACH  (UINT64_C(1) << 18) /* events */
 
 int memreg_reader_refuse(const struct memreg_reader *reader, const char *what, const char *value)
@@ -226,6 +227,8 @@ static int visit_events(void *arg, const struct twi_alloc_event *event, size_t c
 		struct twi_alloc_event one = event[i];
 		int skip = 0;
 
+		if (i + AHEAD < count)
+			twi_replay_expect(reader->builder, event[i + AHEAD].id);
 		/*
 		 * When the library takes memory and gives it back hangs on the other side's timing,
 		 * not on the program alone: it is a thread of its own, so that other orders of both

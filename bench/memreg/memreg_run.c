@@ -18,6 +18,7 @@
 
 #include "bench/memreg/memreg_bench.h"
 #include "diag/base/clock.h"
+#include "memreg/sizing/replay_slim.h"
 #include <internal/base.h>
 #include <towline/towline.h>
 
@@ -265,11 +266,14 @@ static int run_section(struct runner *runner, uint64_t begin, uint64_t end)
 static int run_log(struct runner *runner)
 {
 	const struct twi_replay *replay = runner->job->replay;
+	struct twi_replay_cursor cursor;
+	struct twi_replay_event from;
 	uint64_t sends = 0;
 	int rc = 0;
 
-	for (uint64_t i = 0; i < replay->count && rc == 0; i++) {
-		const struct twi_replay_op from = twi_replay_at(replay, i);
+	if (twi_replay_cursor_init(&cursor, replay) < 0)
+		return run_failed(runner, "the log", TOW_ENOMEM);
+	while (rc == 0 && twi_replay_next(&cursor, &from)) {
 		struct memreg_op op = { STRATEGY_SEND, from.slot, from.slot, from.bytes,
 					from.align_log2 };
 
@@ -283,6 +287,7 @@ static int run_log(struct runner *runner)
 			rc = transfer_block(runner, &op);
 		}
 	}
+	twi_replay_cursor_fini(&cursor);
 	rc = rc == 0 ? settle_sends(runner) : rc;
 	for (uint32_t slot = 0; slot < replay->slots && rc == 0; slot++)
 		if (runner->block[slot] != NULL)

@@ -230,13 +230,20 @@ static bool verify_below(struct memreg_sizing *sizing)
 	return false;
 }
 
+/* A real run may have moved the size since the replay was asked; no two arenas agree. */
+static bool named_fits(const struct memreg_sizing *sizing)
+{
+	bool is_found = sizing->smallest == sizing->found.bytes && sizing->headroom == 0;
+
+	return (is_found && !memreg_arena_any(sizing)) ||
+	       memreg_arena_fits(sizing, sizing->smallest + sizing->headroom);
+}
+
 static void verify_size(struct memreg_sizing *sizing)
 {
 	bool good = verify_smallest(sizing) && verify_below(sizing);
 
-	/* A real run may have moved the size since the replay was asked; no two arenas agree. */
-	for (int i = 0;
-	     i < BOTH_STEPS && !memreg_arena_fits(sizing, sizing->smallest + sizing->headroom); i++)
+	for (int i = 0; i < BOTH_STEPS && !named_fits(sizing); i++)
 		sizing->headroom += sizing->found.step_bytes;
 	sizing->named = sizing->smallest + sizing->headroom;
 	if (good && sizing->headroom > 0) {
@@ -348,12 +355,28 @@ static int compare_runs(const void *a, const void *b)
 	return (x->bytes < y->bytes) - (x->bytes > y->bytes);
 }
 
+/*
+ * From here on all goes by the log as it was recorded. The largest pool of a real run and all that
+ * is known of a long log are not in memory at once.
+ */
+static int keep_little(struct memreg_sizing *sizing)
+{
+	struct twi_replay *replay = sizing->job.replay;
+
+	/* A picture has who had what over time. */
+	if (sizing->options->svg == NULL && twi_replay_slim(replay) < 0)
+		return memreg_sizing_failed(sizing);
+	return 0;
+}
+
 int memreg_find_need(struct memreg_sizing *sizing)
 {
 	int rc = search_arenas(sizing);
 
 	if (rc == 0 && sizing->job.strategy[0] == '\0')
 		rc = memreg_try_others(sizing);
+	if (rc == 0)
+		rc = keep_little(sizing);
 	if (rc != 0)
 		return rc;
 	memreg_keep_spread(sizing);
@@ -395,7 +418,8 @@ int memreg_check_size(struct memreg_sizing *sizing)
 		return rc;
 	pool = memreg_arena_pool(sizing, sizing->options->premap);
 	sizing->named = sizing->smallest = sizing->options->premap;
-	if (twi_replay_run(sizing->job.replay, &pool, TWI_REPLAY_LOOK, &sizing->peak) < 0)
+	if (twi_replay_slim(sizing->job.replay) < 0 ||
+	    twi_replay_run(sizing->job.replay, &pool, TWI_REPLAY_LOOK, &sizing->peak) < 0)
 		return memreg_sizing_failed(sizing);
 	memreg_real_run(sizing, sizing->named);
 	keep_run(sizing);

@@ -14,8 +14,7 @@
 #include "diag/base/error.h"
 #include "diag/base/hash.h"
 #include "memreg/arena/arena.h"
-#include "memreg/region/lease.h"
-#include "memreg/sizing/replay_op.h"
+#include "memreg/sizing/replay_slim.h"
 #include <internal/base.h>
 #include <towline/status.h>
 
@@ -71,11 +70,10 @@ static int arena_open(struct arena *arena, const struct twi_replay *replay,
 			 (unsigned long long)bytes);
 }
 
-static void arena_take(struct arena *arena, const struct twi_replay_packed *op, uint32_t slot,
+static void arena_take(struct arena *arena, uint64_t bytes, uint8_t align_log2, uint32_t slot,
 		       struct twi_replay_result *out)
 {
-	uint64_t bytes = twi_replay_value(op);
-	size_t align = (size_t)1 << twi_replay_align_log2(op);
+	size_t align = (size_t)1 << align_log2;
 
 	if (arena->ops->alloc(arena->ctx, bytes, align, &arena->block[slot]) == TOW_OK)
 		return;
@@ -87,26 +85,31 @@ static void arena_take(struct arena *arena, const struct twi_replay_packed *op, 
 static void arena_give(struct arena *arena, uint32_t slot)
 {
 	void *p = arena->block[slot];
-	struct twi_block block;
 
 	if (p == NULL)
 		return;
 	arena->block[slot] = NULL;
-	twi_assert(arena->ops->find(arena->ctx, p, &block) == TOW_OK);
-	twi_assert(twi_hold_free(block.hold) == TWI_HOLD_ENDED);
 	arena->ops->give(arena->ctx, p);
 }
 
-/* Asks the provider how the pool stands; it trims by that, so that only a run for it does. */
-static void look_at(struct arena *arena, struct twi_replay_result *out)
+/*
+ * Whether the run ends after the event, which is that of the peak or not. A look asks the provider
+ * how the pool stands; it trims by that, so that only a run for it does.
+ */
+static bool ends_here(struct arena *arena, enum twi_replay_how how, bool is_peak,
+		      struct twi_replay_result *out)
 {
 	struct twi_arena_stats stats;
+
+	if (how == TWI_REPLAY_FITS || how == TWI_REPLAY_WHOLE || !is_peak)
+		return how == TWI_REPLAY_FITS && out->missed > 0;
 
 	arena->ops->stats(arena->ctx, &stats);
 	out->allocated_bytes = stats.allocated_bytes;
 	out->waste_bytes = stats.waste_bytes;
 	out->free_bytes = stats.free_bytes;
 	out->largest_free_bytes = stats.largest_free_bytes;
+	return how == TWI_REPLAY_LOOK;
 }
 
 /*
@@ -153,16 +156,32 @@ static void run_events(const struct twi_replay *replay, struct arena *arena, uin
 		uint8_t kind = twi_replay_kind(op);
 
 		if (replay->order != NULL && i + AHEAD < replay->count)
-			__builtin_prefetch(&replay->op[replay->order[i + AHEAD]]);
+			twi_replay_ask(replay, i + AHEAD);
 		if (seed != 0)
 			stay_at(arena, &moves, replay->actor[twi_replay_actor(op)].number);
 		if (kind == TWI_ALLOC_ALLOC)
-			arena_take(arena, op, twi_replay_slot(replay, index), out);
+			arena_take(arena, twi_replay_value(op), twi_replay_align_log2(op),
+				   twi_replay_slot(replay, index), out);
 		else if (kind == TWI_ALLOC_FREE)
 			arena_give(arena, twi_replay_slot(replay, index));
-		if (how == TWI_REPLAY_LOOK && i == replay->peak_op)
-			look_at(arena, out);
-		if (how == TWI_REPLAY_FITS && out->missed > 0)
+		if (ends_here(arena, how, i == replay->peak_op, out))
+			return;
+	}
+}
+
+/* The same of a slim program. */
+static void run_slim(struct arena *arena, struct twi_replay_cursor *cursor, enum twi_replay_how how,
+		     struct twi_replay_result *out)
+{
+	uint64_t peak = cursor->replay->slim_peak;
+	struct twi_replay_event event;
+
+	while (twi_replay_next(cursor, &event)) {
+		if (event.kind == TWI_ALLOC_ALLOC)
+			arena_take(arena, event.bytes, event.align_log2, event.slot, out);
+		else
+			arena_give(arena, event.slot);
+		if (ends_here(arena, how, cursor->position == peak + 1, out))
 			return;
 	}
 }
@@ -187,15 +206,22 @@ int twi_replay_run(const struct twi_replay *replay, const struct twi_replay_pool
 		   enum twi_replay_how how, struct twi_replay_result *out)
 {
 	bool moves = true;
+	struct twi_replay_cursor cursor;
 	struct arena arena;
 	void *reserve = NULL;
 	cpu_set_t allowed;
 	int status;
 
 	*out = (struct twi_replay_result){ .reserve_fits = true };
-	status = arena_open(&arena, replay, pool);
+	twi_assert(replay->slim == NULL || pool->moves == 0);
+	status = twi_replay_cursor_init(&cursor, replay);
 	if (status < 0)
 		return status;
+	status = arena_open(&arena, replay, pool);
+	if (status < 0) {
+		twi_replay_cursor_fini(&cursor);
+		return status;
+	}
 	moves = sched_getaffinity(0, sizeof(allowed), &allowed) == 0;
 	if (moves)
 		stay_on_cpu(&allowed, -1);
@@ -203,8 +229,13 @@ int twi_replay_run(const struct twi_replay *replay, const struct twi_replay_pool
 	if (pool->reserve_bytes > 0)
 		out->reserve_fits =
 			arena.ops->alloc(arena.ctx, pool->reserve_bytes, PAGE, &reserve) == TOW_OK;
-	if (out->reserve_fits || how != TWI_REPLAY_FITS)
+	if (!out->reserve_fits && how == TWI_REPLAY_FITS)
+		;
+	else if (replay->slim != NULL)
+		run_slim(&arena, &cursor, how, out);
+	else
 		run_events(replay, &arena, pool->moves, how, out);
+	twi_replay_cursor_fini(&cursor);
 	if (moves)
 		(void)sched_setaffinity(0, sizeof(allowed), &allowed);
 	arena_close(&arena);

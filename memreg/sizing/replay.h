@@ -54,6 +54,8 @@ struct twi_replay {
 	struct twi_replay_chunk *chunk;
 	struct twi_replay_actor *actor;
 	uint32_t *order, *slot; /* of another order, which has those above of its origin */
+	uint8_t *slim;          /* replay_slim.h; NULL: the events are those above */
+	uint64_t slim_bytes, slim_count, slim_peak; /* peak_op, among its events */
 	uint64_t count, allocs, steps;
 	uint32_t actors, slots, threads_all;
 	uint32_t threads;       /* of all: those that allocate or free */
@@ -78,6 +80,8 @@ struct twi_replay_builder;
 
 /* TOW_OK; TOW_ENOMEM. */
 int twi_replay_begin(struct twi_replay_builder **out);
+/* The event with this id is added soon: its place in a large table is asked for in time. */
+void twi_replay_expect(const struct twi_replay_builder *builder, uint64_t id);
 /* TOW_OK; TOW_EINVAL naming the event; TOW_ENOMEM. After a failure only abandon is allowed. */
 int twi_replay_add(struct twi_replay_builder *builder, const struct twi_alloc_event *event);
 /*
@@ -90,6 +94,12 @@ void twi_replay_abandon(struct twi_replay_builder *builder);
 /* All of this for events in memory. */
 int twi_replay_create(const struct twi_alloc_event *event, uint64_t count, struct twi_replay **out);
 void twi_replay_destroy(struct twi_replay *replay);
+
+/*
+ * From here on the program is only replayed as it was recorded, on one CPU, and takes a fifth of
+ * the memory: no other order, no groups, no twi_replay_at. TOW_OK; TOW_ENOMEM, and nothing changed.
+ */
+int twi_replay_slim(struct twi_replay *replay);
 
 /* The event at `position` of the order. */
 struct twi_replay_op twi_replay_at(const struct twi_replay *replay, uint64_t position);
@@ -121,7 +131,7 @@ struct twi_replay_result {
 
 enum twi_replay_how {
 	TWI_REPLAY_WHOLE,
-	TWI_REPLAY_LOOK, /* and looks at the peak */
+	TWI_REPLAY_LOOK, /* looks at the peak, and ends there */
 	TWI_REPLAY_FITS, /* ends at the first request without room */
 };
 

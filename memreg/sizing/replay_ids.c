@@ -68,6 +68,16 @@ void twi_replay_ids_fini(struct twi_replay_ids *ids)
 	ids->used = NULL;
 }
 
+void twi_replay_ids_expect(const struct twi_replay_ids *ids, uint64_t id)
+{
+	uint64_t i = twi_hash_word(id) & ids->mask;
+
+	if (ids->entry == NULL)
+		return;
+	__builtin_prefetch(&ids->used[i], 1);
+	__builtin_prefetch(&ids->entry[i], 1);
+}
+
 struct twi_replay_id *twi_replay_ids_find(struct twi_replay_ids *ids, uint64_t id)
 {
 	uint64_t i = ids->entry != NULL ? entry_index(ids, id) : 0;

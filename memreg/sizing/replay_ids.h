@@ -29,6 +29,9 @@ struct twi_replay_ids {
 int twi_replay_ids_reserve(struct twi_replay_ids *ids);
 void twi_replay_ids_fini(struct twi_replay_ids *ids);
 
+/* The id is asked for soon. */
+void twi_replay_ids_expect(const struct twi_replay_ids *ids, uint64_t id);
+
 /* NULL: not there. */
 struct twi_replay_id *twi_replay_ids_find(struct twi_replay_ids *ids, uint64_t id);
 /* The id's entry, a new one if it has none, as dead. There is room. */

@@ -277,6 +277,11 @@ static int fill_event(struct twi_replay_builder *builder, const struct twi_alloc
 	}
 }
 
+void twi_replay_expect(const struct twi_replay_builder *builder, uint64_t id)
+{
+	twi_replay_ids_expect(&builder->ids, id);
+}
+
 int twi_replay_add(struct twi_replay_builder *builder, const struct twi_alloc_event *event)
 {
 	struct twi_replay *replay = builder->replay;
@@ -386,6 +391,8 @@ void twi_replay_destroy(struct twi_replay *replay)
 	if (replay->order == NULL) {
 		if (replay->op != NULL)
 			munmap(replay->op, replay->op_bytes);
+		if (replay->slim != NULL)
+			munmap(replay->slim, replay->slim_bytes);
 		free(replay->chunk);
 		free(replay->actor);
 	}

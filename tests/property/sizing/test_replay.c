@@ -1,6 +1,7 @@
 /*
  * test_replay.c - random logs: the search against trying every size, the replay against a plain
- * loop over the same arena, and other orders of threads against what may not change.
+ * loop over the same arena, a slim program against the one that it was made of, and other orders of
+ * threads against what may not change.
  */
 #include "twt.h"
 
@@ -11,7 +12,7 @@
 
 #include "memreg/arena/arena.h"
 #include "memreg/region/lease.h"
-#include "memreg/sizing/replay.h"
+#include "memreg/sizing/replay_slim.h"
 #include <towline/status.h>
 
 #define EVENTS  400
@@ -161,6 +162,88 @@ static void replay_against_plain(void **state)
 		}
 		twi_replay_destroy(replay);
 	}
+}
+
+/* Some steps in between, and blocks of all sizes: their numbers are of different lengths. */
+static void add_extremes(uint64_t *random, struct log *log)
+{
+	static const uint64_t bytes[] = { 0, 31, 32, (UINT64_C(1) << 40), (UINT64_C(1) << 40) - 1 };
+
+	for (uint64_t i = 0; i < log->count; i++) {
+		struct twi_alloc_event *event = &log->event[i];
+
+		if (event->kind == TWI_ALLOC_ALLOC && twt_random_below(random, 12) == 0)
+			event->bytes = bytes[twt_random_below(random, 5)];
+		else if (event->kind == TWI_ALLOC_FREE && twt_random_below(random, 12) == 0)
+			*event =
+				(struct twi_alloc_event){ .ns = event->ns, .kind = TWI_ALLOC_STEP };
+	}
+}
+
+static void check_cursor(const struct twi_replay *slim, const struct twi_replay *was)
+{
+	struct twi_replay_cursor cursor, plain;
+	struct twi_replay_event event, same;
+
+	assert_int_equal(twi_replay_cursor_init(&cursor, slim), TOW_OK);
+	assert_int_equal(twi_replay_cursor_init(&plain, was), TOW_OK);
+	for (uint64_t i = 0; i < was->count; i++) {
+		struct twi_replay_op op = twi_replay_at(was, i);
+
+		assert_true(twi_replay_next(&plain, &same));
+		assert_int_equal(same.kind, op.kind);
+		if (op.kind == TWI_ALLOC_STEP)
+			continue;
+		assert_true(twi_replay_next(&cursor, &event));
+		assert_int_equal(event.kind, op.kind);
+		assert_int_equal(event.slot, op.slot);
+		assert_int_equal(same.slot, op.slot);
+		if (op.kind == TWI_ALLOC_FREE)
+			continue;
+		assert_int_equal(event.bytes, op.bytes);
+		assert_int_equal(same.bytes, op.bytes);
+		assert_int_equal(event.align_log2, op.align_log2);
+		assert_int_equal(same.align_log2, op.align_log2);
+	}
+	assert_false(twi_replay_next(&cursor, &event) || twi_replay_next(&plain, &same));
+	twi_replay_cursor_fini(&cursor);
+	twi_replay_cursor_fini(&plain);
+}
+
+static void slim_against_whole(void **state)
+{
+	static const enum twi_replay_how how[] = { TWI_REPLAY_WHOLE, TWI_REPLAY_LOOK,
+						   TWI_REPLAY_FITS };
+	uint64_t random = twt_seed(), missed = 0, looked = 0;
+
+	(void)state;
+	for (int round = 0; round < ROUNDS; round++) {
+		struct twi_replay_pool pool = { .ops = &twi_arena_pagerun };
+		struct twi_replay *replay, *slim;
+		struct log log;
+
+		random_log(&random, &log);
+		if (round % 2)
+			add_extremes(&random, &log);
+		assert_int_equal(twi_replay_create(log.event, log.count, &replay), TOW_OK);
+		assert_int_equal(twi_replay_create(log.event, log.count, &slim), TOW_OK);
+		assert_int_equal(twi_replay_slim(slim), TOW_OK);
+		assert_null(slim->op);
+		check_cursor(slim, replay);
+		for (int i = 0; i < 24; i++) {
+			struct twi_replay_result was, is;
+
+			pool.bytes = (uint64_t)(i / 3 + 1) << 18;
+			assert_int_equal(twi_replay_run(replay, &pool, how[i % 3], &was), TOW_OK);
+			assert_int_equal(twi_replay_run(slim, &pool, how[i % 3], &is), TOW_OK);
+			assert_memory_equal(&was, &is, sizeof(was));
+			missed += is.missed;
+			looked += is.allocated_bytes;
+		}
+		twi_replay_destroy(replay);
+		twi_replay_destroy(slim);
+	}
+	assert_true(missed > 0 && looked > 0);
 }
 
 static uint64_t next_alloc(const struct twi_replay *replay, uint64_t from, uint32_t thread)
@@ -329,9 +412,8 @@ static void others_all_fit(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(search_against_all),
-		cmocka_unit_test(replay_against_plain),
-		cmocka_unit_test(orders),
+		cmocka_unit_test(search_against_all), cmocka_unit_test(replay_against_plain),
+		cmocka_unit_test(slim_against_whole), cmocka_unit_test(orders),
 		cmocka_unit_test(others_all_fit),
 	};
 

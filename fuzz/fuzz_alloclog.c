@@ -80,7 +80,7 @@ static void keeps_promises(const struct twi_alloc_trace *t)
 		const struct twi_alloc_event *e = &t->events[i];
 
 		expect(e->ns >= last && e->ns <= t->duration_ns);
-		expect(e->kind >= TWI_ALLOC_ALLOC && e->kind <= TWI_ALLOC_STEP);
+		expect(e->kind >= TWI_ALLOC_ALLOC && e->kind <= TWI_ALLOC_GAP);
 		if (e->kind == TWI_ALLOC_ALLOC)
 			expect(e->id == ++allocs);
 		if (e->kind == TWI_ALLOC_FREE)

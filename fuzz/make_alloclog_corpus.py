@@ -6,7 +6,7 @@ import pathlib
 import struct
 import zlib
 
-ALLOC, FREE, STEP = 1, 2, 3
+ALLOC, FREE, STEP, GAP = 1, 2, 3, 4
 
 
 def event(ns, kind, number, size=0, caller=0x401000, thread=7, tag=0, align=6, rest=bytes(6)):
@@ -91,6 +91,13 @@ SEEDS = {
     "align_huge": log([event(1, ALLOC, 1, 8, align=64)]),
     "kind_0": log([event(1, 0, 1)]),
     "kind_4": log([event(1, 4, 1)]),
+    "kind_5": log([event(1, 5, 1)]),
+    "gaps": log([PAIR[0], event(1, GAP, 3, 800, 70), PAIR[1]], minor=3, header=192,
+                more=bytes(32) + struct.pack("<QQQQ", 1, 70, 3, 128)),
+    "gaps_miscounted": log([PAIR[0], event(1, GAP, 3, 800, 70), PAIR[1]], minor=3, header=192,
+                           more=bytes(32) + struct.pack("<QQQQ", 1, 71, 3, 128)),
+    "gap_late": log([event(1, GAP, 3, 1000, 70)], minor=3, header=192,
+                    more=bytes(32) + struct.pack("<QQQQ", 1, 70, 3, 128)),
     "step_size": log([event(1, STEP, 1, 8)]),
     "record_reserved": log([event(1, STEP, 1, rest=b"abcdef")]),
 }

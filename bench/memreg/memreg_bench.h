@@ -101,6 +101,11 @@ struct memreg_op {
 	uint8_t align_log2;
 };
 
+/* What a log has left out between the windows that it keeps. */
+struct memreg_gaps {
+	uint64_t count, events, steps;
+};
+
 struct memreg_job {
 	char source[256];      /* file */
 	char strategy[32];     /* "" for a log */
@@ -112,6 +117,7 @@ struct memreg_job {
 	uint64_t lost;         /* events that the log had no room for */
 	uint64_t before_bytes; /* live when the log began */
 	uint64_t spread_bytes; /* of a log from the middle: enough for its pool, without staging */
+	struct memreg_gaps gaps;
 	struct strategy_plan plan;
 	struct workload work;
 	struct twi_replay *replay;
@@ -138,6 +144,7 @@ struct memreg_log {
 	uint64_t spread_bytes;  /* as in struct memreg_job */
 	uint64_t earlier_bytes; /* of it: what the log frees, and has as allocations at its begin */
 	double sampled;
+	struct memreg_gaps gaps;
 	char arena[32]; /* of its pool; "": not known */
 	int64_t staging_bytes;
 	uint64_t page_bytes;

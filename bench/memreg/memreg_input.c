@@ -105,6 +105,7 @@ static int open_log(const struct memreg_options *options, struct memreg_job *job
 		return rc;
 	job->sampled = log.sampled;
 	job->lost = log.lost;
+	job->gaps = log.gaps;
 	job->before_bytes = log.before_bytes;
 	job->spread_bytes = log.spread_bytes;
 	job->staging_bytes = log.staging_bytes;

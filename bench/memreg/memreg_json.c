@@ -111,16 +111,19 @@ static json_t *log_json(const struct memreg_job *job)
 {
 	const struct twi_replay *replay = job->replay;
 
-	return json_pack("{s:o, s:o, s:o, s:i, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "events",
-			 number_json(replay->count), "allocations", number_json(replay->allocs),
-			 "steps", number_json(replay->steps), "threads", (int)replay->threads,
-			 "one_of", job->sampled, "lost", number_json(job->lost), "unmatched_frees",
-			 number_json(replay->unmatched_frees), "never_freed",
-			 number_json(replay->never_freed), "double_frees",
-			 number_json(replay->double_frees), "never_freed_bytes",
-			 number_json(replay->never_freed_bytes), "growth_bytes_per_step",
-			 number_json(replay->step_growth_bytes), "largest_bytes",
-			 number_json(replay->largest_bytes));
+	return json_pack(
+		"{s:o, s:o, s:o, s:i, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, "
+		"s:o}",
+		"events", number_json(replay->count), "allocations", number_json(replay->allocs),
+		"steps", number_json(replay->steps), "threads", (int)replay->threads, "one_of",
+		job->sampled, "lost", number_json(job->lost), "unmatched_frees",
+		number_json(replay->unmatched_frees), "never_freed",
+		number_json(replay->never_freed), "double_frees", number_json(replay->double_frees),
+		"never_freed_bytes", number_json(replay->never_freed_bytes),
+		"growth_bytes_per_step", number_json(replay->step_growth_bytes), "largest_bytes",
+		number_json(replay->largest_bytes), "gaps", number_json(job->gaps.count),
+		"left_events", number_json(job->gaps.events), "left_steps",
+		number_json(job->gaps.steps));
 }
 
 /* As the text names it; null: there is none. */

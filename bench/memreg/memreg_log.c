@@ -234,6 +234,8 @@ static int visit_events(void *arg, const struct twi_alloc_event *event, size_t c
 		 * not on the program alone: it is a thread of its own, so that other orders of both
 		 * are tried.
 		 */
+		if (one.kind == TWI_ALLOC_GAP)
+			continue; /* what matters of it has events of its own */
 		if (one.tag == TWI_ALLOC_TAG_LIBRARY)
 			one.thread = LIBRARY_THREAD;
 		if (one.tag == TWI_ALLOC_TAG_EARLIER && one.kind == TWI_ALLOC_ALLOC) {
@@ -282,6 +284,7 @@ static int read_recording(struct memreg_reader *reader)
 	if (!reader->second && reader->again)
 		return 0;
 	log->lost = trace.lost;
+	log->gaps = (struct memreg_gaps){ trace.gaps, trace.left_events, trace.left_steps };
 	log->page_bytes = trace.page_bytes;
 	snprintf(log->arena, sizeof(log->arena), "%s", trace.arena);
 	if (trace.arena[0] != '\0')

@@ -74,7 +74,7 @@ uint64_t memreg_any_order(const struct memreg_sizing *sizing)
 	const struct memreg_job *job = &sizing->job;
 
 	/* Of a pool staging gets a quarter at most: a third of all else. */
-	if (job->strategy[0] != '\0' || job->sampled > 1 || job->lost > 0)
+	if (job->strategy[0] != '\0' || job->sampled > 1 || job->lost > 0 || job->gaps.count > 0)
 		return 0;
 	return job->replay->apart_rounded +
 	       twi_min(sizing->own_most_bytes,

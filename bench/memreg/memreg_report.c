@@ -88,6 +88,12 @@ static void print_head(const struct memreg_sizing *s)
 		       s->job.lane);
 	print_frees(replay);
 	print_leaks(s);
+	if (s->job.gaps.count > 0)
+		printf("  the log has gaps: %" PRIu64 " of %" PRIu64
+		       " steps are in it, the first, the "
+		       "latest and those with the highest peaks; %" PRIu64
+		       " events of blocks that came and went between them are left out\n",
+		       replay->steps, replay->steps + s->job.gaps.steps, s->job.gaps.events);
 	if (s->job.sampled > 1 || s->job.lost > 0)
 		printf("  the log is not whole: 1 of %.4g allocations, %" PRIu64 " events lost\n",
 		       s->job.sampled, s->job.lost);

@@ -254,7 +254,7 @@ static void weigh_logs(struct memreg_several *all)
 		const struct memreg_sizing *log = &all->log[i];
 		uint64_t bytes = memreg_any_order(log);
 
-		if (is_estimate(log) || log->other_arena[0] != '\0')
+		if (is_estimate(log) || memreg_gaps_hide(&log->job) || log->other_arena[0] != '\0')
 			not_shown(all, i, log->verified_why);
 		known = known && bytes > 0;
 		if (bytes > all->any_order) {

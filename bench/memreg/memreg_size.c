@@ -27,6 +27,7 @@
 #define CORRECTIONS 8
 #define PROBES      12
 #define CURVE_SHORT 2  /* points of a curve that is to be had soon */
+#define GAPS_PART   6  /* of the size: what the gaps of a log of several threads may hide */
 #define BOTH_STEPS  64 /* above the larger of two sizes, for one that fits in both */
 
 static const unsigned percents[] = { 90, 50, 75, 25 };
@@ -369,6 +370,28 @@ static int keep_little(struct memreg_sizing *sizing)
 	return 0;
 }
 
+static void add_hidden_need(struct memreg_sizing *sizing)
+{
+	if (memreg_gaps_hide(&sizing->job))
+		sizing->headroom +=
+			twi_align_up(sizing->smallest / GAPS_PART, sizing->found.step_bytes);
+}
+
+static void tell_gaps(struct memreg_sizing *sizing)
+{
+	const struct memreg_job *job = &sizing->job;
+
+	if (!sizing->verified || !memreg_gaps_hide(job))
+		return;
+	sizing->verified = false;
+	snprintf(sizing->verified_why, sizeof(sizing->verified_why),
+		 "the log has %" PRIu64 " of %" PRIu64 " steps, and in the others several threads "
+		 "may have needed more: a sixth is added; alloclog_events = %" PRIu64
+		 " would hold all",
+		 job->replay->steps, job->replay->steps + job->gaps.steps,
+		 job->replay->count + job->gaps.events);
+}
+
 int memreg_find_need(struct memreg_sizing *sizing)
 {
 	int rc = search_arenas(sizing);
@@ -379,6 +402,7 @@ int memreg_find_need(struct memreg_sizing *sizing)
 		rc = keep_little(sizing);
 	if (rc != 0)
 		return rc;
+	add_hidden_need(sizing);
 	memreg_keep_spread(sizing);
 	verify_size(sizing);
 	scale_by_missing(sizing);
@@ -386,6 +410,7 @@ int memreg_find_need(struct memreg_sizing *sizing)
 		sizing->verified = false;
 		not_verified(sizing, "%s", "its need differs by more than a third from run to run");
 	}
+	tell_gaps(sizing);
 	if (sizing->verified && sizing->other_arena[0] != '\0') {
 		sizing->verified = false;
 		not_verified(sizing, "%s", sizing->other_arena);

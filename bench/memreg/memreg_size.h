@@ -44,4 +44,13 @@ int memreg_check_size(struct memreg_sizing *sizing);
 /* Searches, adds headroom and verifies: all that the answer needs, without the curve. */
 int memreg_find_need(struct memreg_sizing *sizing);
 
+/*
+ * What several threads do at once cuts the free memory in pieces in another way each time, and the
+ * worst of these times may be in a gap of the log (docs/sizing.md has what that took).
+ */
+static inline bool memreg_gaps_hide(const struct memreg_job *job)
+{
+	return job->gaps.count > 0 && job->replay->threads > 1;
+}
+
 #endif

@@ -33,7 +33,7 @@ static const char usage[] =
 
 static const char *kind_name(const struct twi_alloc_event *event)
 {
-	static const char *const names[] = { "", "alloc", "free", "step" };
+	static const char *const names[] = { "", "alloc", "free", "step", "gap" };
 
 	return names[event->kind];
 }
@@ -88,6 +88,9 @@ static void print_head(const struct twi_alloc_trace *t)
 	if (t->arena[0] != '\0')
 		printf("  \"arena\": \"%s\",\n  \"staging_bytes\": %" PRIu64 ",\n", t->arena,
 		       t->staging_bytes);
+	printf("  \"gaps\": %" PRIu64 ",\n  \"left_events\": %" PRIu64 ",\n"
+	       "  \"left_steps\": %" PRIu64 ",\n  \"gap_peak_bytes\": %" PRIu64 ",\n",
+	       t->gaps, t->left_events, t->left_steps, t->gap_peak_bytes);
 	printf("  \"tag_names\": [");
 	print_names(t, TWI_ALLOCLOG_NAMED_TAG);
 	printf("],\n  \"caller_names\": [");
@@ -95,10 +98,21 @@ static void print_head(const struct twi_alloc_trace *t)
 	printf("],\n  \"events\": [");
 }
 
+static void print_gap(const struct twi_alloc_event *e)
+{
+	printf(", \"length_ns\": %" PRIu64 ", \"left_events\": %" PRIu64
+	       ", \"left_steps\": %" PRIu64 "}",
+	       e->bytes, e->caller, e->id);
+}
+
 /* What a kind has no use for is left out. */
 static void print_event(const struct twi_alloc_event *e, const char *before)
 {
 	printf("%s\n    {\"ns\": %" PRIu64 ", \"kind\": \"%s\"", before, e->ns, kind_name(e));
+	if (e->kind == TWI_ALLOC_GAP) {
+		print_gap(e);
+		return;
+	}
 	if (e->kind == TWI_ALLOC_STEP)
 		printf(", \"step\": %" PRIu64, e->id);
 	else if (e->id == 0 && e->bytes == 0)
@@ -190,7 +204,7 @@ static void print_largest(const struct twi_alloc_trace *t, enum twi_alloclog_nam
 
 static void print_summary(const struct twi_alloc_trace *t)
 {
-	uint64_t live = 0, most = 0, at_ns = 0, counts[4] = { 0 };
+	uint64_t live = 0, most = 0, at_ns = 0, counts[5] = { 0 };
 
 	for (size_t i = 0; i < t->count; i++) {
 		const struct twi_alloc_event *e = &t->events[i];
@@ -213,6 +227,12 @@ static void print_summary(const struct twi_alloc_trace *t)
 	       most, (double)at_ns / 1e9);
 	printf("pool: %" PRIu64 " bytes on pages of %" PRIu64 "%s%s\n", t->pool_bytes,
 	       t->page_bytes, t->arena[0] != '\0' ? ", arena " : "", t->arena);
+	if (t->gaps > 0)
+		printf("left out: %" PRIu64 " events and %" PRIu64 " of %" PRIu64
+		       " steps, in %" PRIu64 " gaps; at most %" PRIu64
+		       " bytes were taken of the pool in them\n",
+		       t->left_events, t->left_steps, t->left_steps + counts[TWI_ALLOC_STEP],
+		       t->gaps, t->gap_peak_bytes);
 	if (t->sampling_shift > 0)
 		printf("sampled: one address in %" PRIu64
 		       " is in it; raise alloclog_events or capture for a shorter time\n",

@@ -24,9 +24,8 @@
 #define CHUNK_EVENTS 1024
 #define CHUNKS_MIN   64
 #define EVENTS_MIN   1024
-#define TRIES        8  /* chunks thinned at most for one that is wanted */
+#define SLACK_MOST   (((uint64_t)1 << TWI_ALLOCLOG_SLACK_BITS) - 1)
 #define SKIP         63 /* events lost before the next try */
-#define SEEN_WORDS   64
 
 struct ring_cache {
 	uint64_t id;
@@ -41,6 +40,12 @@ static pthread_key_t thread_end;
 static pthread_mutex_t rings_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct twi_alloclog *all;
 
+/* rings_lock is held, so that there is no order to keep. */
+static struct twi_alloclog_ring *first_ring(struct twi_alloclog *log)
+{
+	return atomic_load_explicit(&log->rings, memory_order_relaxed);
+}
+
 /* The rings of a thread that has ended are free for the next one. */
 static void release_rings(void *arg)
 {
@@ -48,7 +53,8 @@ static void release_rings(void *arg)
 
 	pthread_mutex_lock(&rings_lock);
 	for (struct twi_alloclog *log = all; log != NULL; log = log->next) {
-		for (struct twi_alloclog_ring *ring = log->rings; ring != NULL; ring = ring->next) {
+		for (struct twi_alloclog_ring *ring = first_ring(log); ring != NULL;
+		     ring = ring->next) {
 			if (ring->owner == number)
 				ring->owner = 0;
 		}
@@ -91,18 +97,19 @@ static struct twi_alloclog_ring *take_ring(struct twi_alloclog *log)
 	uint64_t number = own_number();
 	struct twi_alloclog_ring *ring;
 
-	for (ring = log->rings; ring != NULL; ring = ring->next) {
+	for (ring = first_ring(log); ring != NULL; ring = ring->next) {
 		if (ring->owner == number)
 			return ring;
 	}
-	for (ring = log->rings; ring != NULL && ring->owner != 0; ring = ring->next)
+	for (ring = first_ring(log); ring != NULL && ring->owner != 0; ring = ring->next)
 		;
 	if (ring == NULL) {
 		ring = aligned_alloc(64, sizeof(*ring));
 		if (ring == NULL)
 			return NULL;
-		*ring = (struct twi_alloclog_ring){ .next = log->rings };
-		log->rings = ring;
+		*ring = (struct twi_alloclog_ring){ .next = first_ring(log) };
+		/* Release: pairs with the acquire of who pops without rings_lock. */
+		atomic_store_explicit(&log->rings, ring, memory_order_release);
 	}
 	ring->owner = number;
 	ring->tid = (uint32_t)gettid();
@@ -126,110 +133,111 @@ static struct twi_alloclog_ring *ring_of(struct twi_alloclog *log)
 	return twi_likely(ring_cache.id == log->id) ? ring_cache.ring : find_ring(log);
 }
 
-static bool keeps_rec(const struct twi_alloclog_rec *rec, uint32_t shift, uint64_t salt)
+/* chunks_lock is held. */
+static struct twi_alloclog_chunk *any_chunk(struct twi_alloclog *log)
 {
-	return twi_alloclog_rec_kind(rec) == TWI_ALLOC_STEP ||
-	       twi_alloclog_keeps(rec->address, shift, salt);
-}
+	struct twi_alloclog_chunk *chunk = log->free;
 
-/* Drops from a sealed chunk what is no longer kept. chunks_lock is held, as for all of these. */
-static void thin_chunk(struct twi_alloclog_chunk *chunk, uint32_t shift, uint64_t salt)
-{
-	uint32_t count = atomic_load_explicit(&chunk->count, memory_order_relaxed), kept = 0;
-
-	for (uint32_t i = 0; i < count; i++) {
-		if (keeps_rec(&chunk->rec[i], shift, salt))
-			chunk->rec[kept++] = chunk->rec[i];
+	if (chunk != NULL) {
+		log->free = chunk->next;
+		log->free_count--;
+		*chunk = (struct twi_alloclog_chunk){ 0 };
+		return chunk;
 	}
-	atomic_store_explicit(&chunk->count, kept, memory_order_relaxed);
-	chunk->shift = shift;
-}
-
-/*
- * Whether enough addresses would be left at `shift` to stand for the others: looked up in some of
- * the chunks. A program that uses the same few addresses again and again would vanish from its log.
- */
-static bool worth_thinning(const struct twi_alloclog *log, uint32_t shift, uint64_t salt)
-{
-	uint64_t seen[SEEN_WORDS] = { 0 };
-	unsigned addresses = 0, looked = 0;
-
-	for (uint32_t i = 0; i < twi_min(log->chunk_count, (uint32_t)TRIES); i++) {
-		const struct twi_alloclog_chunk *chunk = log->chunks[i];
-		uint32_t count = atomic_load_explicit(&chunk->count, memory_order_acquire);
-
-		for (uint32_t k = 0; k < count; k++) {
-			uint64_t address = chunk->rec[k].address;
-			uint64_t mark = (address >> 6) * 0xd6e8feb86659fd93u >> 52;
-
-			looked++;
-			if (!keeps_rec(&chunk->rec[k], shift, salt) ||
-			    (seen[mark / 64] >> mark % 64 & 1) != 0)
-				continue;
-			seen[mark / 64] |= (uint64_t)1 << mark % 64;
-			addresses++;
-		}
-	}
-	return addresses >= twi_min(64u, looked / 16);
-}
-
-static struct twi_alloclog_chunk *new_chunk(struct twi_alloclog *log, uint32_t shift)
-{
-	struct twi_alloclog_chunk *chunk;
-
 	if (log->chunk_count == log->chunks_max)
 		return NULL;
 	chunk = calloc(1, sizeof(*chunk) + log->chunk_events * sizeof(chunk->rec[0]));
-	if (chunk == NULL)
-		return NULL;
-	chunk->shift = shift;
-	log->chunks[log->chunk_count++] = chunk;
-	log->cursor = log->chunk_count; /* none of them is worth thinning to this shift */
+	if (chunk != NULL)
+		log->chunks[log->chunk_count++] = chunk;
 	return chunk;
 }
 
-/* A sealed chunk in which thinning has made room. */
-static struct twi_alloclog_chunk *thinned_chunk(struct twi_alloclog *log)
+static void free_chunk(struct twi_alloclog *log, struct twi_alloclog_chunk *chunk)
 {
-	uint32_t shift = atomic_load_explicit(&log->shift, memory_order_relaxed);
-	uint64_t salt = atomic_load_explicit(&log->salt, memory_order_relaxed);
+	chunk->next = log->free;
+	log->free = chunk;
+	log->free_count++;
+}
 
-	for (int tries = 0; tries < TRIES; tries++) {
-		struct twi_alloclog_chunk *chunk;
+struct twi_alloclog_chunk *twi_alloclog_take_chunk(struct twi_alloclog *log)
+{
+	struct twi_alloclog_chunk *chunk;
 
-		if (log->cursor == log->chunk_count) {
-			if (log->chunk_count == 0 || shift == TWI_ALLOCLOG_SHIFT_MAX ||
-			    !worth_thinning(log, shift + 1, salt))
-				return NULL;
-			atomic_store_explicit(&log->shift, ++shift, memory_order_relaxed);
-			log->cursor = 0;
-		}
-		chunk = log->chunks[log->cursor++];
-		if (!chunk->sealed || chunk->shift >= shift)
-			continue;
-		thin_chunk(chunk, shift, salt);
-		if (atomic_load_explicit(&chunk->count, memory_order_relaxed) <=
-		    log->chunk_events - log->chunk_events / 4) {
-			chunk->sealed = false;
-			return chunk;
-		}
+	pthread_mutex_lock(&log->chunks_lock);
+	chunk = any_chunk(log);
+	pthread_mutex_unlock(&log->chunks_lock);
+	return chunk;
+}
+
+uint32_t twi_alloclog_room(struct twi_alloclog *log)
+{
+	uint32_t room;
+
+	pthread_mutex_lock(&log->chunks_lock);
+	room = log->chunks_max - log->chunk_count + log->free_count;
+	pthread_mutex_unlock(&log->chunks_lock);
+	return room;
+}
+
+struct twi_alloclog_chunk *twi_alloclog_oldest(struct twi_alloclog *log,
+					       struct twi_alloclog_ring *ring)
+{
+	struct twi_alloclog_chunk *chunk = ring->popping;
+
+	if (chunk != NULL && chunk->popped < log->chunk_events)
+		return chunk;
+	pthread_mutex_lock(&log->chunks_lock);
+	chunk = ring->oldest;
+	while (chunk != NULL && chunk->popped == log->chunk_events && chunk != ring->chunk) {
+		ring->oldest = chunk->next;
+		free_chunk(log, chunk);
+		chunk = ring->oldest;
 	}
-	return NULL;
+	pthread_mutex_unlock(&log->chunks_lock);
+	ring->popping = chunk;
+	return chunk;
+}
+
+void twi_alloclog_trim_window(struct twi_alloclog *log, struct twi_alloclog_window *window)
+{
+	uint32_t wanted = (window->count + log->chunk_events - 1) / log->chunk_events;
+	struct twi_alloclog_chunk *last = NULL, *chunk = window->first;
+
+	pthread_mutex_lock(&log->chunks_lock);
+	for (uint32_t i = 0; i < window->chunks; i++) {
+		struct twi_alloclog_chunk *next = i + 1 < window->chunks ? chunk->next : NULL;
+
+		if (i < wanted)
+			last = chunk;
+		else
+			free_chunk(log, chunk);
+		chunk = next;
+	}
+	pthread_mutex_unlock(&log->chunks_lock);
+	window->first = wanted > 0 ? window->first : NULL;
+	window->last = last;
+	window->chunks = wanted;
 }
 
 /* This thread's chunk is full, or it has none. */
 static struct twi_alloclog_chunk *next_chunk(struct twi_alloclog *log,
 					     struct twi_alloclog_ring *ring)
 {
+	struct twi_alloclog_chunk *chunk;
+
+	twi_alloclog_keep(log);
 	pthread_mutex_lock(&log->chunks_lock);
-	if (ring->chunk != NULL)
-		ring->chunk->sealed = true;
-	ring->chunk = new_chunk(log, atomic_load_explicit(&log->shift, memory_order_relaxed));
-	if (ring->chunk == NULL)
-		ring->chunk = thinned_chunk(log);
+	chunk = any_chunk(log);
+	if (chunk != NULL) {
+		if (ring->oldest == NULL)
+			ring->oldest = chunk;
+		else
+			ring->chunk->next = chunk;
+		ring->chunk = chunk;
+	}
 	pthread_mutex_unlock(&log->chunks_lock);
-	ring->skip = ring->chunk == NULL ? SKIP : 0;
-	return ring->chunk;
+	ring->skip = chunk == NULL ? SKIP : 0;
+	return chunk;
 }
 
 /* Stores rec when the log is on; the ring is busy. False: there was no room. */
@@ -239,20 +247,20 @@ static bool store_rec(struct twi_alloclog *log, struct twi_alloclog_ring *ring,
 	struct twi_alloclog_chunk *chunk = ring->chunk;
 	uint32_t count;
 
-	if (twi_unlikely(chunk == NULL && ring->skip > 0)) {
-		ring->skip--;
-		return false;
-	}
 	if (twi_unlikely(chunk == NULL ||
 			 atomic_load_explicit(&chunk->count, memory_order_relaxed) ==
 				 log->chunk_events)) {
+		if (ring->skip > 0) {
+			ring->skip--;
+			return false;
+		}
 		chunk = next_chunk(log, ring);
 		if (chunk == NULL)
 			return false;
 	}
 	count = atomic_load_explicit(&chunk->count, memory_order_relaxed);
 	chunk->rec[count] = *rec;
-	/* Release: pairs with the acquire of who takes a snapshot or thins. */
+	/* Release: pairs with the acquire of who takes a snapshot or pops. */
 	atomic_store_explicit(&chunk->count, count + 1, memory_order_release);
 	return true;
 }
@@ -264,6 +272,12 @@ static void record_rec(struct twi_alloclog *log, struct twi_alloclog_rec *rec)
 
 	if (ring == NULL) {
 		atomic_fetch_add_explicit(&log->lost, 1, memory_order_relaxed);
+		twi_count(log->diag, TWI_C_alloclog_lost, 1);
+		return;
+	}
+	/* This thread is recording: what it needs for that comes out of the pool. */
+	if (twi_unlikely(atomic_load_explicit(&ring->busy, memory_order_relaxed) != 0)) {
+		twi_cell_add(&ring->lost, 1);
 		twi_count(log->diag, TWI_C_alloclog_lost, 1);
 		return;
 	}
@@ -292,11 +306,16 @@ void twi_alloclog_record_alloc(struct twi_alloclog *log, const void *p, uint64_t
 			       uint64_t align, struct twi_site site)
 {
 	uint64_t most = ((uint64_t)1 << TWI_ALLOCLOG_BYTES_BITS) - 1;
+	uint64_t taken = log->pool != NULL ? twi_pool_bytes_at(log->pool, p) : 0;
+	uint64_t slack = (taken - twi_min(twi_align_up(bytes, TWI_ALLOCLOG_UNIT), taken)) /
+			 TWI_ALLOCLOG_UNIT;
 	unsigned align_log2 = (unsigned)__builtin_ctzll(align != 0 ? align : TWI_ALIGN_DEFAULT);
 	struct twi_alloclog_rec rec = {
 		.address = (uintptr_t)p,
 		.what = (uint64_t)TWI_ALLOC_ALLOC << 62 |
-			(uint64_t)align_log2 << TWI_ALLOCLOG_BYTES_BITS | twi_min(bytes, most),
+			(uint64_t)align_log2 << TWI_ALLOCLOG_ALIGN_BIT |
+			twi_min(slack, SLACK_MOST) << TWI_ALLOCLOG_BYTES_BITS |
+			twi_min(bytes, most),
 		.caller = (uintptr_t)site.caller,
 		.tag = site.tag,
 	};
@@ -357,7 +376,8 @@ int twi_alloclog_on(struct twi_alloclog *log)
 				 log->chunks_max);
 	pthread_mutex_lock(&log->chunks_lock);
 	log->chunks = chunks;
-	log->chunk_count = log->cursor = 0;
+	log->free = NULL;
+	log->chunk_count = log->free_count = 0;
 	pthread_mutex_unlock(&log->chunks_lock);
 	atomic_store_explicit(&log->shift, 0, memory_order_relaxed);
 	atomic_store_explicit(&log->salt, twi_now_ns() * 0xd6e8feb86659fd93u, memory_order_relaxed);
@@ -370,20 +390,22 @@ void twi_alloclog_off(struct twi_alloclog *log)
 	atomic_store_explicit(&log->gate.on, 0, memory_order_seq_cst);
 	/* A ring that comes after this lock finds the log off. */
 	pthread_mutex_lock(&rings_lock);
-	for (struct twi_alloclog_ring *ring = log->rings; ring != NULL; ring = ring->next) {
+	for (struct twi_alloclog_ring *ring = first_ring(log); ring != NULL; ring = ring->next) {
 		/* A recording takes about 20 ns, a few us with a new chunk. */
 		while (atomic_load_explicit(&ring->busy, memory_order_seq_cst) != 0)
 			sched_yield();
-		ring->chunk = NULL;
+		ring->chunk = ring->oldest = ring->popping = NULL;
 		ring->skip = 0;
 	}
 	pthread_mutex_unlock(&rings_lock);
+	twi_alloclog_keeper_fini(&log->keeper);
 	pthread_mutex_lock(&log->chunks_lock);
 	for (uint32_t i = 0; i < log->chunk_count; i++)
 		free(log->chunks[i]);
 	free(log->chunks);
 	log->chunks = NULL;
-	log->chunk_count = log->cursor = 0;
+	log->free = NULL;
+	log->chunk_count = log->free_count = 0;
 	pthread_mutex_unlock(&log->chunks_lock);
 }
 
@@ -392,7 +414,7 @@ uint64_t twi_alloclog_lost(struct twi_alloclog *log)
 	uint64_t lost = atomic_load_explicit(&log->lost, memory_order_relaxed);
 
 	pthread_mutex_lock(&rings_lock);
-	for (struct twi_alloclog_ring *ring = log->rings; ring != NULL; ring = ring->next)
+	for (struct twi_alloclog_ring *ring = first_ring(log); ring != NULL; ring = ring->next)
 		lost += atomic_load_explicit(&ring->lost, memory_order_relaxed);
 	pthread_mutex_unlock(&rings_lock);
 	return lost;
@@ -415,6 +437,7 @@ int twi_alloclog_create(struct twi_diag *diag, uint64_t max_events, struct twi_a
 	log->chunk_events = (uint32_t)twi_min(max_events / CHUNKS_MIN, (uint64_t)CHUNK_EVENTS);
 	log->chunks_max = (uint32_t)(max_events / log->chunk_events);
 	pthread_mutex_init(&log->chunks_lock, NULL);
+	pthread_mutex_init(&log->keep_lock, NULL);
 	pthread_mutex_init(&log->control, NULL);
 	pthread_once(&once, init_once);
 	pthread_mutex_lock(&rings_lock);
@@ -448,11 +471,12 @@ void twi_alloclog_destroy(struct twi_alloclog *log)
 		}
 	}
 	pthread_mutex_unlock(&rings_lock);
-	for (struct twi_alloclog_ring *ring = log->rings, *next; ring != NULL; ring = next) {
+	for (struct twi_alloclog_ring *ring = first_ring(log), *next; ring != NULL; ring = next) {
 		next = ring->next;
 		free(ring);
 	}
 	pthread_mutex_destroy(&log->chunks_lock);
+	pthread_mutex_destroy(&log->keep_lock);
 	pthread_mutex_destroy(&log->control);
 	free(log);
 }

@@ -50,7 +50,15 @@ static void begin_now(struct twi_alloclog *log, struct twi_alloclog_capture *out
 static int capture_use(struct twi_alloclog *log)
 {
 	int status = log->users == 0 ? twi_alloclog_on(log) : TOW_OK;
+	struct twi_pool_stats stats = { 0 };
 
+	if (status == TOW_OK && log->users == 0 && log->pool != NULL) {
+		twi_pool_stats(log->pool, &stats);
+		pthread_mutex_lock(&log->keep_lock);
+		log->keeper.taken_bytes =
+			stats.allocated - twi_min(log->own_bytes, stats.allocated);
+		pthread_mutex_unlock(&log->keep_lock);
+	}
 	if (status == TOW_OK)
 		log->users++;
 	return status;
@@ -144,54 +152,70 @@ static uint32_t chunk_count(struct twi_alloclog *log)
 	return count;
 }
 
-/* What a chunk has from `since_ns` to `until_ns`, to `out`; how many. */
-static size_t copy_chunk(struct twi_alloclog *log, uint32_t index, uint64_t since_ns,
-			 uint64_t until_ns, struct twi_alloclog_rec *out)
+/* What a ring has from `since_ns` to `until_ns` and is in no window, to `out`; how many. */
+static size_t copy_ring(struct twi_alloclog *log, struct twi_alloclog_ring *ring, uint64_t since_ns,
+			uint64_t until_ns, struct twi_alloclog_rec *out, size_t room)
 {
-	const struct twi_alloclog_chunk *chunk;
+	const struct twi_alloclog_chunk *chunk = twi_alloclog_oldest(log, ring);
 	size_t copied = 0;
-	uint32_t count;
 
-	/* The lock for each chunk alone: who records may wait for it. */
-	pthread_mutex_lock(&log->chunks_lock);
-	chunk = log->chunks[index];
-	/* Acquire: pairs with the release of who writes into it at this moment. */
-	count = atomic_load_explicit(&chunk->count, memory_order_acquire);
-	for (uint32_t i = 0; i < count; i++) {
-		if (chunk->rec[i].ns >= since_ns && chunk->rec[i].ns <= until_ns)
-			out[copied++] = chunk->rec[i];
+	while (chunk != NULL) {
+		/* Acquire: pairs with the release of who writes into it at this moment. */
+		uint32_t count = atomic_load_explicit(&chunk->count, memory_order_acquire);
+
+		for (uint32_t i = chunk->popped; i < count && copied < room; i++) {
+			if (chunk->rec[i].ns >= since_ns && chunk->rec[i].ns <= until_ns)
+				out[copied++] = chunk->rec[i];
+		}
+		pthread_mutex_lock(&log->chunks_lock);
+		chunk = chunk->next;
+		pthread_mutex_unlock(&log->chunks_lock);
 	}
-	pthread_mutex_unlock(&log->chunks_lock);
+	return copied;
+}
+
+/* Each record is in a ring or in a window; keep_lock is held, so that none goes from one to the
+ * other. */
+static size_t copy_kept(struct twi_alloclog *log, uint64_t since_ns, uint64_t until_ns,
+			struct twi_alloclog_rec *out, size_t room)
+{
+	struct twi_alloclog_ring *ring = atomic_load_explicit(&log->rings, memory_order_acquire);
+	size_t copied = twi_alloclog_kept(log, since_ns, until_ns, out, room);
+
+	for (; ring != NULL; ring = ring->next)
+		copied += copy_ring(log, ring, since_ns, until_ns, out + copied, room - copied);
 	return copied;
 }
 
 /*
- * All records of the capture's time. A record is in one chunk for ever, so that each is there once;
- * chunks that were thinned at different times are all brought to the last rate.
+ * All records of the capture's time, and its gaps. What was kept at different rates is all brought
+ * to the last one.
  */
 static struct twi_alloclog_rec *copy_all(struct twi_alloclog *log,
 					 const struct twi_alloclog_capture *capture,
-					 uint64_t until_ns, size_t *count_out, uint32_t *shift_out)
+					 uint64_t until_ns, size_t *count_out,
+					 struct twi_alloc_trace *trace)
 {
-	uint32_t chunks = chunk_count(log), shift;
 	uint64_t salt = atomic_load_explicit(&log->salt, memory_order_relaxed);
-	size_t copied = 0, kept = 0;
-	/* And room for what was live at the begin. */
-	struct twi_alloclog_rec *recs =
-		calloc((size_t)chunks * log->chunk_events + capture->held.count + 1, sizeof(*recs));
+	size_t copied = 0, kept = 0, room;
+	struct twi_alloclog_rec *recs;
 
-	if (recs == NULL)
-		return NULL;
-	for (uint32_t i = 0; i < chunks; i++)
-		copied += copy_chunk(log, i, capture->since_ns, until_ns, recs + copied);
-	shift = atomic_load_explicit(&log->shift, memory_order_relaxed);
+	pthread_mutex_lock(&log->keep_lock);
+	room = (size_t)chunk_count(log) * log->chunk_events + log->keeper.count;
+	/* And for what was live at the begin. */
+	recs = calloc(room + capture->held.count + 1, sizeof(*recs));
+	if (recs != NULL)
+		copied = copy_kept(log, capture->since_ns, until_ns, recs, room);
+	trace->gap_peak_bytes = log->keeper.gap_peak_bytes;
+	trace->sampling_shift = atomic_load_explicit(&log->shift, memory_order_relaxed);
+	pthread_mutex_unlock(&log->keep_lock);
 	for (size_t i = 0; i < copied; i++) {
 		if (twi_alloclog_rec_kind(&recs[i]) == TWI_ALLOC_STEP ||
-		    twi_alloclog_keeps(recs[i].address, shift, salt))
+		    recs[i].what == TWI_ALLOCLOG_GAP ||
+		    twi_alloclog_keeps(recs[i].address, trace->sampling_shift, salt))
 			recs[kept++] = recs[i];
 	}
 	*count_out = kept;
-	*shift_out = shift;
 	return recs;
 }
 
@@ -234,7 +258,7 @@ static int capture_snapshot(struct twi_alloclog *log, struct twi_alloclog_captur
 		.pid = (uint32_t)getpid(),
 		.from_open = capture->from_open,
 	};
-	recs = copy_all(log, capture, now, &count, &out->sampling_shift);
+	recs = copy_all(log, capture, now, &count, out);
 	if (recs == NULL)
 		return twi_error(TOW_ENOMEM, "no memory for the captured allocations");
 	count += add_held(capture, recs, count, out);

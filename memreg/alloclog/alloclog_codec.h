@@ -16,7 +16,7 @@
 
 #define TWI_ALLOCLOG_MAGIC       "TOWALOG\n"
 #define TWI_ALLOCLOG_MAGIC_BYTES 8u
-#define TWI_ALLOCLOG_MINOR       2 /* of major 2. 1: what was taken; 2: what was live; names */
+#define TWI_ALLOCLOG_MINOR       3 /* of major 2. 1: what was taken; 2: what was live; names; 3: gaps */
 #define TWI_ALLOCLOG_MAJOR       2 /* and 1, without an arena and sizes of frees with id 0 */
 #define TWI_ALLOCLOG_FROM_OPEN   1u
 #define TWI_ALLOCLOG_END_MAGIC   0x444e4554u /* "TEND" */
@@ -24,6 +24,7 @@
 /* What is known of the events so far. `live` is to be given to free() in the end. */
 struct twi_alloclog_checker {
 	uint64_t last_ns, duration_ns, unknown_frees;
+	uint64_t gaps, left_events, left_steps;
 	bool unsized;   /* frees of what was allocated before the log have no size */
 	uint64_t *live; /* by id - 1: its bytes, UINT64_MAX once it is freed */
 	size_t allocs, room;

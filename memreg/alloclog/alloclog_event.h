@@ -18,6 +18,11 @@ enum twi_alloc_kind {
 	TWI_ALLOC_ALLOC = 1,
 	TWI_ALLOC_FREE = 2,
 	TWI_ALLOC_STEP = 3, /* a training step begins: id is its number */
+	/*
+	 * From here on for `bytes` ns allocations that were freed in this time are left out:
+	 * `caller` events, and `id` steps.
+	 */
+	TWI_ALLOC_GAP = 4,
 };
 
 struct twi_alloc_event {

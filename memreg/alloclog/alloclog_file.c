@@ -58,6 +58,20 @@ static bool check_free(struct twi_alloclog_checker *c, const struct twi_alloc_ev
 	return true;
 }
 
+static bool check_gap(struct twi_alloclog_checker *c, const struct twi_alloc_event *e)
+{
+	if (e->bytes > c->duration_ns - e->ns)
+		return refuse_event(c, 16, "a gap that ends after the log");
+	if (e->id >> 56 != 0)
+		return refuse_event(c, 8, "a gap of more than 2^56 steps");
+	if (e->caller >> 56 != 0)
+		return refuse_event(c, 24, "a gap of more than 2^56 events");
+	c->gaps++;
+	c->left_steps += e->id;
+	c->left_events += e->caller;
+	return true;
+}
+
 bool twi_alloclog_check(struct twi_alloclog_checker *c, const struct twi_alloc_event *e)
 {
 	if (e->ns < c->last_ns)
@@ -76,9 +90,12 @@ bool twi_alloclog_check(struct twi_alloclog_checker *c, const struct twi_alloc_e
 		return check_free(c, e);
 	case TWI_ALLOC_STEP:
 		return e->bytes == 0 || refuse_event(c, 16, "a step has a size");
+	case TWI_ALLOC_GAP:
+		return check_gap(c, e);
 	default:
 		return refuse_event(c, 40,
-				    "a kind of event that there is not (1 alloc, 2 free, 3 step)");
+				    "a kind of event that there is not (1 alloc, 2 free, 3 step, 4 "
+				    "gap)");
 	}
 }
 
@@ -126,6 +143,10 @@ static void encode_header(const struct twi_alloc_trace *t, uint64_t unknown_free
 	twi_put_le(p + 136, t->taken_peak_bytes, 8);
 	encode_names(t, p);
 	twi_put_le(p + 152, t->spread_bytes, 8);
+	twi_put_le(p + 160, t->gaps, 8);
+	twi_put_le(p + 168, t->left_events, 8);
+	twi_put_le(p + 176, t->left_steps, 8);
+	twi_put_le(p + 184, t->gap_peak_bytes, 8);
 }
 
 static void encode_event(const struct twi_alloc_event *e, uint8_t *p)

@@ -1,7 +1,7 @@
 /*
  * alloclog_file.h - an allocation log as a file: header, records of 48 bytes, checksum.
  *
- *	| header 160 bytes | record | record | ... | end 16 bytes |
+ *	| header 192 bytes | record | record | ... | end 16 bytes |
  *	| the same, with names from 512 on, to 4096 | record | ... |
  *
  * docs/alloclog.md has it byte by byte. The functions here are pure: a trace in memory becomes
@@ -16,7 +16,7 @@
 
 #include "memreg/alloclog/alloclog_event.h"
 
-#define TWI_ALLOCLOG_HEADER_BYTES 160
+#define TWI_ALLOCLOG_HEADER_BYTES 192
 #define TWI_ALLOCLOG_HEADER_LEAST 128 /* of minor 0 */
 #define TWI_ALLOCLOG_HEADER_MAX   4096
 /* Fields of later minors have the room before; it is 0 in files of this one. */
@@ -47,6 +47,8 @@ struct twi_alloc_trace {
 	 * much was enough, with all that lay in pieces. 0: not known.
 	 */
 	uint64_t spread_bytes;
+	uint64_t gaps, left_events, left_steps; /* gaps, and what is left out in all of them */
+	uint64_t gap_peak_bytes;                /* the most that was taken of the pool in a gap */
 	uint64_t pool_bytes, page_bytes;
 	uint64_t staging_bytes;  /* the knob: the runtime takes as much of its pool when it opens */
 	uint64_t unknown_frees;  /* frees with id 0 */

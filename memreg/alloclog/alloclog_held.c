@@ -98,11 +98,11 @@ static size_t place_of_block(const struct twi_alloclog_held *held, uint64_t addr
 /* What an event during the walk says of the block at its address. */
 static void note_event(struct twi_alloclog_held *held, const struct twi_alloclog_rec *rec)
 {
-	bool came = twi_alloclog_rec_kind(rec) == TWI_ALLOC_ALLOC;
+	unsigned kind = twi_alloclog_rec_kind(rec);
 	struct twi_alloclog_block *block;
 	size_t at;
 
-	if (rec->ns > held->until_ns || twi_alloclog_rec_kind(rec) == TWI_ALLOC_STEP)
+	if (rec->ns > held->until_ns || (kind != TWI_ALLOC_ALLOC && kind != TWI_ALLOC_FREE))
 		return;
 	at = place_of_block(held, rec->address);
 	if (at == NONE)
@@ -111,7 +111,7 @@ static void note_event(struct twi_alloclog_held *held, const struct twi_alloclog
 	if (block->first_ns != 0 && block->first_ns <= rec->ns)
 		return;
 	block->first_ns = rec->ns;
-	block->came = came;
+	block->came = kind == TWI_ALLOC_ALLOC;
 }
 
 size_t twi_alloclog_held_records(struct twi_alloclog_held *held, struct twi_alloclog_rec *recs,
@@ -131,7 +131,7 @@ size_t twi_alloclog_held_records(struct twi_alloclog_held *held, struct twi_allo
 			.ns = since_ns,
 			.address = block->address,
 			.what = (uint64_t)TWI_ALLOC_ALLOC << 62 |
-				(uint64_t)block->align_log2 << TWI_ALLOCLOG_BYTES_BITS |
+				(uint64_t)block->align_log2 << TWI_ALLOCLOG_ALIGN_BIT |
 				block->bytes,
 			.tag = TWI_ALLOC_TAG_EARLIER,
 		};

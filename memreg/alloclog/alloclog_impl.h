@@ -1,14 +1,16 @@
 /*
  * alloclog_impl.h - struct twi_alloclog, for the files that implement it: alloclog.c (recording),
- * alloclog_capture.c (on and off, snapshots, /v1/alloclog).
+ * alloclog_keep.c (what is kept when there is no room for all), alloclog_capture.c (on and off,
+ * snapshots, /v1/alloclog).
  *
  * Locks, outermost first:
  *	control  on and off, users, base
  *	rings    (of the process, in alloclog.c) lists of logs and rings, owners of rings
- *	chunks   the table of chunks, which of them are sealed, thinning
+ *	keep     windows, and what has been popped of the chunks of rings
+ *	chunks   the table of chunks, the free ones, the lists of the rings' chunks
  *
- * A thread that records is marked busy in its ring and takes no more than `chunks`; who switches
- * off waits for it, holding the other two.
+ * A thread that records is marked busy in its ring and takes no more than `keep` and `chunks`; who
+ * switches off waits for it, holding the first two.
  */
 #ifndef TWI_ALLOCLOG_IMPL_H
 #define TWI_ALLOCLOG_IMPL_H
@@ -18,13 +20,14 @@
 #include "diag/base/hash.h"
 #include "memreg/alloclog/alloclog.h"
 #include "memreg/alloclog/alloclog_held.h"
+#include "memreg/alloclog/alloclog_keep.h"
 #include "memreg/alloclog/alloclog_pair.h"
 
-/* Its thread fills it until it is sealed; count is released by who writes an event. */
+/* Of a ring, whose thread fills it; of a window; or free. Who writes an event releases count. */
 struct twi_alloclog_chunk {
 	_Atomic uint32_t count;
-	uint32_t shift; /* it was thinned to this */
-	bool sealed;
+	uint32_t popped;                 /* of a ring's: so many are in windows already */
+	struct twi_alloclog_chunk *next; /* newer, of the same ring or window */
 	struct twi_alloclog_rec rec[];
 };
 
@@ -32,7 +35,8 @@ struct twi_alloclog_chunk {
 struct twi_alloclog_ring {
 	_Alignas(64) _Atomic uint32_t busy;
 	uint32_t skip; /* events to lose before a chunk is asked for again */
-	struct twi_alloclog_chunk *chunk;
+	struct twi_alloclog_chunk *chunk, *oldest; /* that is filled; of all that it has */
+	struct twi_alloclog_chunk *popping;        /* the oldest; of who pops, under keep */
 	_Atomic uint64_t lost;
 	struct twi_alloclog_ring *next;
 	uint64_t owner; /* 0: its thread has ended */
@@ -59,12 +63,15 @@ struct twi_alloclog {
 	const void *own;                     /* the largest of them: the staging */
 	uint64_t staging_bytes;              /* the knob */
 	struct twi_alloclog *next;           /* on the list of all */
-	struct twi_alloclog_ring *rings;
+	_Atomic(struct twi_alloclog_ring *) rings;
 	_Atomic uint64_t lost; /* by threads that got no ring */
 
 	_Alignas(64) pthread_mutex_t chunks_lock;
-	struct twi_alloclog_chunk **chunks;
-	uint32_t chunk_count, cursor; /* cursor: the next to be thinned */
+	struct twi_alloclog_chunk **chunks, *free;
+	uint32_t chunk_count, free_count;
+
+	pthread_mutex_t keep_lock;
+	struct twi_alloclog_keeper keeper;
 
 	pthread_mutex_t control;
 	unsigned users;
@@ -77,6 +84,19 @@ static inline bool twi_alloclog_keeps(uint64_t address, uint32_t shift, uint64_t
 {
 	return shift == 0 || twi_hash_spread((address >> 6) ^ salt) >> (64 - shift) == 0;
 }
+
+/* A chunk that nobody uses, empty; NULL: there is none. */
+struct twi_alloclog_chunk *twi_alloclog_take_chunk(struct twi_alloclog *log);
+
+/* How many chunks may be had. */
+uint32_t twi_alloclog_room(struct twi_alloclog *log);
+
+/* The chunk that is popped next; NULL: none. Frees those that are done with. keep is held. */
+struct twi_alloclog_chunk *twi_alloclog_oldest(struct twi_alloclog *log,
+					       struct twi_alloclog_ring *ring);
+
+/* Frees the chunks of the window behind its records. keep is held. */
+void twi_alloclog_trim_window(struct twi_alloclog *log, struct twi_alloclog_window *window);
 
 /* Switch on and off; `control` is held. */
 int twi_alloclog_on(struct twi_alloclog *log);

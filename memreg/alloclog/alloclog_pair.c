@@ -176,10 +176,26 @@ static int add_alloc(struct walk *w, size_t index)
 		return TOW_ENOMEM;
 	event->id = ++w->allocs;
 	event->bytes = twi_alloclog_rec_bytes(rec);
-	event->align_log2 = (uint8_t)(rec->what >> TWI_ALLOCLOG_BYTES_BITS & 63);
+	event->align_log2 = (uint8_t)(rec->what >> TWI_ALLOCLOG_ALIGN_BIT & 63);
 	at = place_of(&w->live, rec->address);
 	w->live.rows[at].address = rec->address;
 	w->live.rows[at].event = (uint32_t)(event - w->trace->events);
+	return TOW_OK;
+}
+
+static int add_gap(struct walk *w, const struct twi_alloclog_rec *rec)
+{
+	struct twi_alloc_event *event = add_event(w, rec);
+
+	if (event == NULL)
+		return TOW_ENOMEM;
+	event->kind = TWI_ALLOC_GAP;
+	event->id = rec->address;
+	event->bytes = (uint64_t)rec->tag << 32 | rec->thread;
+	event->thread = event->tag = 0;
+	w->trace->gaps++;
+	w->trace->left_steps += rec->address;
+	w->trace->left_events += rec->caller;
 	return TOW_OK;
 }
 
@@ -198,8 +214,9 @@ static int add_any(struct walk *w, size_t index)
 			return TOW_ENOMEM;
 		event->id = w->recs[index].address;
 		return TOW_OK;
-	default: /* a free that was taken out of its place */
-		return TOW_OK;
+	default: /* a free that was taken out of its place, or a gap */
+		return w->recs[index].what == TWI_ALLOCLOG_GAP ? add_gap(w, &w->recs[index])
+							       : TOW_OK;
 	}
 }
 

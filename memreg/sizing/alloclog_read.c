@@ -108,6 +108,10 @@ static void decode_header(const uint8_t *p, struct twi_alloc_trace *t)
 	t->taken_bytes_at_start = twi_get_le(p + 128, 8);
 	t->taken_peak_bytes = twi_get_le(p + 136, 8);
 	t->spread_bytes = twi_get_le(p + 152, 8);
+	t->gaps = twi_get_le(p + 160, 8);
+	t->left_events = twi_get_le(p + 168, 8);
+	t->left_steps = twi_get_le(p + 176, 8);
+	t->gap_peak_bytes = twi_get_le(p + 184, 8);
 }
 
 /* Printable, and nothing behind its end. */
@@ -231,6 +235,9 @@ static int read_end(struct reader *r)
 		return wrong_at(at + 8, "the length is not that of the file");
 	if (r->checker.unknown_frees != r->trace->unknown_frees)
 		return wrong_at(104, "the number of frees without their allocation is another");
+	if (r->checker.gaps != r->trace->gaps || r->checker.left_events != r->trace->left_events ||
+	    r->checker.left_steps != r->trace->left_steps)
+		return wrong_at(160, "what is left out is not the sum of the gaps");
 	if (fgetc(r->file) != EOF)
 		return wrong_at(r->offset, "there are bytes behind the end");
 	return TOW_OK;

@@ -150,19 +150,17 @@ static void from_open(void **state)
 	twi_pool_destroy(pool);
 }
 
-/* Many addresses: thinned, pairs whole, the rate in the trace is that of the addresses. */
+/* More live blocks than the log has room for: thinned, the rate is that of the addresses. */
 static void is_thinned(void **state)
 {
 	struct fixture *f = *state;
 	struct twi_alloclog_capture *capture;
 	struct twi_alloc_trace t;
-	size_t allocs = 0;
+	size_t allocs = 0, steps = 0;
 
 	assert_int_equal(twi_alloclog_capture_start(f->log, false, &capture), TOW_OK);
-	for (uint64_t i = 0; i < 8000; i++) {
+	for (uint64_t i = 0; i < 16000; i++) {
 		log_alloc(f->log, 0x100000 + i * 4096, i);
-		if (i >= 16)
-			log_free(f->log, 0x100000 + (i - 16) * 4096);
 		if (i % 1000 == 0)
 			twi_alloclog_step(f->log, i, here);
 	}
@@ -171,19 +169,17 @@ static void is_thinned(void **state)
 	assert_int_equal(t.unknown_frees, 0);
 	assert_true(t.count <= 1024);
 	assert_in_range(t.sampling_shift, 4, 6); /* 16000 events into 1024 */
-	for (size_t i = 0; i < t.count; i++)
+	for (size_t i = 0; i < t.count; i++) {
 		allocs += t.events[i].kind == TWI_ALLOC_ALLOC;
-	assert_in_range(allocs << t.sampling_shift, 4000, 16000);
-	for (size_t i = 0, steps = 0; i < t.count; i++) {
 		steps += t.events[i].kind == TWI_ALLOC_STEP;
-		if (i + 1 == t.count)
-			assert_int_equal(steps, 8);
 	}
+	assert_in_range(allocs << t.sampling_shift, 8000, 32000);
+	assert_int_equal(steps + t.left_steps, 16);
 	twi_alloc_trace_fini(&t);
 }
 
-/* One address again and again is not thinned: the log keeps its beginning and counts the rest. */
-static void loses_and_counts(void **state)
+/* One block again and again: what is left out is counted, and nothing is lost. */
+static void leaves_out_and_counts(void **state)
 {
 	struct fixture *f = *state;
 	struct twi_alloclog_capture *capture;
@@ -196,10 +192,27 @@ static void loses_and_counts(void **state)
 	}
 	assert_int_equal(twi_alloclog_capture_finish(f->log, capture, &t), TOW_OK);
 	assert_int_equal(t.sampling_shift, 0);
-	assert_int_equal(t.count, 1024);
-	assert_int_equal(t.lost, 6000 - 1024);
-	assert_int_equal(twi_counter_sum(f->diag, TWI_C_alloclog_lost), 6000 - 1024);
-	assert_int_equal(twi_counter_sum(f->diag, TWI_C_alloclog_events), 1024);
+	assert_int_equal(t.lost, 0);
+	assert_true(t.gaps > 0);
+	assert_int_equal(t.count - t.gaps + t.left_events, 6000);
+	assert_int_equal(twi_counter_sum(f->diag, TWI_C_alloclog_events), 6000);
+	twi_alloc_trace_fini(&t);
+}
+
+/* More than the coarsest rate can hold. */
+static void loses_and_counts(void **state)
+{
+	struct fixture *f = *state;
+	struct twi_alloclog_capture *capture;
+	struct twi_alloc_trace t;
+
+	assert_int_equal(twi_alloclog_capture_start(f->log, false, &capture), TOW_OK);
+	for (uint64_t i = 0; i < 3000000; i++)
+		log_alloc(f->log, 0x100000 + i * 64, 64);
+	assert_int_equal(twi_alloclog_capture_finish(f->log, capture, &t), TOW_OK);
+	assert_true(t.lost > 0);
+	assert_true(t.count <= 1024);
+	assert_int_equal(twi_counter_sum(f->diag, TWI_C_alloclog_lost), t.lost);
 	twi_alloc_trace_fini(&t);
 }
 
@@ -509,6 +522,7 @@ int main(void)
 		TEST(leased_frees),
 		TEST(begins_with_the_live),
 		TEST(is_thinned),
+		TEST(leaves_out_and_counts),
 		TEST(loses_and_counts),
 		TEST(switches_under_load),
 		TEST(rings_are_used_again),

@@ -71,7 +71,7 @@ static void comes_back(void **state)
 
 	(void)state;
 	assert_int_equal(twi_alloclog_encode(&trace, &bytes, &count), TOW_OK);
-	assert_int_equal(count, 160 + 5 * 48 + 16);
+	assert_int_equal(count, 192 + 5 * 48 + 16);
 	assert_int_equal(read_bytes(bytes, count, &again), TOW_OK);
 	same_events(&again, &trace);
 	assert_int_equal(again.start_realtime_ns, trace.start_realtime_ns);
@@ -205,6 +205,43 @@ static void promises_cost_nothing(void **state)
 	free(bytes);
 }
 
+/* A gap comes back, and the header has the sum of all. */
+static void gaps_come_back(void **state)
+{
+	struct twi_alloc_event events[] = {
+		{ .ns = 1, .kind = TWI_ALLOC_ALLOC, .id = 1, .bytes = 100 },
+		{ .ns = 2, .kind = TWI_ALLOC_GAP, .id = 5, .bytes = 3, .caller = 70 },
+		{ .ns = 5, .kind = TWI_ALLOC_FREE, .id = 1, .bytes = 100 },
+		{ .ns = 6, .kind = TWI_ALLOC_GAP, .id = 1, .caller = 2 },
+	};
+	struct twi_alloc_trace trace = { .events = events,
+					 .count = 4,
+					 .duration_ns = 9,
+					 .gaps = 2,
+					 .left_events = 72,
+					 .left_steps = 6,
+					 .gap_peak_bytes = 128 };
+	struct twi_alloc_trace again;
+	char *bytes;
+	size_t count;
+
+	(void)state;
+	assert_int_equal(twi_alloclog_encode(&trace, &bytes, &count), TOW_OK);
+	assert_int_equal(read_bytes(bytes, count, &again), TOW_OK);
+	same_events(&again, &trace);
+	assert_int_equal(again.gaps, 2);
+	assert_int_equal(again.left_events, 72);
+	assert_int_equal(again.left_steps, 6);
+	assert_int_equal(again.gap_peak_bytes, 128);
+	twi_alloc_trace_fini(&again);
+	free(bytes);
+	trace.left_steps = 7;
+	assert_int_equal(twi_alloclog_encode(&trace, &bytes, &count), TOW_OK);
+	assert_int_equal(read_bytes(bytes, count, &again), TOW_EINVAL);
+	assert_non_null(strstr(tow_error_message(), "sum of the gaps"));
+	free(bytes);
+}
+
 /* What the reader would refuse is not written. */
 static void wrong_traces_are_not_written(void **state)
 {
@@ -218,7 +255,10 @@ static void wrong_traces_are_not_written(void **state)
 		{ { .ns = 9, .kind = TWI_ALLOC_FREE, .id = 1, .bytes = 100 }, "second free" },
 		{ { .ns = 9, .kind = TWI_ALLOC_FREE, .id = 3 }, "never allocated" },
 		{ { .ns = 9, .kind = TWI_ALLOC_FREE, .id = 2, .bytes = 1 }, "another size" },
-		{ { .ns = 9, .kind = 4 }, "kind" },
+		{ { .ns = 9, .kind = 5 }, "kind" },
+		{ { .ns = 9, .kind = TWI_ALLOC_GAP, .bytes = 1 }, "ends after the log" },
+		{ { .ns = 9, .kind = TWI_ALLOC_GAP, .id = UINT64_MAX }, "steps" },
+		{ { .ns = 9, .kind = TWI_ALLOC_GAP, .caller = UINT64_MAX }, "events" },
 		{ { .ns = 9, .kind = TWI_ALLOC_ALLOC, .id = 3, .align_log2 = 64 }, "alignment" },
 		{ { .ns = 9, .kind = TWI_ALLOC_ALLOC, .id = 3, .bytes = UINT64_MAX }, "2^56" },
 	};
@@ -259,6 +299,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(comes_back),
+		cmocka_unit_test(gaps_come_back),
 		cmocka_unit_test(old_ones_are_read),
 		cmocka_unit_test(many_come_back),
 		cmocka_unit_test(damage_is_seen),

@@ -437,16 +437,15 @@ static bool thin_window(struct twi_alloclog *log)
 	return true;
 }
 
+/* Each gap with the next, until that has made room. False: there are no two side by side. */
 static bool join_any(struct twi_alloclog *log)
 {
-	for (uint32_t i = 0; i + 1 < log->keeper.count; i++) {
-		uint32_t chunks = twi_alloclog_room(log);
+	uint32_t chunks = twi_alloclog_room(log);
+	bool joined = false;
 
-		if (may_join(&log->keeper, i, UINT32_MAX) && join_gaps(log, i) &&
-		    twi_alloclog_room(log) > chunks)
-			return true;
-	}
-	return false;
+	for (uint32_t i = 0; i + 1 < log->keeper.count && twi_alloclog_room(log) <= chunks; i++)
+		joined = (may_join(&log->keeper, i, UINT32_MAX) && join_gaps(log, i)) || joined;
+	return joined;
 }
 
 /* Until so many chunks are free, or nothing helps. */

@@ -199,6 +199,26 @@ static void leaves_out_and_counts(void **state)
 	twi_alloc_trace_fini(&t);
 }
 
+/* Each block lives for many windows: gaps are joined until a block ends in the gap it began in. */
+static void joins_long_lives(void **state)
+{
+	struct fixture *f = *state;
+	struct twi_alloclog_capture *capture;
+	struct twi_alloc_trace t;
+
+	assert_int_equal(twi_alloclog_capture_start(f->log, false, &capture), TOW_OK);
+	for (uint64_t i = 0; i < 20000; i++) {
+		if (i >= 150)
+			log_free(f->log, 0x100000 + i % 150 * 4096);
+		log_alloc(f->log, 0x100000 + i % 150 * 4096, 64);
+	}
+	assert_int_equal(twi_alloclog_capture_finish(f->log, capture, &t), TOW_OK);
+	assert_int_equal(t.sampling_shift, 0);
+	assert_int_equal(t.lost, 0);
+	assert_int_equal(t.count - t.gaps + t.left_events, 39850);
+	twi_alloc_trace_fini(&t);
+}
+
 /* More than the coarsest rate can hold. */
 static void loses_and_counts(void **state)
 {
@@ -523,6 +543,7 @@ int main(void)
 		TEST(begins_with_the_live),
 		TEST(is_thinned),
 		TEST(leaves_out_and_counts),
+		TEST(joins_long_lives),
 		TEST(loses_and_counts),
 		TEST(switches_under_load),
 		TEST(rings_are_used_again),

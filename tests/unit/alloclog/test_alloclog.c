@@ -204,18 +204,21 @@ static void joins_long_lives(void **state)
 {
 	struct fixture *f = *state;
 	struct twi_alloclog_capture *capture;
+	uint64_t live = 20000, pairs = 200000;
 	struct twi_alloc_trace t;
 
+	twi_alloclog_destroy(f->log);
+	assert_int_equal(twi_alloclog_create(f->diag, 1 << 17, &f->log), TOW_OK);
 	assert_int_equal(twi_alloclog_capture_start(f->log, false, &capture), TOW_OK);
-	for (uint64_t i = 0; i < 20000; i++) {
-		if (i >= 150)
-			log_free(f->log, 0x100000 + i % 150 * 4096);
-		log_alloc(f->log, 0x100000 + i % 150 * 4096, 64);
+	for (uint64_t i = 0; i < pairs; i++) {
+		if (i >= live)
+			log_free(f->log, 0x100000 + i % live * 4096);
+		log_alloc(f->log, 0x100000 + i % live * 4096, 64);
 	}
 	assert_int_equal(twi_alloclog_capture_finish(f->log, capture, &t), TOW_OK);
 	assert_int_equal(t.sampling_shift, 0);
 	assert_int_equal(t.lost, 0);
-	assert_int_equal(t.count - t.gaps + t.left_events, 39850);
+	assert_int_equal(t.count - t.gaps + t.left_events, 2 * pairs - live);
 	twi_alloc_trace_fini(&t);
 }
 

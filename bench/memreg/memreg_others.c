@@ -38,7 +38,8 @@ int memreg_try_others(struct memreg_sizing *sizing)
 	if (twi_replay_find_others(replay, &wanted, &others, &most, &fit) < 0)
 		return memreg_sizing_failed(sizing);
 	/* Its need differs, and the rarest run is not among them: a step more, which holds all. */
-	if (fit && most > sizing->smallest && most + wanted.step_bytes <= others.most_bytes) {
+	if (fit && (most > sizing->smallest || replay->threads > 1) &&
+	    most + wanted.step_bytes <= others.most_bytes) {
 		wanted.least_bytes = most + wanted.step_bytes;
 		if (twi_replay_find_others(replay, &wanted, &others, &above, &above_fits) < 0)
 			return memreg_sizing_failed(sizing);

@@ -16,10 +16,11 @@
 
 #define TWI_ALLOCLOG_MAGIC       "TOWALOG\n"
 #define TWI_ALLOCLOG_MAGIC_BYTES 8u
-#define TWI_ALLOCLOG_MINOR       3 /* of major 2. 1: what was taken; 2: what was live; names; 3: gaps */
-#define TWI_ALLOCLOG_MAJOR       2 /* and 1, without an arena and sizes of frees with id 0 */
-#define TWI_ALLOCLOG_FROM_OPEN   1u
-#define TWI_ALLOCLOG_END_MAGIC   0x444e4554u /* "TEND" */
+/* Of major 2. 1: what was taken; 2: what was live at the begin, and names; 3: gaps. */
+#define TWI_ALLOCLOG_MINOR     3
+#define TWI_ALLOCLOG_MAJOR     2 /* and 1, without an arena and sizes of frees with id 0 */
+#define TWI_ALLOCLOG_FROM_OPEN 1u
+#define TWI_ALLOCLOG_END_MAGIC 0x444e4554u /* "TEND" */
 
 /* What is known of the events so far. `live` is to be given to free() in the end. */
 struct twi_alloclog_checker {

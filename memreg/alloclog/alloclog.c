@@ -391,9 +391,12 @@ void twi_alloclog_off(struct twi_alloclog *log)
 	/* A ring that comes after this lock finds the log off. */
 	pthread_mutex_lock(&rings_lock);
 	for (struct twi_alloclog_ring *ring = first_ring(log); ring != NULL; ring = ring->next) {
-		/* A recording takes about 20 ns, a few us with a new chunk. */
+		/* A recording takes about 20 ns, some ms where it makes room. */
 		while (atomic_load_explicit(&ring->busy, memory_order_seq_cst) != 0)
 			sched_yield();
+	}
+	/* Who makes room is in the rings of all, so that none is touched before all are done. */
+	for (struct twi_alloclog_ring *ring = first_ring(log); ring != NULL; ring = ring->next) {
 		ring->chunk = ring->oldest = ring->popping = NULL;
 		ring->skip = 0;
 	}

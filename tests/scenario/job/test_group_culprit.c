@@ -2,6 +2,7 @@
  * test_group_culprit.c - the first rank of a line leaves: each rank behind it fails
  * because the one before it has, and ends at once; all of them name the first.
  */
+#include "beside.h"
 #include "coll_team.h"
 
 #include <towline/group.h>
@@ -9,6 +10,8 @@
 #define RANKS  4u
 #define ROUNDS 50
 #define BYTES  512u
+#define TIMES  3 /* on each lane */
+#define LANES  2
 
 static void leave_job(struct twt_rank *rank)
 {
@@ -47,24 +50,21 @@ static void pass_on(struct twt_rank *rank)
 	leave_job(rank);
 }
 
-static void play_line(const char *lane)
-{
-	const struct twt_job job = { .ranks = RANKS, .lane = lane, .run = pass_on };
-
-	for (int i = 0; i < 3; i++)
-		twt_ranks(&job);
-}
-
+/* Who has left keeps the store for two seconds, so several jobs run beside each other. */
 static void leaves(void **state)
 {
-	(void)state;
-	play_line("tcp://127.0.0.1:0");
-	play_line(NULL);
+	const struct twt_job job = { .ranks = RANKS, .lane = *state, .run = pass_on };
+
+	twt_ranks(&job);
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(leaves) };
+	static char tcp[] = "tcp://127.0.0.1:0";
+	char *const lanes[LANES] = { tcp, NULL };
+	struct CMUnitTest tests[TIMES * LANES];
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	for (size_t i = 0; i < TIMES * LANES; i++)
+		tests[i] = (struct CMUnitTest){ "leaves", leaves, NULL, NULL, lanes[i % LANES] };
+	return twt_beside_tests(tests, TIMES * LANES, 1, TIMES);
 }

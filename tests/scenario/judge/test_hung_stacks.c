@@ -232,7 +232,7 @@ int main(void)
 	snprintf(folder, sizeof(folder), "/tmp/tow-stacks-XXXXXX");
 	if (mkdtemp(folder) == NULL)
 		return 1;
-	failed = twt_beside_tests(tests, sizeof(tests) / sizeof(tests[0]), 1, 2);
+	failed = twt_beside_tests(tests, sizeof(tests) / sizeof(tests[0]), 1, 4);
 	rmdir(folder);
 	return failed;
 }

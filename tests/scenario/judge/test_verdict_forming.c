@@ -1,7 +1,9 @@
 /*
  * test_verdict_forming.c - a rank of three is not started, and then late: each that waits for it
- * names it, and nobody else, until it has come; then the job is healthy.
+ * names it, and nobody else, until it has come; then the job is healthy. The jobs run beside each
+ * other: all of them mostly wait.
  */
+#include "beside.h"
 #include "command.h"
 #include "store_port.h"
 
@@ -177,10 +179,10 @@ static int teardown(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(rank_two),
-		cmocka_unit_test(rank_zero),
-		cmocka_unit_test(stranger),
+		cmocka_unit_test_setup_teardown(rank_two, setup, teardown),
+		cmocka_unit_test_setup_teardown(rank_zero, setup, teardown),
+		cmocka_unit_test_setup_teardown(stranger, setup, teardown),
 	};
 
-	return cmocka_run_group_tests(tests, setup, teardown);
+	return twt_beside_tests(tests, sizeof(tests) / sizeof(tests[0]), 1, 3);
 }

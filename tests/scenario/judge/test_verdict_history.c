@@ -4,8 +4,7 @@
  *
  * TOW_TEST_SEED replays.
  */
-#include "twt.h"
-
+#include "beside.h"
 #include "command.h"
 #include "verdict_ask.h"
 
@@ -187,5 +186,5 @@ int main(void)
 
 	seed = twt_seed();
 	setenv("TOW_VERDICT_INTERVAL_NS", INTERVAL, 1);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return twt_beside_tests(tests, sizeof(tests) / sizeof(tests[0]), 1, 2);
 }

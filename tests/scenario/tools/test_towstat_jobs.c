@@ -2,7 +2,7 @@
  * test_towstat_jobs.c - what the README says of a running job, on a running job of three ranks,
  * alone and with another job beside it: by no name, by the job's, and by that of one rank.
  */
-#include "twt.h"
+#include "beside.h"
 
 #include <jansson.h>
 #include <signal.h>
@@ -275,5 +275,5 @@ int main(void)
 		cmocka_unit_test_setup_teardown(elsewhere, setup, teardown),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return twt_beside_tests(tests, sizeof(tests) / sizeof(tests[0]), 1, 3);
 }

@@ -147,6 +147,7 @@ static int late_round(struct io_uring *ring, uint64_t bytes, bool cold, double *
 
 void memreg_measure_late(struct memreg_rows *rows)
 {
+	const uint64_t most = rows->quick ? 4 * MIB : 64 * MIB;
 	struct io_uring ring;
 	int err = -io_uring_queue_init(4, &ring, 0);
 
@@ -159,7 +160,7 @@ void memreg_measure_late(struct memreg_rows *rows)
 		memreg_rows_add(rows, "late", "warm pages", 4096, 1, 0, strerror(err));
 		return;
 	}
-	for (uint64_t bytes = 4096; bytes <= 64 * MIB; bytes *= 4)
+	for (uint64_t bytes = 4096; bytes <= most; bytes *= 4)
 		for (int cold = 0; cold < 2; cold++) {
 			double ns[MEMREG_ROUNDS_MAX];
 

@@ -19,7 +19,7 @@
 
 #define WAIT_NS   20000000000u
 #define COUNT     300u
-#define POOL      (16 << 20)
+#define POOL      (4 << 20)
 #define KINDS     12
 #define NTH_LIMIT 120
 

@@ -4,10 +4,10 @@
  * under way: the flight recorder's file is there, whole, with what the rank knew.
  *
  * A rank waits for its file for 100 ms and no longer. Where it was gone later than that behind the
- * failure there may be none: then that is played again.
+ * failure there may be none: then that is played again. Each of three jobs that run beside each
+ * other mostly waits.
  */
-#include "twt.h"
-
+#include "beside.h"
 #include "lane_pair.h"
 #include "store_port.h"
 
@@ -32,9 +32,11 @@
 #define WAITS_NS  100000000ull /* for the file */
 #define LOOKS_US  1100000      /* the first look has begun then, and takes 0.95 s */
 #define JOB       "last-word"
+#define AT_ONCE   3
 #define MUST(say) must((say), #say)
 
 enum leaving { BY_WAIT, IN_LOOK, BY_TEST, BY_QUEUE, BY_BARRIER, BY_CALLBACK, BY_CLOSE, WAYS };
+#define CELLS ((unsigned)WAYS * TWT_LANE_ROWS_ALWAYS)
 
 static char folder[64], store[64];
 static const char *address;
@@ -240,31 +242,33 @@ static void run_way(enum leaving way, const char *what)
 	fail_msg("%s, %s: no file within 100 ms, %d times", what, address, TRIES);
 }
 
+/* One way, over one lane. */
 static void last_word(void **state)
 {
 	static const char *const names[WAYS] = { "wait",    "wait in a look", "test", "queue",
 						 "barrier", "callback",       "close" };
+	const unsigned *cell = *state;
 	char line[128];
 
-	(void)state;
 	snprintf(folder, sizeof(folder), "/tmp/twt-flight-XXXXXX");
 	assert_non_null(mkdtemp(folder));
 	starts = mmap(NULL, RANKS * sizeof(*starts), PROT_READ | PROT_WRITE,
 		      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	assert_true(starts != MAP_FAILED);
-	for (int way = 0; way < WAYS; way++) {
-		for (int i = 0; i < TWT_LANE_ROWS_ALWAYS; i++) {
-			address = twt_lane_rows[i].address[0];
-			run_way((enum leaving)way, names[way]);
-		}
-	}
+	address = twt_lane_rows[*cell % TWT_LANE_ROWS_ALWAYS].address[0];
+	run_way((enum leaving)(*cell / TWT_LANE_ROWS_ALWAYS), names[*cell / TWT_LANE_ROWS_ALWAYS]);
 	snprintf(line, sizeof(line), "rm -rf %s", folder);
 	assert_int_equal(system(line), 0);
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(last_word) };
+	struct CMUnitTest tests[CELLS];
+	unsigned cells[CELLS];
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	for (unsigned i = 0; i < CELLS; i++) {
+		cells[i] = i;
+		tests[i] = (struct CMUnitTest){ "last_word", last_word, NULL, NULL, &cells[i] };
+	}
+	return twt_beside_tests(tests, CELLS, 1, AT_ONCE);
 }

@@ -11,7 +11,8 @@
 #include <pthread.h>
 #include <sys/mman.h>
 
-#define POOL (64 << 20)
+#define POOL       (16 << 20) /* a quarter of it holds what is freed early */
+#define LARGE_POOL (48 << 20) /* for `sizes`, both ways */
 
 static const char *lane_at = "tcp://127.0.0.1:0"; /* the lane under test */
 
@@ -57,7 +58,7 @@ static void run_sizes(const char *address, int in_pool)
 	struct twt_side side;
 	uint8_t *out, *in;
 
-	twt_pair(&side, address, POOL, echo_sizes, &in_pool);
+	twt_pair(&side, address, LARGE_POOL, echo_sizes, &in_pool);
 	out = in_pool ? take(&side, 16 << 20) : malloc(16 << 20);
 	in = in_pool ? take(&side, 16 << 20) : malloc(16 << 20);
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
@@ -375,7 +376,7 @@ static void test_callback_and_fd(void **state)
 	options.done = on_done;
 	options.user = &sum;
 	calls = 0;
-	twt_pair(&side, lane_at, POOL, echo_sizes, &(int){ 1 });
+	twt_pair(&side, lane_at, LARGE_POOL, echo_sizes, &(int){ 1 });
 	callback_runtime = side.runtime;
 	TWT_OK(tow_fd(side.runtime, &fd));
 	TWT_OK(tow_recv_start(side.peer, &in, 8, 0, &options, &op));

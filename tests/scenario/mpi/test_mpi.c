@@ -13,9 +13,11 @@
 #ifdef TWT_SANITIZED
 #define CASES  96
 #define ROUNDS 4
+#define LEAST  2u
 #else
 #define CASES  320
 #define ROUNDS 15
+#define LEAST  6u
 #endif
 
 /* What its ranks have: to fault in 256 MiB for each was most of the test's time. */
@@ -96,6 +98,17 @@ static bool lane_runs(const char *lane, unsigned ranks, const char *words)
 	return true;
 }
 
+/* A sanitized build plays each lane with one number of ranks, by the seed. */
+static bool is_played(size_t lane, unsigned ranks, uint64_t seed)
+{
+#ifdef TWT_SANITIZED
+	return (lane + ranks + seed) % 3 == 0;
+#else
+	(void)lane, (void)ranks, (void)seed;
+	return true;
+#endif
+}
+
 static void over_lanes(const char *part, unsigned cases)
 {
 	struct tow_lane_info lane = TOW_LANE_INFO_INIT;
@@ -107,6 +120,8 @@ static void over_lanes(const char *part, unsigned cases)
 		if (strcmp(lane.reach, "process") == 0)
 			continue;
 		for (unsigned ranks = 2; ranks <= 4; ranks++) {
+			if (!is_played(at, ranks, seed))
+				continue;
 			snprintf(words, sizeof(words), "%s", part);
 			if (cases > 0)
 				snprintf(words, sizeof(words), "%s %llu %u", part,
@@ -114,7 +129,7 @@ static void over_lanes(const char *part, unsigned cases)
 			used += lane_runs(lane.name, ranks, words);
 		}
 	}
-	assert_true(used >= 6); /* tcp and shm are everywhere */
+	assert_true(used >= LEAST); /* tcp and shm are everywhere */
 }
 
 static void collectives(void **state)

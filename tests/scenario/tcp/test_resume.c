@@ -3,7 +3,7 @@
  * traffic, a bulk stream cut in the middle of a message, a black hole that heals and one that does
  * not, an endpoint that was closed, a process that was killed. Nothing is lost, doubled or changed.
  *
- * TOW_RESUME_MIB sets how much goes through them (2048, less in a sanitized build; half of that
+ * TOW_RESUME_MIB sets how much goes through them (1024, less in a sanitized build; half of that
  * over one connection); TOW_TEST_SEED replays the moments.
  */
 #include "twt.h"
@@ -44,7 +44,7 @@ static uint64_t reset_mib(void)
 #ifdef TWT_SANITIZED
 	return text != NULL ? strtoull(text, NULL, 0) : 256;
 #else
-	return text != NULL ? strtoull(text, NULL, 0) : 2048;
+	return text != NULL ? strtoull(text, NULL, 0) : 1024;
 #endif
 }
 

@@ -12,8 +12,6 @@ struct twi_state_cpu {
 	uint64_t at_ns, on_cpu_ns, run_queue_ns;
 };
 
-#define TWI_STATE_HELD 16u /* seconds that are told */
-
 /*
  * In one second: how often the process was held from outside and went on (SIGSTOP and SIGCONT, a
  * debugger, a freezer), and for how long. Of the first time in a while the length is not known.

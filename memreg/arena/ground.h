@@ -109,9 +109,12 @@ static inline void twi_ground_reslack(struct twi_ground *ground, uint64_t from, 
 
 static inline void twi_ground_aligned(struct twi_page *head, uint64_t align)
 {
-	atomic_store_explicit(&head->align_log2,
-			      (uint8_t)__builtin_ctzll(twi_max(align, (uint64_t)TWI_ALIGN_DEFAULT)),
-			      memory_order_relaxed);
+	uint8_t log2 = (uint8_t)__builtin_ctz(TWI_ALIGN_DEFAULT);
+
+	if (twi_unlikely(align > TWI_ALIGN_DEFAULT))
+		log2 = (uint8_t)__builtin_ctzll(align);
+	if (atomic_load_explicit(&head->align_log2, memory_order_relaxed) != log2)
+		atomic_store_explicit(&head->align_log2, log2, memory_order_relaxed);
 }
 
 /* A run from the cache begins anew. */

@@ -101,7 +101,8 @@ static void wait_for(const struct twi_magazine *magazine, struct twi_magazine_sh
 
 static uint32_t this_shard(const struct twi_magazine *magazine)
 {
-	uint32_t cpu = magazine->stays != 0 ? magazine->stays - 1 : (uint32_t)sched_getcpu();
+	uint32_t cpu =
+		twi_magazine_alone(magazine) ? magazine->stays - 1 : (uint32_t)sched_getcpu();
 
 	return cpu & magazine->mask;
 }

@@ -28,6 +28,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <internal/base.h>
+
 #define TWI_MAGAZINE_SETS       32
 #define TWI_MAGAZINE_WAYS       16
 #define TWI_MAGAZINE_SHARDS_MAX 64
@@ -66,7 +68,7 @@ void twi_magazine_drain(struct twi_magazine *magazine, twi_magazine_give give, v
 /* Nobody else is inside a call: a replay, which needs no locks. */
 static inline bool twi_magazine_alone(const struct twi_magazine *magazine)
 {
-	return magazine->stays != 0;
+	return twi_unlikely(magazine->stays != 0);
 }
 
 /* May anything be cached? */

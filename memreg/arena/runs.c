@@ -26,6 +26,12 @@ static struct place class_of(uint32_t pages)
 			       (pages >> (log - TWI_RUN_STEPS_LOG)) & (TWI_RUN_STEPS - 1) };
 }
 
+/* The smallest run of a class. */
+static uint32_t least_of(struct place at)
+{
+	return at.power == 0 ? at.step : (TWI_RUN_STEPS + at.step) << (at.power - 1);
+}
+
 static void set_pages(struct twi_runs *runs, uint32_t page, uint32_t pages)
 {
 	atomic_store_explicit(&runs->page[page].pages, pages, memory_order_relaxed);
@@ -108,12 +114,15 @@ void twi_runs_fini(struct twi_runs *runs)
  */
 static void note_largest(struct twi_runs *runs)
 {
-	uint32_t largest = 0, power, step, run, looked = 0;
+	uint32_t largest = 0, run, looked = 0;
+	struct place at;
 
 	if (runs->powers) {
-		power = 31 - (uint32_t)__builtin_clz(runs->powers);
-		step = 31 - (uint32_t)__builtin_clz(runs->steps[power]);
-		for (run = runs->list[power][step]; run != TWI_PAGE_NONE && looked < LOOKED;
+		at.power = 31 - (uint32_t)__builtin_clz(runs->powers);
+		at.step = 31 - (uint32_t)__builtin_clz(runs->steps[at.power]);
+		if (least_of(at) >= runs->least_largest)
+			return;
+		for (run = runs->list[at.power][at.step]; run != TWI_PAGE_NONE && looked < LOOKED;
 		     run = runs->page[run].next, looked++)
 			largest = twi_max(largest, twi_run_pages(runs, run));
 	}

@@ -103,9 +103,11 @@ static void tell_savings(struct twi_judge *judge, const struct twi_lateness *lat
 /* That it was held from outside explains half of its lateness. */
 static bool is_held(const struct twi_lateness *late, const struct twi_held *held)
 {
+	if (held->times == 0)
+		return false;
 	if (late->once)
 		return held->ns * 2 >= late->to_ns - late->from_ns;
-	return held->times > 0 && twi_held_share(held) * 2 >= late->lost;
+	return twi_held_share(held) * 2 >= late->lost;
 }
 
 void twi_judge_blame_late(struct twi_judge *judge, const struct twi_lateness *late)

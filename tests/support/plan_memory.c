@@ -23,12 +23,13 @@ uint64_t twt_plan_offset(const uint64_t *counts, const uint64_t *offsets, uint32
 
 static uint64_t twt_plan_v_end(const uint64_t *counts, const uint64_t *offsets, uint32_t ranks)
 {
-	uint64_t end = 0;
+	uint64_t end = 0, sum = 0;
 
 	for (uint32_t i = 0; i < ranks; i++) {
-		uint64_t one = twt_plan_offset(counts, offsets, i) + counts[i];
+		uint64_t one = (offsets != NULL ? offsets[i] : sum) + counts[i];
 
 		end = end > one ? end : one;
+		sum += counts[i];
 	}
 	return end;
 }

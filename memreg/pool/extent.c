@@ -252,12 +252,20 @@ void twi_memlock_describe(char *reason, size_t reason_bytes, char *mend, size_t 
 		 "ulimit -l unlimited  # or LimitMEMLOCK=infinity (systemd), or CAP_IPC_LOCK");
 }
 
+/* Kernels before 4.4 have no mlock2: mlock itself faults in what it locks, on one CPU. */
+static int lock_on_fault(void *base, uint64_t bytes)
+{
+	int rc = mlock2(base, bytes, MLOCK_ONFAULT);
+
+	return rc != 0 && (errno == ENOSYS || errno == EINVAL) ? mlock(base, bytes) : rc;
+}
+
 int twi_extent_pin(struct twi_extent *extent)
 {
 	char limit[64];
 	int err;
 
-	if (mlock(extent->base, extent->bytes) == 0) {
+	if (lock_on_fault(extent->base, extent->bytes) == 0) {
 		extent->mlocked = true;
 		return TOW_OK;
 	}
@@ -265,8 +273,8 @@ int twi_extent_pin(struct twi_extent *extent)
 	twi_memlock_describe(limit, sizeof(limit), extent->pin_mend, sizeof(extent->pin_mend));
 	snprintf(extent->pin_reason, sizeof(extent->pin_reason), "mlock of %llu KiB: %s, %s",
 		 (unsigned long long)extent->bytes / 1024, strerrorname_np(err), limit);
-	return twi_error(err == EPERM ? TOW_EPERM : TOW_ENOMEM, "pool: %s; mend it: %s",
-			 extent->pin_reason, extent->pin_mend);
+	extent->pin_status = err == EPERM ? TOW_EPERM : TOW_ENOMEM;
+	return extent->pin_status;
 }
 
 void twi_extent_release(struct twi_extent *extent)

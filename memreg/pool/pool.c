@@ -31,14 +31,15 @@ static void log_extent(struct twi_pool *pool, const struct twi_extent *extent)
 			extent->numa_mend);
 }
 
-/* Pins, divides and announces an extent that is mapped; what it has made of that it takes back. */
+/* Divides and announces an extent that is mapped; what it has made of that it takes back. */
 static int begin_extent(struct twi_pool *pool, struct twi_extent *extent)
 {
-	int status = twi_extent_pin(extent);
+	int status;
 
-	if (status < 0 && pool->strict)
-		return status;
-	if (status < 0)
+	if (!extent->mlocked && pool->strict)
+		return twi_error(extent->pin_status, "pool: %s; mend it: %s", extent->pin_reason,
+				 extent->pin_mend);
+	if (!extent->mlocked)
 		twi_log(pool->diag, 2, "pool is not locked in memory: %s; mend it: %s",
 			extent->pin_reason, extent->pin_mend);
 	log_extent(pool, extent);

@@ -202,12 +202,22 @@ static void keep_steps(struct twi_page_step *into, const struct twi_page_step *f
 			into[kind] = from[kind];
 }
 
+/* An extent whose pages are locked in memory as they come, where that is allowed. */
+static int map_locked(const struct twi_extent_options *options, struct twi_extent *extent)
+{
+	int status = twi_extent_map(options, extent);
+
+	if (status == TOW_OK)
+		(void)twi_extent_pin(extent);
+	return status;
+}
+
 int twi_extent_open(const struct twi_extent_options *options, struct twi_extent *extent_out)
 {
 	struct twi_extent_options now = *options;
 	struct twi_page_step lost[TWI_PAGES_KINDS] = { 0 };
 	struct twi_extent *extent = extent_out;
-	int status = twi_extent_map(&now, extent);
+	int status = map_locked(&now, extent);
 
 	while (status == TOW_OK && (status = twi_extent_populate(extent, 0)) < 0) {
 		enum twi_page_kind kind = extent->kind;
@@ -220,7 +230,7 @@ int twi_extent_open(const struct twi_extent_options *options, struct twi_extent 
 				      extent->populate_errno);
 		keep_steps(lost, extent->step);
 		now.best = (enum twi_page_kind)(kind - 1);
-		status = twi_extent_map(&now, extent);
+		status = map_locked(&now, extent);
 	}
 	if (status < 0)
 		return status;

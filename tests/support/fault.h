@@ -159,6 +159,15 @@ __attribute__((no_sanitize("address"))) long syscall(long number, ...)
 			 argument[5]);
 }
 
+int mlock2(const void *at, size_t bytes, unsigned flags)
+{
+	if (twt_fault_now(TWT_MLOCK)) {
+		errno = twt_fault_errno;
+		return -1;
+	}
+	return (int)syscall(SYS_mlock2, at, bytes, flags);
+}
+
 int mlock(const void *at, size_t bytes)
 {
 	if (twt_fault_now(TWT_MLOCK)) {

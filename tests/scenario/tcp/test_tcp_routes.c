@@ -1,6 +1,7 @@
 /*
  * test_tcp_routes.c - what a connection's route is taken for, as /v1/peers says it: within the
- * host, short, or long; and what that does to the socket: congestion control and send buffer.
+ * host, short, or long; and what that does to the socket: its congestion control, and how much of
+ * what is not sent yet waits in the kernel.
  */
 #include "netlab.h"
 
@@ -13,8 +14,13 @@
 #include "transport/engine/runtime.h"
 #include "transport/lanes/tcp/tcp.h"
 
-#define SHORT_BUFFER (2 * (128 << 10)) /* as the kernel says it: twice */
+#define SHORT_UNSENT (128 << 10)
 #define PORT         4711
+
+#ifndef SO_BUF_LOCK /* Linux 5.14 */
+#define SO_BUF_LOCK 72
+#endif
+#define SEND_BUFFER_FIXED 1 /* of its bits */
 
 /* What the socket says; `name` if that is not NULL is set before. "": it is refused. */
 static void congestion_of(int fd, const char *name, char out[16])
@@ -50,8 +56,8 @@ static int check_stream(json_t *row, int fd, const char *routes, const char *kno
 	const char *route = json_string_value(json_object_get(row, "route")),
 		   *said = json_string_value(json_object_get(row, "congestion"));
 	char is[16], wanted[16];
-	int buffer = 0;
-	socklen_t size = sizeof(buffer);
+	int unsent = 0, fixed = 0;
+	socklen_t size = sizeof(int);
 
 	if (route == NULL || said == NULL || strstr(routes, route) == NULL)
 		return wrong("the route", route == NULL ? "nothing" : route, routes);
@@ -59,9 +65,14 @@ static int check_stream(json_t *row, int fd, const char *routes, const char *kno
 	congestion_of(fd, NULL, is);
 	if (strcmp(is, wanted) != 0 || strcmp(said, wanted) != 0)
 		return wrong(route, is, wanted);
-	getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &buffer, &size);
-	if (strcmp(route, "short") == 0 && buffer != SHORT_BUFFER)
-		return wrong("the send buffer", "tuned", "fixed");
+	getsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, &size);
+	if ((strcmp(route, "short") == 0) != (unsent == SHORT_UNSENT))
+		return wrong("what waits to be sent", unsent == SHORT_UNSENT ? "bounded" : "free",
+			     route);
+	/* A round trip may grow: the kernel's tuning of the buffer must go on, on each route. */
+	getsockopt(fd, SOL_SOCKET, SO_BUF_LOCK, &fixed, &size);
+	if ((fixed & SEND_BUFFER_FIXED) != 0)
+		return wrong("the send buffer", "fixed", "tuned");
 	return 0;
 }
 

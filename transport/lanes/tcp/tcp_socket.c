@@ -21,8 +21,8 @@
 #define MS_NS 1000000u
 #define S_NS  1000000000u
 
-#define SHORT_RTT_US     50
-#define SHORT_SEND_BYTES (128 << 10) /* the kernel doubles it */
+#define SHORT_RTT_US       50
+#define SHORT_UNSENT_BYTES (128 << 10) /* that wait in the kernel for the peer's window */
 
 static const char unpaced[] = "cubic";
 
@@ -152,13 +152,14 @@ static void take_hosts_choice(int fd)
 /*
  * What costs much on short routes and is good for nothing there (docs/performance.md). Pacing, as
  * bbr's: there is no queue to spare, and its timers take half of the bandwidth, and go on when bbr
- * is left later; so every socket begins without. Between namespaces also the kernel's own tuning of
- * the send buffer, which ends at megabytes, out of the cache; a small one keeps the link full, at
- * SHORT_RTT_US up to 5 GB/s. Refusals are nobody's concern: the connection works all the same.
+ * is left later; so every socket begins without. And megabytes that wait in the kernel to be sent,
+ * out of the cache by then. What is on its way has no bound of ours: a fixed send buffer, which was
+ * here before, held a route down whose round trip grew under load. Refusals are nobody's concern:
+ * the connection works all the same.
  */
 enum twi_tcp_reach twi_tcp_route_setup(const struct twi_engine *engine, int fd)
 {
-	const int bytes = SHORT_SEND_BYTES;
+	const int bytes = SHORT_UNSENT_BYTES;
 	struct twi_tcp_address here, there;
 
 	if (twi_tcp_local(fd, &here) && twi_tcp_remote(fd, &there) &&
@@ -167,7 +168,7 @@ enum twi_tcp_reach twi_tcp_route_setup(const struct twi_engine *engine, int fd)
 		return TWI_TCP_REACH_HOST;
 	if (is_short(fd)) {
 		if (engine->knobs.socket_buffer_bytes == 0)
-			setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
+			setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof(bytes));
 		return TWI_TCP_REACH_SHORT;
 	}
 	if (engine->knobs.congestion[0] == '\0')

@@ -258,7 +258,10 @@ static int read_line(struct memreg_reader *reader, char *line)
 	if (rc == 0 && (kind = next_field(&at)) != NULL)
 		return memreg_reader_refuse(
 			reader,
-			"more than the 7 columns kind id bytes align thread tag caller:", kind);
+			event.kind == TWI_ALLOC_STEP
+				? "a step has nothing behind its kind; here there is:"
+				: "more than the 7 columns kind id bytes align thread tag caller:",
+			kind);
 	return rc == 0 ? memreg_reader_add(reader, &event) : rc;
 }
 

@@ -368,6 +368,7 @@ static const struct {
 	{ "# sampled -3\\nalloc 1 64\\n", "--replay %s", 2, ":1: # sampled takes" },
 	{ "# lost 1e6\\nalloc 1 64\\n", "--replay %s", 2, ":1: # lost takes" },
 	{ "kind,id,bytes\\nalloc,1,64\\n", "--replay %s", 2, ":1: CSV" },
+	{ "alloc 1 64\\nstep 1\\n", "--replay %s", 2, ":2: a step has nothing behind its kind" },
 	{ "\\357\\273\\277alloc 1 64\\n", "--replay %s", 2, "byte order mark" },
 	{ "\\377\\376a", "--replay %s", 2, "UTF-16" },
 	{ "{ \"version\": 1 }\\n", "--replay %s", 2, "is JSON, as tow-alloclog prints it" },

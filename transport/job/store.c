@@ -54,9 +54,22 @@ void twi_store_destroy(struct twi_store *store)
 	free(store);
 }
 
-uint32_t twi_store_done_count(const struct twi_store *store)
+bool twi_store_is_done(const struct twi_store *store, uint64_t now_ns, uint64_t *again_ns_out)
 {
-	return store->done;
+	uint32_t awaited = store->config.world_size - store->done;
+
+	*again_ns_out = UINT64_MAX;
+	for (uint32_t i = 0; i < store->config.world_size && store->gone > 0 && awaited > 0; i++) {
+		const struct twi_store_rank *rank = &store->ranks[i];
+
+		if (rank->gone_ns == 0 || rank->done)
+			continue;
+		if (now_ns >= rank->gone_ns + TWI_STORE_REST_NS)
+			awaited--;
+		else
+			*again_ns_out = twi_min(*again_ns_out, rank->gone_ns + TWI_STORE_REST_NS);
+	}
+	return awaited == 0;
 }
 
 bool twi_store_failed(const struct twi_store *store)

@@ -28,6 +28,7 @@
 #include "transport/job/store_codec.h"
 
 #define TWI_STORE_GRACE_NS     3000000000ull
+#define TWI_STORE_REST_NS      250000000ull /* who lingers waits no longer for one that has gone */
 #define TWI_STORE_KEEP_NS      10000000000ull /* what is over, for who asks again */
 #define TWI_STORE_TOTAL_MAX    (64ull << 20)  /* and TWI_STORE_RANK_BYTES for each rank */
 #define TWI_STORE_RANK_BYTES   2048ull
@@ -73,8 +74,12 @@ int twi_store_request(struct twi_store *store, uint32_t client, const struct twi
 /* Ends what has waited too long; when to call again, UINT64_MAX: not before a request. */
 uint64_t twi_store_expire(struct twi_store *store, uint64_t now_ns);
 
-/* Ranks that have said BYE or have been told of the failure; for whoever waits to close. */
-uint32_t twi_store_done_count(const struct twi_store *store);
+/*
+ * For whoever waits to close: whether every rank has said BYE, has been told of the failure, or has
+ * gone and did not come back in TWI_STORE_REST_NS, within which a broken connection is made anew.
+ * Then *again_ns_out is when to ask again at the latest, UINT64_MAX: not before a connection ends.
+ */
+bool twi_store_is_done(const struct twi_store *store, uint64_t now_ns, uint64_t *again_ns_out);
 bool twi_store_failed(const struct twi_store *store);
 
 /*

@@ -64,7 +64,6 @@ struct twi_store_server {
 	 */
 	uint64_t awake_ns, looked_ns; /* when the clock was last looked at for it */
 	uint64_t said_ns, unsaid;     /* when a refusal was last logged, and how many were not */
-	uint32_t world_size;
 	struct twi_job_key key;
 	struct twi_diag *diag;
 	char job[TWI_JOB_BYTES];
@@ -379,12 +378,17 @@ static uint64_t sweep_connections(struct twi_store_server *server)
 static bool is_over(struct twi_store_server *server, uint64_t *until_ns)
 {
 	/* acquire: pairs with the release in twi_store_server_stop */
-	uint64_t stop = atomic_load_explicit(&server->stop_ns, memory_order_acquire);
+	uint64_t stop = atomic_load_explicit(&server->stop_ns, memory_order_acquire), now, again_ns;
+	bool over;
 
 	*until_ns = stop;
 	if (stop == UINT64_MAX)
 		return false;
-	return twi_net_now() >= stop || twi_store_done_count(server->store) >= server->world_size;
+	now = twi_net_now();
+	over = now >= stop || twi_store_is_done(server->store, now, &again_ns);
+	if (!over)
+		*until_ns = twi_min(stop, again_ns);
+	return over;
 }
 
 /* What rank 0 has failed with. */
@@ -530,7 +534,6 @@ int twi_store_server_start(const struct twi_store_serve *serve, const struct twi
 	server->listen_fd = server->epoll_fd = server->wake_fd = -1;
 	server->key = *serve->key;
 	server->diag = serve->diag;
-	server->world_size = serve->world_size;
 	atomic_init(&server->stop_ns, UINT64_MAX);
 	snprintf(server->job, sizeof(server->job), "%s", serve->job);
 	status = make_tables(server, serve);

@@ -47,7 +47,7 @@ void twi_store_server_fail(struct twi_store_server *server, int status, const ch
 
 /*
  * Ends the thread; NULL is legal. First it serves on, for at most linger_ns, until every rank has
- * said goodbye or has been told of the failure.
+ * said goodbye, has been told of the failure, or has gone (twi_store_is_done).
  */
 void twi_store_server_stop(struct twi_store_server *server, uint64_t linger_ns);
 

@@ -22,6 +22,7 @@ struct reply {
 };
 
 static struct reply replies[CLIENTS];
+static uint64_t again; /* when whoever lingers looks anew */
 
 static void on_reply(void *arg, uint32_t client, const struct twi_store_frame *frame)
 {
@@ -359,8 +360,8 @@ static void impostors(void **state)
 	}
 	assert_int_equal(ask(store, d, request(TWI_STORE_KIND_BYE, ""), 1), TOW_OK);
 	take(d, 1);
-	assert_int_equal(twi_store_done_count(store), 0);
 	twi_store_leave(store, d, SECOND);
+	assert_false(twi_store_is_done(store, 9 * SECOND, &again));
 	assert_true(twi_store_expire(store, SECOND + TWI_STORE_GRACE_NS) != 0);
 	assert_false(twi_store_failed(store));
 	take(a, 0);
@@ -436,16 +437,23 @@ static void lost_ranks(void **state)
 	take(a, 0);
 	ask(store, b, request(TWI_STORE_KIND_BYE, ""), SECOND);
 	take(b, 1);
+	d = member(store, 3);
+	ask(store, d, request(TWI_STORE_KIND_BYE, ""), SECOND);
+	take(d, 1);
 	twi_store_leave(store, b, SECOND); /* it has said goodbye: that is no loss */
 	twi_store_expire(store, 2 * SECOND - 1);
 	assert_false(twi_store_failed(store));
 	d = member(store, 2);
 	twi_store_leave(store, d, SECOND);
 	assert_true(twi_store_expire(store, SECOND + 1) == 2 * SECOND);
+	assert_false(twi_store_is_done(store, 9 * SECOND, &again)); /* a is there */
 	twi_store_expire(store, SECOND + TWI_STORE_GRACE_NS);
 	assert_true(twi_store_failed(store));
 	assert_int_equal(take(a, 1)->status, TOW_EPEER);
 	assert_non_null(strstr(replies[a].text, "rank 2 has gone"));
+	assert_false(twi_store_is_done(store, SECOND + TWI_STORE_REST_NS - 1, &again));
+	assert_true(again == SECOND + TWI_STORE_REST_NS);
+	assert_true(twi_store_is_done(store, again, &again));
 	twi_store_destroy(store);
 }
 

@@ -17,6 +17,7 @@ Environment: TOW_TEST_BUILD, TOW_TEST_SOURCE (meson sets them), TOW_TEST_SEED.
 """
 import argparse
 import dataclasses
+import multiprocessing
 import os
 import random
 import signal
@@ -36,6 +37,7 @@ BY_THE_MACHINE = {"late", "cpu", "throttled"}
 SKIP = 77
 HISTORY_S = 4
 PAUSE_S = 1.1  # a rank gives an answer again that is not older
+BESIDE = 3     # of the short run's jobs with a fault, which mostly sleep, run at once
 
 
 @dataclasses.dataclass
@@ -46,6 +48,7 @@ class How:
     until_told: bool = False  # no ask more once one was right
     ranks_most: int = 8
     way: str = ""             # how ranks hear of ends; "": it is drawn
+    beside: int = 1           # jobs with a fault at once
 
 
 class Run:
@@ -99,6 +102,8 @@ def ask_once(job, run, fault, chosen, rng, began):
     ranks = answerable(job, fault, chosen)
     if not ranks:
         return False
+    if run.answers:
+        time.sleep(PAUSE_S)
     status, document = job.ask(rng.choice(ranks))
     if fault is None:
         answer = healthy_answer(status, document)
@@ -107,7 +112,6 @@ def ask_once(job, run, fault, chosen, rng, began):
     if answer == "wrong" and is_disturbed(job, fault, chosen, document):
         answer = "disturbed"
     run.answers.append(answer)
-    time.sleep(PAUSE_S)
     if answer == "other":
         run.others |= {finding["cause"] for finding in document["findings"]}
     if answer == "wrong":
@@ -115,7 +119,7 @@ def ask_once(job, run, fault, chosen, rng, began):
     if answer == "right":
         run.advice = run.advice or (fault is not None and faults.is_advice_right(fault, document))
         if run.first_s is None:
-            run.first_s = time.monotonic() - PAUSE_S - began
+            run.first_s = time.monotonic() - began
     return True
 
 
@@ -479,7 +483,7 @@ def tell_total(table, healthy):
 
 SHORT_SHAPES = ("coll", "pipe")
 # Of a clear fault somebody has to be told within so many asks.
-SHORT = How(6, 0.5, True, 4, "wait")
+SHORT = How(6, 0.5, True, 4, "wait", BESIDE)
 
 
 def wanted(only):
@@ -495,18 +499,67 @@ def wanted(only):
     return rows, shapes
 
 
+def hand_run(pipe, *said):
+    """In a process of its own."""
+    with pipe:
+        pipe.send(run_fault(*said))
+
+
+def run_faults(rows, number, seed, how):
+    """One job of each fault, as many at once as are allowed, in the list's order. However this is
+    ended, those that it has begun end with it, and close their jobs."""
+    begun = []
+    try:
+        for at, fault in enumerate(rows):
+            if at >= how.beside:
+                yield take_run(*begun[at - how.beside])
+            ours, theirs = multiprocessing.Pipe(duplex=False)
+            process = multiprocessing.Process(target=hand_run,
+                                              args=(theirs, fault, number, seed, how))
+            process.start()
+            theirs.close()
+            begun.append((process, ours))
+        for process, ours in begun[-how.beside:]:
+            yield take_run(process, ours)
+    finally:
+        for process, _ in begun:
+            process.terminate()
+        for process, _ in begun:
+            process.join()
+
+
+def take_run(process, pipe):
+    try:
+        run = pipe.recv()
+    except EOFError:
+        process.join()
+        sys.exit(f"faultlab.py: a job's process ended with {process.exitcode}")
+    process.join()
+    return run
+
+
 def run_all(rows, shapes, numbers, seed, how):
+    """Healthy jobs have the machine for themselves."""
     table, healthy = {}, {}
     for number in numbers:
         for shape in shapes:
             run = run_healthy(shape, number, seed, how)
             healthy.setdefault(run.name, []).append(run)
             tell_run(run)
-        for fault in rows:
-            run = run_fault(fault, number, seed, how)
-            table.setdefault(fault.name, []).append(run)
+        for run in run_faults(rows, number, seed, how):
+            table.setdefault(run.name, []).append(run)
             tell_run(run)
     return table, healthy
+
+
+def end_once(number, _):
+    """What is being closed is closed, however often it is said."""
+    for other in ENDINGS:
+        signal.signal(other, signal.SIG_IGN)
+    sys.exit(128 + number)
+
+
+ENDINGS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def failures(table, healthy, short):
@@ -532,8 +585,8 @@ def main():
     parser.add_argument("--short", action="store_true")
     said = parser.parse_args()
     # However this is ended, what it has begun ends with it.
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda got, _: sys.exit(128 + got))
+    for number in ENDINGS:
+        signal.signal(number, end_once)
     if not os.path.exists(jobs.PROGRAM) or not os.path.exists(jobs.TOWSTAT):
         print("skipped: lab_job or towstat was not built")
         sys.exit(SKIP)

@@ -179,9 +179,13 @@ class Job:
         return sorted(means)[len(means) // 2] if means else None
 
     def is_hung(self):
-        """No rank has ended a step for so long."""
-        newest = max(self.counted(rank)[1] for rank in range(self.spec.size))
-        return newest != 0 and time.monotonic() - newest / 1e9 > HUNG_S
+        """No rank has ended a step for so long: where that is near, it is waited for."""
+        while True:
+            newest = max(self.counted(rank)[1] for rank in range(self.spec.size))
+            age_s = time.monotonic() - newest / 1e9
+            if newest == 0 or age_s < HUNG_S / 2 or age_s > HUNG_S:
+                return newest != 0 and age_s > HUNG_S
+            time.sleep(0.05)
 
     def wait_steps(self, steps, seconds):
         """Until each rank that has steps has so many; False: not in time."""

@@ -4,8 +4,9 @@
  * programs. How a pool that is too small shows (growth, copies, refusals) is up to the policy. Then
  * what it says of files and options that make no sense, and the picture.
  */
-#include "twt.h"
+#include "beside.h"
 
+#include <internal/base.h>
 #include <jansson.h>
 #include <stdbool.h>
 #include <string.h>
@@ -14,18 +15,16 @@
 
 static char dir[64];
 
-static int setup(void **state)
+static int setup(void)
 {
-	(void)state;
 	snprintf(dir, sizeof(dir), "/tmp/twt-memreg-XXXXXX");
 	return mkdtemp(dir) == NULL ? -1 : setenv("TOW_STATS_DIR", dir, 1);
 }
 
-static int teardown(void **state)
+static int teardown(void)
 {
 	char command[128];
 
-	(void)state;
 	snprintf(command, sizeof(command), "rm -r %s", dir);
 	return system(command);
 }
@@ -559,16 +558,28 @@ static void draws(void **state)
 	free(text);
 }
 
+/* Those that fault in the most memory begin; the others are played beside them. */
+#define AT_ONCE 3
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(names_gpt2),     cmocka_unit_test(names_strategies),
-		cmocka_unit_test(names_logs),     cmocka_unit_test(names_arenas),
-		cmocka_unit_test(scales_samples), cmocka_unit_test(refuses),
-		cmocka_unit_test(reads_forms),    cmocka_unit_test(warns),
-		cmocka_unit_test(takes_sizes),    cmocka_unit_test(too_large),
+		cmocka_unit_test(names_gpt2),
+		cmocka_unit_test(names_logs),
+		cmocka_unit_test(names_strategies),
+		cmocka_unit_test(names_arenas),
+		cmocka_unit_test(scales_samples),
+		cmocka_unit_test(refuses),
+		cmocka_unit_test(reads_forms),
+		cmocka_unit_test(warns),
+		cmocka_unit_test(takes_sizes),
+		cmocka_unit_test(too_large),
 		cmocka_unit_test(draws),
 	};
+	int failed;
 
-	return cmocka_run_group_tests(tests, setup, teardown);
+	if (setup() != 0)
+		return 1;
+	failed = twt_beside_tests(tests, twi_array_count(tests), 1, AT_ONCE);
+	return teardown() != 0 || failed != 0;
 }

@@ -63,6 +63,7 @@ extern "C" {
 	X(TOW_C64, 15, 8, "c64")                                                                   \
 	X(TOW_C128, 16, 16, "c128")
 
+/* The type of the elements of a collective. */
 enum tow_type {
 #define TOW_TYPE_ENUM(name, value, bytes, text) name = value,
 	TOW_TYPE_MAP(TOW_TYPE_ENUM)
@@ -89,6 +90,7 @@ enum tow_type {
 	X(TOW_OR, 6, "or")                                                                         \
 	X(TOW_XOR, 7, "xor")
 
+/* The operator by which a collective reduces the elements of all ranks to one. */
 enum tow_reduce {
 #define TOW_REDUCE_ENUM(name, value, text) name = value,
 	TOW_REDUCE_MAP(TOW_REDUCE_ENUM)
@@ -178,17 +180,17 @@ int tow_coll_all_reduce_start(struct tow_group *group, const void *in, void *out
 			      const struct tow_coll_options *options, struct tow_op **op_out);
 
 /*
- * Rank r gets elements r * count up to (r + 1) * count of the reduction; `in` has count for each
- * rank, `out` has count. `out` may be the rank's own part of `in`. Ownership, Copies, Blocks,
- * Threads, Returns: as tow_coll_all_reduce_start.
+ * Starts a reduce-scatter: rank r gets elements r * count up to (r + 1) * count of the reduction.
+ * `in` has count for each rank, `out` has count. `out` may be the rank's own part of `in`.
+ * Ownership, Copies, Blocks, Threads, Returns: as tow_coll_all_reduce_start.
  */
 int tow_coll_reduce_scatter_start(struct tow_group *group, const void *in, void *out,
 				  uint64_t count, enum tow_type type, enum tow_reduce reduce,
 				  const struct tow_coll_options *options, struct tow_op **op_out);
 
 /*
- * Every rank gets the `count` elements of every rank, one after another. `in` may be the rank's own
- * part of `out`.
+ * Starts an all-gather: every rank gets the `count` elements of every rank, one after another. `in`
+ * may be the rank's own part of `out`.
  * Ownership, Copies, Blocks, Threads, Returns: as tow_coll_all_reduce_start.
  */
 int tow_coll_all_gather_start(struct tow_group *group, const void *in, void *out, uint64_t count,
@@ -196,16 +198,17 @@ int tow_coll_all_gather_start(struct tow_group *group, const void *in, void *out
 			      struct tow_op **op_out);
 
 /*
- * The same, where rank r has counts[r] elements, which go to offsets[r] of `out` (both in elements,
- * the same at all ranks). offsets NULL: one after another. Parts must not overlap. Ownership,
- * Copies, Blocks, Threads, Returns: as tow_coll_all_reduce_start.
+ * Starts an all-gather of parts of any length. Rank r has counts[r] elements, which go to
+ * offsets[r] of `out` (both in elements, the same at all ranks). offsets NULL: one after another.
+ * Parts must not overlap.
+ * Ownership, Copies, Blocks, Threads, Returns: as tow_coll_all_reduce_start.
  */
 int tow_coll_all_gather_v_start(struct tow_group *group, const void *in, void *out,
 				const uint64_t *counts, const uint64_t *offsets, enum tow_type type,
 				const struct tow_coll_options *options, struct tow_op **op_out);
 
 /*
- * Every rank's `data` becomes that of rank `root`.
+ * Starts a broadcast: every rank's `data` becomes that of rank `root`.
  * Ownership, Copies, Blocks, Threads, Returns: as tow_coll_all_reduce_start.
  */
 int tow_coll_broadcast_start(struct tow_group *group, void *data, uint64_t count,
@@ -213,7 +216,8 @@ int tow_coll_broadcast_start(struct tow_group *group, void *data, uint64_t count
 			     const struct tow_coll_options *options, struct tow_op **op_out);
 
 /*
- * Rank `root` gets the reduction; `out` of others is not used. in == out is legal at the root.
+ * Starts a reduce: rank `root` gets the reduction. `out` of others is not used. in == out is legal
+ * at the root.
  * Ownership, Copies, Blocks, Threads, Returns: as tow_coll_all_reduce_start.
  */
 int tow_coll_reduce_start(struct tow_group *group, const void *in, void *out, uint64_t count,
@@ -221,7 +225,8 @@ int tow_coll_reduce_start(struct tow_group *group, const void *in, void *out, ui
 			  const struct tow_coll_options *options, struct tow_op **op_out);
 
 /*
- * Rank `root` gets the `count` elements of every rank; its `in` may be its own part of `out`.
+ * Starts a gather: rank `root` gets the `count` elements of every rank. Its `in` may be its own
+ * part of `out`.
  * Ownership, Copies, Blocks, Threads, Returns: as tow_coll_all_reduce_start.
  */
 int tow_coll_gather_start(struct tow_group *group, const void *in, void *out, uint64_t count,
@@ -229,7 +234,8 @@ int tow_coll_gather_start(struct tow_group *group, const void *in, void *out, ui
 			  struct tow_op **op_out);
 
 /*
- * Rank r gets part r, of `count` elements, of the root's `in`; its own `out` may be that part.
+ * Starts a scatter: rank r gets part r, of `count` elements, of the root's `in`. The root's `out`
+ * may be its own part.
  * Ownership, Copies, Blocks, Threads, Returns: as tow_coll_all_reduce_start.
  */
 int tow_coll_scatter_start(struct tow_group *group, const void *in, void *out, uint64_t count,
@@ -237,8 +243,8 @@ int tow_coll_scatter_start(struct tow_group *group, const void *in, void *out, u
 			   const struct tow_coll_options *options, struct tow_op **op_out);
 
 /*
- * Part p, of `count` elements, of `in` goes to rank p; part p of `out` is rank p's. in == out is
- * legal, at all ranks or none.
+ * Starts an all-to-all: part p, of `count` elements, of `in` goes to rank p, and part p of `out` is
+ * rank p's. in == out is legal, at all ranks or none.
  * Ownership, Copies, Blocks, Threads, Returns: as tow_coll_all_reduce_start.
  */
 int tow_coll_all_to_all_start(struct tow_group *group, const void *in, void *out, uint64_t count,
@@ -252,9 +258,9 @@ struct tow_coll_parts {
 };
 
 /*
- * The same with parts of any length. What p sends q (send->counts[q] at p) and what q receives of p
- * (receive->counts[p] at q) must be the same, else TOW_EMISMATCH; where only one of them is zero,
- * TOW_EDEADLINE, or nothing if it is the receiver's. in and out must not overlap.
+ * Starts an all-to-all with parts of any length. What p sends q (send->counts[q] at p) and what q
+ * receives of p (receive->counts[p] at q) must be the same, else TOW_EMISMATCH; where only one of
+ * them is zero, TOW_EDEADLINE, or nothing if it is the receiver's. in and out must not overlap.
  * Ownership, Copies, Blocks, Threads, Returns: as tow_coll_all_reduce_start.
  */
 int tow_coll_all_to_all_v_start(struct tow_group *group, const void *in,
@@ -262,15 +268,17 @@ int tow_coll_all_to_all_v_start(struct tow_group *group, const void *in,
 				const struct tow_coll_parts *receive, enum tow_type type,
 				const struct tow_coll_options *options, struct tow_op **op_out);
 
+/* One transfer of a permutation: rank source gives, rank target gets. */
 struct tow_coll_pair {
 	uint32_t source, target;
 };
 
 /*
- * Each pair's target gets the `count` elements of its source, as XLA's collective-permute has it: a
- * rank is the source of at most one pair and the target of at most one; `out` of who is no target
- * becomes zeros. The pairs, pair_count of them, are the same at all ranks. Ownership, Copies,
- * Blocks, Threads, Returns: as tow_coll_all_reduce_start.
+ * Starts a permutation: each pair's target gets the `count` elements of its source, as XLA's
+ * collective-permute has it. A rank is the source of at most one pair and the target of at most
+ * one; `out` of a rank that is no target becomes zeros. The pairs, pair_count of them, are the same
+ * at all ranks.
+ * Ownership, Copies, Blocks, Threads, Returns: as tow_coll_all_reduce_start.
  */
 int tow_coll_permute_start(struct tow_group *group, const void *in, void *out, uint64_t count,
 			   enum tow_type type, const struct tow_coll_pair *pairs,
@@ -278,17 +286,17 @@ int tow_coll_permute_start(struct tow_group *group, const void *in, void *out, u
 			   struct tow_op **op_out);
 
 /*
- * Ends when every rank has started it.
+ * Starts a barrier, which ends when every rank has started it.
  * Ownership, Copies, Blocks, Threads, Returns: as tow_coll_all_reduce_start.
  */
 int tow_coll_barrier_start(struct tow_group *group, const struct tow_coll_options *options,
 			   struct tow_op **op_out);
 
 /*
- * Sends `in` to rank target and receives `out` from rank source, `count` elements each;
- * TOW_GROUP_NONE: does not. Collective: every rank of the group calls it, and whom it names must
- * name it back: who is not named waits until its deadline (TOW_EDEADLINE), as whom others name is
- * not compared.
+ * Starts to send `in` to rank target and to receive `out` from rank source, `count` elements each.
+ * TOW_GROUP_NONE as target or source: the rank does not send, or does not receive. Every rank of
+ * the group calls it, and a rank that is named must name the other one back. Names are not
+ * compared: a rank whose partner does not name it waits until its deadline (TOW_EDEADLINE).
  * Ownership, Copies, Blocks, Threads, Returns: as tow_coll_all_reduce_start.
  */
 int tow_coll_send_receive_start(struct tow_group *group, const void *in, int64_t target, void *out,
@@ -296,11 +304,11 @@ int tow_coll_send_receive_start(struct tow_group *group, const void *in, int64_t
 				const struct tow_coll_options *options, struct tow_op **op_out);
 
 /*
- * What is started between the two calls is issued at the second. All-reduces of one type, operator,
- * plan and priority that follow each other are fused there as long as they have at most
- * combine_threshold_bytes together: each is copied into one buffer and its result out of it, and
- * has its own operation. They share the earliest of their deadlines; who cancels one cancels all.
- * With the knob combine the same is done without the calls: small all-reduces wait until a
+ * Begins a batch: what is started from now on is issued at tow_coll_batch_end. All-reduces of one
+ * type, operator, plan and priority that follow each other are fused there as long as they have at
+ * most combine_threshold_bytes together: each is copied into one buffer and its result out of it,
+ * and has its own operation. They share the earliest of their deadlines; who cancels one cancels
+ * all. With the knob combine the same is done without the calls: small all-reduces wait until a
  * collective is started that cannot be fused with them, one of them is awaited or tested, or
  * tow_flush is called. All ranks must fuse alike, else TOW_EMISMATCH.
  * Ownership: none passes.

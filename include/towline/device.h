@@ -27,6 +27,7 @@ extern "C" {
 struct tow_device;
 struct tow_device_memory;
 
+/* Which way tow_device_copy_start copies. */
 enum tow_direction { TOW_TO_DEVICE = 0, TOW_FROM_DEVICE = 1 };
 
 /* What is known of a device. */
@@ -116,12 +117,12 @@ int tow_device_alloc(struct tow_device *device, uint64_t bytes,
 int tow_device_free(struct tow_device_memory *memory);
 
 /*
- * Starts to copy `bytes` (0 is legal) between [device_offset, device_offset + bytes) of
- * device_memory and host_memory. Large copies are cut into pieces, several of them in flight.
- * Copies of one direction are carried out in the order in which they were started; between
- * directions there is no order: wait for the one before starting the other. host_memory must stay
- * unchanged (TOW_TO_DEVICE) or unread (TOW_FROM_DEVICE) until completion; memory of tow_alloc may
- * be freed before, and is used again only when the device has let go of it.
+ * Starts to copy `bytes` between device_memory and host_memory; 0 is legal. In device_memory they
+ * begin at device_offset. Large copies are cut into pieces, several of them in flight. Copies of
+ * one direction are carried out in the order in which they were started; between directions there
+ * is no order: wait for the one before starting the other. host_memory must stay unchanged
+ * (TOW_TO_DEVICE) or unread (TOW_FROM_DEVICE) until completion; memory of tow_alloc may be freed
+ * before, and is used again only when the device has let go of it.
  * Ownership: host_memory stays the caller's; *op_out is the caller's until tow_op_release.
  * Copies: none where host_memory is mapped for the device; else one, through the staging part,
  * counted by reason device_unmapped. Larger memory that is not registered may be registered now

@@ -31,8 +31,8 @@ struct tow_op;
 struct tow_channel;
 struct tow_queue;
 
-#define TOW_ADDRESS_MAX 128 /* bytes of an address with its final NUL */
-#define TOW_FOREVER     UINT64_MAX
+#define TOW_ADDRESS_MAX 128        /* bytes of an address with its final NUL */
+#define TOW_FOREVER     UINT64_MAX /* of a timeout: as long as it takes */
 
 /* How an operation went. */
 struct tow_result {

@@ -35,6 +35,7 @@ extern "C" {
 
 struct tow_foreign_group;
 
+/* The kinds of collectives that can be told of. */
 enum tow_foreign_kind {
 	TOW_FOREIGN_ALL_REDUCE = 0,
 	TOW_FOREIGN_REDUCE_SCATTER = 1,
@@ -127,7 +128,7 @@ struct tow_foreign_message {
 uint64_t tow_foreign_clock(void);
 
 /*
- * A group of another library, of which this process is a rank, is there. A process that is several
+ * Opens a group of another library, of which this process is a rank. A process that is several
  * ranks of one group opens it for each. Verdicts are on processes: there the last of its ranks
  * counts, of at most 16.
  * Ownership: *group_out is the caller's, until tow_foreign_close; the name is copied.
@@ -142,8 +143,8 @@ int tow_foreign_open(struct tow_runtime *runtime, const struct tow_foreign_optio
 		     struct tow_foreign_group **group_out);
 
 /*
- * The group is over: it is no part of verdicts and documents any more; spans stay. NULL is legal.
- * It ends with its runtime, too; after that this call does nothing.
+ * Closes a group of another library: it is no part of verdicts and documents any more; spans stay.
+ * NULL is legal. It ends with its runtime, too; after that this call does nothing.
  * Ownership: takes the group.
  * Copies: none.
  * Blocks: never for long; takes the engine.
@@ -152,7 +153,8 @@ int tow_foreign_open(struct tow_runtime *runtime, const struct tow_foreign_optio
 void tow_foreign_close(struct tow_foreign_group *group);
 
 /*
- * A collective was called here. All ranks of a group must tell of the same ones in one order.
+ * Says that a collective was called here. All ranks of a group must tell of the same ones in one
+ * order.
  * Ownership: the texts are copied.
  * Copies: no payload.
  * Blocks: never for long; takes the group's lock.
@@ -164,8 +166,9 @@ int tow_foreign_coll_begin(struct tow_foreign_group *group, const struct tow_for
 			   uint64_t *seq_out);
 
 /*
- * This rank takes part in the collective from now on: its device has begun. By this time ranks are
- * compared. The first time counts; later calls do nothing. Where it is not known, call it at once.
+ * Says that this rank takes part in the collective from now on: its device has begun. By this time
+ * ranks are compared. The first time counts; later calls do nothing. Where it is not known, call it
+ * at once.
  * Ownership: none passes.
  * Copies: none.
  * Blocks: never for long; takes the group's lock.
@@ -175,9 +178,9 @@ int tow_foreign_coll_begin(struct tow_foreign_group *group, const struct tow_for
 int tow_foreign_coll_enter(struct tow_foreign_group *group, uint64_t seq, uint64_t at_ns);
 
 /*
- * The collective is over here. One that was not entered is taken to have been when it began. The
- * first time counts. Of one that ended late, after 256 others were begun, the span alone is lost,
- * and counted (foreign_late).
+ * Says that the collective is over here. One that was not entered is taken to have been when it
+ * began. The first time counts. Of one that ended late, after 256 others were begun, the span alone
+ * is lost, and counted (foreign_late).
  * status: TOW_OK or a negative status.
  * Ownership: none passes.
  * Copies: none.
@@ -189,8 +192,8 @@ int tow_foreign_coll_enter(struct tow_foreign_group *group, uint64_t seq, uint64
 int tow_foreign_coll_end(struct tow_foreign_group *group, uint64_t seq, uint64_t at_ns, int status);
 
 /*
- * A message of the other library's has ended. Of a group TOW_FOREIGN_PEERS peers and directions are
- * told apart; the messages of further ones are spans only.
+ * Says that a message of the other library's has ended. Of a group TOW_FOREIGN_PEERS peers and
+ * directions are told apart; the messages of further ones are spans only.
  * Ownership: none passes.
  * Copies: no payload.
  * Blocks: never for long; takes the group's lock.

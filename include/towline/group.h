@@ -128,8 +128,8 @@ int tow_group_open(struct tow_runtime *runtime, const struct tow_group_options *
 		   struct tow_group **group_out);
 
 /*
- * Starts the same in a thread of the library's own. When the operation has ended with TOW_OK,
- * *group_out is the group; until then it is NULL.
+ * Starts to open the group of all ranks, in a thread of the library's own. When the operation has
+ * ended with TOW_OK, *group_out is the group; until then it is NULL.
  * Ownership: *op_out is the caller's until tow_op_release; group_out must stay until the operation
  * has ended; options and its strings only until this returns.
  * Copies: none.

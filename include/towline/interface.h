@@ -62,8 +62,9 @@ struct tow_interface_info {
 int tow_interface_count(struct tow_runtime *runtime, size_t *count_out);
 
 /*
- * Row `index` of them, in the order of the kernel's numbers. The kernel is asked anew: where one
- * comes or goes between two calls those behind it move, so who keeps a row keeps its name.
+ * Row `index` of the list of interfaces, in the order of the kernel's numbers. The kernel is asked
+ * anew: where one comes or goes between two calls those behind it move, so who keeps a row keeps
+ * its name.
  * Ownership: *info_out is the caller's, its size set by the caller; all texts lie in it.
  * Copies: none.
  * Blocks: never; it asks the kernel, and reads files of sysfs.

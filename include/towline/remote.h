@@ -21,8 +21,8 @@
 extern "C" {
 #endif
 
-#define TOW_REMOTE_READ  1u
-#define TOW_REMOTE_WRITE 2u
+#define TOW_REMOTE_READ  1u /* others may read it */
+#define TOW_REMOTE_WRITE 2u /* others may write it */
 
 /* Names exported memory to other processes; the bytes may be copied and sent as they are. */
 struct tow_remote_memory {

@@ -213,7 +213,7 @@ int tow_call_result(struct tow_op *op, struct tow_call_result *result_out);
 const void *tow_call_request(const struct tow_call_in *call, uint64_t *bytes_out);
 
 /*
- * Who calls.
+ * The peer that calls.
  * Ownership: the peer's owner's.
  * Copies: none.
  * Blocks: never.
@@ -274,7 +274,7 @@ int tow_reply_start(struct tow_call_in *call, int32_t code, const void *data, ui
 struct tow_stream *tow_call_stream(struct tow_op *op);
 
 /*
- * The same on the server, of the call in service.
+ * The stream of a call that this side serves; tow_call_stream is for the client.
  * Ownership: the call's, until the reply has completed.
  * Copies: none.
  * Blocks: never.

@@ -44,6 +44,7 @@ extern "C" {
 	X(TOW_EFAULT, -25, "memory of the payload, here or at the peer, is not to be accessed")    \
 	X(TOW_EABORTED, -26, "the group was aborted, here or at another rank")
 
+/* What a call returns. */
 enum tow_status {
 #define TOW_STATUS_ENUM(name, value, text) name = value,
 	TOW_STATUS_MAP(TOW_STATUS_ENUM)

@@ -26,9 +26,9 @@ extern "C" {
 #define TOW_SPAN_DEPTH 32 /* spans that one thread can have open on a runtime */
 
 /*
- * A training step begins. A runtime has one step at a time, whichever threads begin and end it;
- * what is started meanwhile belongs to it. Numbers usually rise by one, but need not; collectives
- * of a step with the number 0 are not told to be of it.
+ * Says that a training step begins. A runtime has one step at a time, whichever threads begin and
+ * end it; what is started meanwhile belongs to it. Numbers usually rise by one, but need not;
+ * collectives of a step with the number 0 are not told to be of it.
  * Ownership: none passes.
  * Copies: none.
  * Blocks: never.
@@ -39,8 +39,8 @@ extern "C" {
 int tow_step_begin(struct tow_runtime *runtime, uint64_t number);
 
 /*
- * The step ends. The first that does seals the runtime (tow_runtime_seal): what is registered
- * later is late.
+ * Says that the training step ends. The first that does seals the runtime (tow_runtime_seal): what
+ * is registered later is late.
  * Ownership: none passes.
  * Copies: none.
  * Blocks: never.
@@ -51,7 +51,7 @@ int tow_step_begin(struct tow_runtime *runtime, uint64_t number);
 int tow_step_end(struct tow_runtime *runtime, uint64_t number);
 
 /*
- * A span of the calling thread begins, within the thread's span that is open, if there is one.
+ * Begins a span of the calling thread, within the thread's span that is open, if there is one.
  * name: of a part of the program ("backward"), not of a step: names are tags, of which a process
  * can have 1,024 (tow_tag_set); 1 to 63 bytes of printable ASCII.
  * Ownership: the text is copied.
@@ -64,7 +64,7 @@ int tow_step_end(struct tow_runtime *runtime, uint64_t number);
 int tow_span_begin(struct tow_runtime *runtime, const char *name);
 
 /*
- * The span that the calling thread began last, of those that are open on this runtime, ends.
+ * Ends the span that the calling thread began last, of those that are open on this runtime.
  * Ownership: none passes.
  * Copies: none.
  * Blocks: never.

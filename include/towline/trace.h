@@ -21,14 +21,16 @@ extern "C" {
 
 struct tow_trace;
 
+/* The format in which tow_trace_encode writes a trace. */
 enum tow_trace_format {
 	TOW_TRACE_XSPACE = 0, /* XProf, TensorBoard, jax.profiler; what towtrace reads */
 	TOW_TRACE_JSON = 1    /* the analysis, as /v1/timeline and /v1/slack */
 };
 
 /*
- * From now on everything is recorded and kept, small messages too, up to 1,048,576 spans; what came
- * beyond is counted. One such recording at a time; captures of the stats socket are apart from it.
+ * Begins a trace: from now on everything is recorded and kept, small messages too, up to 1,048,576
+ * spans; what came beyond is counted. One such recording at a time; captures of the stats socket
+ * are apart from it.
  * Ownership: none passes.
  * Copies: no payload.
  * Blocks: never for long; starts a thread.
@@ -39,7 +41,7 @@ enum tow_trace_format {
 int tow_trace_begin(struct tow_runtime *runtime);
 
 /*
- * What has happened since tow_trace_begin: the trace of this rank.
+ * Ends the recording, and gives the trace of this rank: what has happened since tow_trace_begin.
  * Ownership: *trace_out is the caller's, for tow_trace_release.
  * Copies: no payload.
  * Blocks: for some milliseconds, by the size.

@@ -27,7 +27,8 @@ extern "C" {
 int towline_malloc_attach(struct tow_runtime *runtime);
 
 /*
- * Nothing is placed any more when this returns. What is placed there stays, and may be freed.
+ * Ends the placing: nothing is placed any more when this returns. What is placed there stays, and
+ * may be freed.
  * Ownership: none passes.
  * Copies: none.
  * Blocks: for the length of an allocation.

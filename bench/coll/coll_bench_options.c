@@ -40,6 +40,8 @@ static const char help[] =
 	"profile)\n"
 	"  --path NAME         name of the path in the output [the lane]\n"
 	"  --timeout S         the longest that one collective may take [60]\n"
+	"  -h, --help          this text\n"
+	"  --version           the version\n"
 	"\n"
 	"bytes: allreduce, reduce, bcast, permute, sendrecv: the vector that each rank holds;\n"
 	"allgather, gather: what a rank contributes; reduce_scatter, scatter: what a rank ends up\n"
@@ -201,6 +203,7 @@ static const struct option long_options[] = {
 	{ "profile", required_argument, NULL, OPT_PROFILE },
 	{ "timeout", required_argument, NULL, OPT_TIMEOUT },
 	{ "help", no_argument, NULL, 'h' },
+	{ "version", no_argument, NULL, 'V' },
 	{ NULL, 0, NULL, 0 },
 };
 
@@ -280,6 +283,9 @@ static int apply_option(struct coll_options *options, int option, const char *va
 		return apply_flag(options, option);
 	case 'h':
 		fputs(help, stdout);
+		return -1;
+	case 'V':
+		puts("coll_bench " TOW_VERSION);
 		return -1;
 	}
 	return apply_number(options, option, value);

@@ -57,6 +57,8 @@ static const char help[] =
 	"  --passes N       how often everything is measured [3]\n"
 	"  --seconds S      time of each measurement [0.05]\n"
 	"  --bench PROGRAM  coll_bench [the one beside this program]\n"
+	"  -h, --help       this text\n"
+	"  --version        the version\n"
 	"\n"
 	"Use it: export TOW_COLL_TABLE=FILE. Exit: 0 good, 1 a plan gave a wrong result or the\n"
 	"table was not followed, 2 anything else.\n";
@@ -198,6 +200,9 @@ static int apply_option(struct tune *tune, int option, const char *value)
 	case 'h':
 		fputs(help, stdout);
 		return -1;
+	case 'V':
+		puts("coll_tune " TOW_VERSION);
+		return -1;
 	}
 	return FAILED; /* getopt has said why */
 }
@@ -215,6 +220,7 @@ static int parse_options(struct tune *tune, int argc, char **argv)
 		{ "seconds", required_argument, NULL, 't' },
 		{ "bench", required_argument, NULL, 'b' },
 		{ "help", no_argument, NULL, 'h' },
+		{ "version", no_argument, NULL, 'V' },
 		{ NULL, 0, NULL, 0 },
 	};
 	ssize_t length = readlink("/proc/self/exe", tune->bench, sizeof(tune->bench) - 16);

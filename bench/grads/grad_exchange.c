@@ -30,6 +30,8 @@ static const char help[] =
 	"                    the buffers need]; buffers that do not fit come from the heap\n"
 	"  --linger S        stay S seconds after the last step, to be looked at [0]\n"
 	"  --timeout S       the longest that an exchange may take [60]\n"
+	"  -h, --help        this text\n"
+	"  --version         the version\n"
 	"\n"
 	"Each rank is a process of this machine. What it allocates and sends in a step is what\n"
 	"memreg-bench sizes a pool for, with the same --workload and --set.\n"
@@ -94,17 +96,12 @@ static int parse_size(const char *name, const char *text, uint64_t *out)
 }
 
 static const struct option long_options[] = {
-	{ "workload", required_argument, NULL, 'f' },
-	{ "steps", required_argument, NULL, 's' },
-	{ "tensors", required_argument, NULL, 'n' },
-	{ "bucket", required_argument, NULL, 'w' },
-	{ "set", required_argument, NULL, 'S' },
-	{ "lane", required_argument, NULL, 'm' },
-	{ "premap", required_argument, NULL, 'p' },
-	{ "linger", required_argument, NULL, 'l' },
-	{ "timeout", required_argument, NULL, 't' },
-	{ "help", no_argument, NULL, 'h' },
-	{ NULL, 0, NULL, 0 },
+	{ "workload", required_argument, NULL, 'f' }, { "steps", required_argument, NULL, 's' },
+	{ "tensors", required_argument, NULL, 'n' },  { "bucket", required_argument, NULL, 'w' },
+	{ "set", required_argument, NULL, 'S' },      { "lane", required_argument, NULL, 'm' },
+	{ "premap", required_argument, NULL, 'p' },   { "linger", required_argument, NULL, 'l' },
+	{ "timeout", required_argument, NULL, 't' },  { "help", no_argument, NULL, 'h' },
+	{ "version", no_argument, NULL, 'V' },        { NULL, 0, NULL, 0 },
 };
 
 static int add_set(struct grads_options *options, const char *text)
@@ -155,6 +152,9 @@ static int apply_option(struct grads_options *options, int option, const char *v
 		return rc;
 	case 'h':
 		fputs(help, stdout);
+		return -1;
+	case 'V':
+		puts("tow-grads " TOW_VERSION);
 		return -1;
 	}
 	return GRADS_FAILED; /* getopt has said why */

@@ -10,6 +10,7 @@
 
 #include "bench/memreg/memreg_bench.h"
 #include <internal/base.h>
+#include <towline/version.h>
 
 #define MIB         ((uint64_t)1 << 20)
 #define FLOPS_PER_S 1e14
@@ -52,6 +53,8 @@ static const char help[] =
 	"  --long            real runs of pools above 4 GiB, too, which take long\n"
 	"  --quick           small and short, to see that it works\n"
 	"  --json            one JSON document\n"
+	"  -h, --help        this text\n"
+	"  --version         the version\n"
 	"\n"
 	"Exit: 0 good; 1 the size is not enough, or it did not work; 2 wrong options or files;\n"
 	"3 a size is named, and not verified.\n";
@@ -141,26 +144,18 @@ static int add_replay(struct memreg_options *options, const char *path)
 }
 
 static const struct option long_options[] = {
-	{ "workload", required_argument, NULL, 'w' },
-	{ "replay", required_argument, NULL, 'R' },
-	{ "set", required_argument, NULL, 'S' },
-	{ "tensors", required_argument, NULL, 't' },
-	{ "arena", required_argument, NULL, 'a' },
-	{ "premap", required_argument, NULL, 'p' },
-	{ "svg", required_argument, NULL, 'v' },
-	{ "machine", no_argument, NULL, 'm' },
-	{ "sizes", required_argument, NULL, 's' },
-	{ "rounds", required_argument, NULL, 'r' },
-	{ "quick", no_argument, NULL, 'q' },
-	{ "json", no_argument, NULL, 'j' },
-	{ "intensity", no_argument, NULL, 'i' },
-	{ "flops", required_argument, NULL, 'f' },
-	{ "long", no_argument, NULL, 'L' },
-	{ "help", no_argument, NULL, 'h' },
-	{ NULL, 0, NULL, 0 },
+	{ "workload", required_argument, NULL, 'w' }, { "replay", required_argument, NULL, 'R' },
+	{ "set", required_argument, NULL, 'S' },      { "tensors", required_argument, NULL, 't' },
+	{ "arena", required_argument, NULL, 'a' },    { "premap", required_argument, NULL, 'p' },
+	{ "svg", required_argument, NULL, 'v' },      { "machine", no_argument, NULL, 'm' },
+	{ "sizes", required_argument, NULL, 's' },    { "rounds", required_argument, NULL, 'r' },
+	{ "quick", no_argument, NULL, 'q' },          { "json", no_argument, NULL, 'j' },
+	{ "intensity", no_argument, NULL, 'i' },      { "flops", required_argument, NULL, 'f' },
+	{ "long", no_argument, NULL, 'L' },           { "help", no_argument, NULL, 'h' },
+	{ "version", no_argument, NULL, 'V' },        { NULL, 0, NULL, 0 },
 };
 
-/* -1: help was asked for and given. */
+/* -1: help or the version was asked for and given. */
 static int apply_option(struct memreg_options *options, int option, char *value)
 {
 	long number = 0;
@@ -211,6 +206,9 @@ static int apply_option(struct memreg_options *options, int option, char *value)
 		break;
 	case 'h':
 		fputs(help, stdout);
+		return -1;
+	case 'V':
+		puts("memreg-bench " TOW_VERSION);
 		return -1;
 	default:
 		fputs("memreg-bench --help tells the options\n", stderr);

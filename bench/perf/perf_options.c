@@ -39,6 +39,8 @@ static const char help[] =
 	"  --path NAME         name of the path in the output [the lane]\n"
 	"  --stats             the library's latencies and counters of rank 0, at the end\n"
 	"  --timeout S         the longest that anything may take [60]\n"
+	"  -h, --help          this text\n"
+	"  --version           the version\n"
 	"\n"
 	"Latency is half a round trip; view: the same, and each receive is a view. bw: a window of "
 	"messages each way from one buffer, then an\n"
@@ -162,7 +164,8 @@ enum {
 	OPT_PATH,
 	OPT_STATS,
 	OPT_TIMEOUT,
-	OPT_HELP
+	OPT_HELP,
+	OPT_VERSION
 };
 
 static const struct option long_options[] = {
@@ -186,6 +189,7 @@ static const struct option long_options[] = {
 	{ "stats", no_argument, NULL, OPT_STATS },
 	{ "timeout", required_argument, NULL, OPT_TIMEOUT },
 	{ "help", no_argument, NULL, OPT_HELP },
+	{ "version", no_argument, NULL, OPT_VERSION },
 	{ NULL, 0, NULL, 0 },
 };
 
@@ -281,6 +285,9 @@ static int apply_option(struct perf_options *options, int option, const char *va
 		return 0;
 	case OPT_HELP:
 		fputs(help, stdout);
+		return -1;
+	case OPT_VERSION:
+		puts("tow-perf " TOW_VERSION);
 		return -1;
 	}
 	return apply_value(options, option, value);

@@ -1,12 +1,11 @@
 /*
  * tow_rpc.c - calls between two processes: latency by size, and calls per second.
  *
- *	tow-rpc [--quick] [--lane tcp|loop] [--json] [--no-pin]
- *
  * A raw unary call as gRPC's: the request has the size, the answer as well (latency is of the whole
  * round trip), one at a time; then calls of 64 bytes with a window of 64. The figures to hold them
  * against are in docs/rpc.md. Exit: 0; 1 when an answer was wrong; 2 when a call failed.
  */
+#include <getopt.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -28,6 +27,21 @@
 static struct {
 	bool quick, loop, json, spread;
 } options;
+
+static const char help[] = "usage: tow-rpc [options]\n"
+			   "\n"
+			   "  --quick       few calls, to see that it works\n"
+			   "  --lane LANE   tcp: two processes; loop: one [tcp]\n"
+			   "  --json        one JSON document in each line\n"
+			   "  --no-pin      the processes run on any CPU\n"
+			   "  -h, --help    this text\n"
+			   "  --version     the version\n"
+			   "\n"
+			   "Latency is a whole round trip: a request of the size, and an answer of "
+			   "it, one at a time.\n"
+			   "calls/s: calls of 64 bytes, 64 of them on their way.\n"
+			   "\n"
+			   "Exit: 0 good, 1 an answer was wrong, 2 anything else.\n";
 
 static double samples[ITERS_MAX];
 
@@ -226,22 +240,61 @@ static void measure_all(struct tow_runtime *runtime, struct tow_peer *peer)
 	tow_free(runtime, in);
 }
 
+static int set_lane(const char *name)
+{
+	options.loop = strcmp(name, "loop") == 0;
+	if (options.loop || strcmp(name, "tcp") == 0)
+		return -1;
+	fprintf(stderr, "tow-rpc: --lane is tcp or loop, not '%s'\n", name);
+	return 2;
+}
+
+/* -1 to go on, else the exit status. */
+static int apply_option(int option, const char *value)
+{
+	switch (option) {
+	case 'q':
+		options.quick = true;
+		return -1;
+	case 'j':
+		options.json = true;
+		return -1;
+	case 'n':
+		options.spread = true;
+		return -1;
+	case 'l':
+		return set_lane(value);
+	case 'h':
+		fputs(help, stdout);
+		return 0;
+	case 'V':
+		puts("tow-rpc " TOW_VERSION);
+		return 0;
+	}
+	fputs("tow-rpc --help tells the options\n", stderr); /* getopt has said why */
+	return 2;
+}
+
 static int parse_options(int argc, char **argv)
 {
-	for (int i = 1; i < argc; i++) {
-		if (strcmp(argv[i], "--quick") == 0)
-			options.quick = true;
-		else if (strcmp(argv[i], "--json") == 0)
-			options.json = true;
-		else if (strcmp(argv[i], "--no-pin") == 0)
-			options.spread = true;
-		else if (strcmp(argv[i], "--lane") == 0 && i + 1 < argc &&
-			 (strcmp(argv[i + 1], "tcp") == 0 || strcmp(argv[i + 1], "loop") == 0))
-			options.loop = strcmp(argv[++i], "loop") == 0;
-		else
-			return -1;
+	static const struct option long_options[] = {
+		{ "quick", no_argument, NULL, 'q' },
+		{ "lane", required_argument, NULL, 'l' },
+		{ "json", no_argument, NULL, 'j' },
+		{ "no-pin", no_argument, NULL, 'n' },
+		{ "help", no_argument, NULL, 'h' },
+		{ "version", no_argument, NULL, 'V' },
+		{ NULL, 0, NULL, 0 },
+	};
+	int option, status = -1;
+
+	while (status < 0 && (option = getopt_long(argc, argv, "h", long_options, NULL)) != -1)
+		status = apply_option(option, optarg);
+	if (status < 0 && optind < argc) {
+		fprintf(stderr, "tow-rpc: not an option: '%s' (tow-rpc --help)\n", argv[optind]);
+		status = 2;
 	}
-	return 0;
+	return status;
 }
 
 int main(int argc, char **argv)
@@ -252,10 +305,10 @@ int main(int argc, char **argv)
 	pid_t child = 0;
 	int fds[2], how = 0;
 
-	if (parse_options(argc, argv) < 0) {
-		fprintf(stderr, "usage: tow-rpc [--quick] [--lane tcp|loop] [--json] [--no-pin]\n");
-		return 2;
-	}
+	how = parse_options(argc, argv);
+	if (how >= 0)
+		return how;
+	how = 0;
 	if (!options.loop && (pipe(fds) != 0 || (child = fork()) < 0)) {
 		fprintf(stderr, "tow-rpc: no second process\n");
 		return 2;

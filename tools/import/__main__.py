@@ -9,6 +9,11 @@ import formats
 import transfer
 from log import Log, Nothing, Refused
 
+try:
+    from bundled import VERSION
+except ImportError:  # run from the tree, python3 tools/import
+    VERSION = "of the tree, not built"
+
 TEXT = """\
 Turns what a runtime writes about memory into a log for memreg-bench --replay.
 
@@ -48,6 +53,7 @@ def options_of(words):
                         help="no file: what the server of jax.experimental.transfer maps; "
                         + ", ".join(f"{name} ({value})" for name, value in
                                     transfer.DEFAULTS.items()))
+    parser.add_argument("--version", action="version", version=f"tow-import {VERSION}")
     options = parser.parse_args(words)
     if bool(options.files) == (options.jax_transfer is not None):
         parser.error("give files, or --jax-transfer, and not both" if options.files else

@@ -102,8 +102,8 @@ static int parse_arguments(int argc, char **argv, struct arguments *out)
 	*out = (struct arguments){ .seconds = -1 };
 	while ((option = getopt_long(argc, argv, "d:vh", options, NULL)) != -1) {
 		if (option == 'h' || option == 'V') {
-			printf("%s%s", option == 'h' ? usage : tow_version(),
-			       option == 'h' ? "" : "\n");
+			printf("%s%s%s", option == 'h' ? usage : "towbpf ",
+			       option == 'h' ? "" : tow_version(), option == 'h' ? "" : "\n");
 			return 0;
 		}
 		if (option == 'd') {

@@ -17,7 +17,8 @@
 #include "tools/common/words.h"
 #include "tools/towdoctor/towdoctor.h"
 
-#define EXIT_USAGE 64
+#define EXIT_USAGE 2
+#define EXIT_ERROR 3
 
 struct check {
 	const char *name, *title;
@@ -66,8 +67,8 @@ static const char usage[] =
 	"\n"
 	"The knobs of the job (TOW_PREMAP_MEMORY_BYTES, TOW_INTERFACES, TOW_JOB_KEY_FILE, ...) "
 	"count\n"
-	"here as they do there. Status: 0 all is well, or notes alone; 1 warnings; 2 errors;\n"
-	"64 wrong usage.\n";
+	"here as they do there. Status: 0 all is well, or notes alone; 1 warnings; 2 wrong\n"
+	"usage; 3 errors.\n";
 
 void say(char *out, size_t size, const char *format, ...)
 {
@@ -195,7 +196,7 @@ static enum severity worst_of(const struct finding *findings, const bool *looked
 
 static int status_of(enum severity worst)
 {
-	return worst == SEVERITY_ERROR ? 2 : worst == SEVERITY_WARNING;
+	return worst == SEVERITY_ERROR ? EXIT_ERROR : worst == SEVERITY_WARNING;
 }
 
 static void report_text(const struct arguments *arguments, const struct finding *findings)
@@ -362,7 +363,7 @@ static int run_peer(const struct arguments *arguments)
 			   error, sizeof(error));
 	if (measured == NULL) {
 		fprintf(stderr, "towdoctor: %s\n", error);
-		return 2;
+		return EXIT_ERROR;
 	}
 	return report_path(arguments, measured);
 }
@@ -401,7 +402,7 @@ static int run_judge(const struct arguments *arguments)
 	if (document == NULL) {
 		fprintf(stderr, "towdoctor: %s: line %d: %s\n", arguments->judge, error.line,
 			error.text);
-		return 2;
+		return EXIT_USAGE;
 	}
 	measured = json_object_get(document, "measured");
 	measured = json_incref(json_is_object(measured) ? measured : document);
@@ -410,7 +411,7 @@ static int run_judge(const struct arguments *arguments)
 		fprintf(stderr, "towdoctor: %s: no measurement of --peer --json\n",
 			arguments->judge);
 		json_decref(measured);
-		return 2;
+		return EXIT_USAGE;
 	}
 	return report_path(arguments, measured);
 }
@@ -567,7 +568,7 @@ int main(int argc, char **argv)
 	status = run_command(&arguments);
 	if (fflush(stdout) != 0 || ferror(stdout)) {
 		fprintf(stderr, "towdoctor: cannot write: %s\n", strerror(errno));
-		return 2;
+		return EXIT_ERROR;
 	}
 	return status;
 }

@@ -493,12 +493,16 @@ static int finish_output(int status)
 /* A command with options of its own, which may also stand before it; it becomes argv[1]. */
 static int (*find_own(int argc, char **argv))(int, char **)
 {
+	static char title[32];
+
 	for (int at = 1; at < argc; at++) {
 		for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
 			if (strcmp(argv[at], commands[i].name) != 0)
 				continue;
 			memmove(argv + 2, argv + 1, (size_t)(at - 1) * sizeof(*argv));
-			argv[1] = (char *)commands[i].name;
+			/* getopt names the program by it. */
+			snprintf(title, sizeof(title), "towstat %s", commands[i].name);
+			argv[1] = commands[i].own != NULL ? title : (char *)commands[i].name;
 			return commands[i].own;
 		}
 		if (argv[1][0] != '-')

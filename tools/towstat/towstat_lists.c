@@ -140,6 +140,9 @@ void print_knobs(enum list_style style)
 		if (tow_knob_info(i, &knob) == TOW_OK)
 			print_knob(&knob, style);
 	}
+	if (style == LIST_MAN)
+		puts(".SH SEE ALSO\n.BR tow_options (3type),\n.BR tow_knob_info (3),\n"
+		     ".BR towstat (1),\n.BR towline (7)");
 }
 
 size_t print_knobs_like(const char *part)

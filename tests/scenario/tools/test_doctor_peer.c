@@ -155,11 +155,11 @@ static void test_no_such_peer(void **state)
 		    "TOW_JOB_KEY=fedcba9876543210 @/tools/towdoctor/towdoctor --peer 127.0.0.1:$P; "
 		    "echo status $?; wait $S; echo served $?",
 		    &command);
-	twt_command_expect(&command, 0, "status 2\n", 1);
+	twt_command_expect(&command, 0, "status 3\n", 1);
 	twt_command_expect(&command, 0, "served 0\n", 1);
 	twt_command_expect(&command, 0, "another job key", 1);
 	twt_command("@/tools/towdoctor/towdoctor --peer nonsense://x", &command);
-	twt_command_expect(&command, 2, "towdoctor: ", 1);
+	twt_command_expect(&command, 3, "towdoctor: ", 1);
 }
 
 static int make_folder(void **state)

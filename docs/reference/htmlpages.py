@@ -17,7 +17,8 @@ STYLE = """body{font:16px/1.5 sans-serif;max-width:52em;margin:1em auto;padding:
 body{color:#111;background:#fff}pre,code{font:14px/1.4 monospace}
 pre{background:#f4f4f4;padding:.6em;overflow-x:auto}
 h1{font-size:1.5em}h2{font-size:1.1em;margin:1.4em 0 .3em}
-dt{font-weight:bold}dd{margin:0 0 .5em 2em}nav{border-bottom:1px solid #ccc}a{color:#04c}
+dt{font-weight:bold}.mark{float:left;margin-left:1em}dd{margin:0 0 .5em 2em}
+nav{border-bottom:1px solid #ccc}a{color:#04c}
 table{border-collapse:collapse}td{padding:.1em 1em .1em 0;vertical-align:top}
 @media (prefers-color-scheme:dark){
 body{color:#ddd;background:#111}pre{background:#222}a{color:#8bf}}"""
@@ -123,7 +124,8 @@ class Writer:
         if self.term:
             self.leave(("dl",))
             self.enter("dl")
-            self.out.append(f"<dt>{text}</dt>")
+            mark = ' class="mark"' if text == GLYPHS["bu"] else ""
+            self.out.append(f"<dt{mark}>{text}</dt>")
             self.term = False
             self.enter("dd")
         elif self.code:

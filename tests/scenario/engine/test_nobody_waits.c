@@ -8,6 +8,7 @@
  *	{tcp, shm, ofi, tow} x {message, call, collective} x {pool, plain memory}
  *	                     x {callback, tow_op_result polled, a thread that is one too many}
  */
+#include "beside.h"
 #include "coll_team.h"
 
 #include <pthread.h>
@@ -272,5 +273,5 @@ int main(void)
 		cmocka_unit_test(test_all_lanes),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return twt_beside_tests(tests, twi_array_count(tests), 1, twi_array_count(tests));
 }

@@ -427,14 +427,17 @@ static uint64_t now_s(void)
 	return (uint64_t)now.tv_sec;
 }
 
-/* A job of which somebody is to be named is asked until they are; one of which nobody is, twice. */
+/*
+ * A job of which somebody is to be named is asked until they are, from early on; one of which
+ * nobody is, twice.
+ */
 static void *watch(void *arg)
 {
 	struct twt_rank *rank = arg;
 	uint64_t until = now_s() + LIMIT_S;
 	bool right = false;
 
-	sleep(ASK_FROM);
+	sleep(scene->cause != NULL ? 1 : ASK_FROM);
 	if (scene->cause == NULL && scene->state == NULL)
 		right = verdict_right(rank, true) && verdict_right(rank, true);
 	while (!right && now_s() < until && (scene->cause != NULL || scene->state != NULL))

@@ -377,8 +377,8 @@ int tow_group_abort(struct tow_group *group, const char *reason);
  * with the group get TOW_ECLOSED (tow_runtime_close says for how long).
  * Ownership: takes the group; NULL is legal.
  * Copies: none.
- * Blocks: the last one's, at rank 0, until the others have closed theirs, at most two seconds; at
- * rank 0 of a group that was split, for a round trip to the store, at most one second.
+ * Blocks: the last one's, at rank 0, until the others have closed theirs or have died, at most two
+ * seconds; at rank 0 of a group that was split, for a round trip to the store, at most one second.
  * Threads: any, while no other is inside a call with it; not from a callback.
  * Returns: TOW_OK; TOW_EINVAL in a callback; TOW_ECLOSED; TOW_EFORKED.
  */

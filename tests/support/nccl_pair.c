@@ -79,6 +79,12 @@ bool twt_nccl_meet(const struct twt_nccl_side *side)
 	return twt_nccl_exchange(side, &mine, &theirs, 1);
 }
 
+/* Where each side waits for the other, two that spin keep the cores from what they wait for. */
+void twt_nccl_give_way(void)
+{
+	usleep(20);
+}
+
 bool twt_nccl_connect(struct twt_nccl_side *side, void **send, void **recv)
 {
 	char mine[NCCL_HANDLE_BYTES] = { 0 }, theirs[NCCL_HANDLE_BYTES];
@@ -95,6 +101,8 @@ bool twt_nccl_connect(struct twt_nccl_side *side, void **send, void **recv)
 		if (*recv == NULL)
 			TWT_NEED(side, net_accept(&side->net, listening, recv) == NCCL_SUCCESS);
 		TWT_NEED(side, twt_nccl_now() - begin < TWT_NCCL_WAIT_S);
+		if (*send == NULL || *recv == NULL)
+			twt_nccl_give_way();
 	}
 	TWT_NEED(side, net_close_listen(&side->net, listening) == NCCL_SUCCESS);
 	return true;
@@ -213,6 +221,8 @@ static int play_process(const struct twt_nccl_run *run, int number, int pair[2])
 	signal(SIGABRT, SIG_DFL);
 	setenv("NCCL_SOCKET_IFNAME", run->interface != NULL ? run->interface : "lo", 1);
 	setenv("TOW_NCCL_LANE", run->lane, 1);
+	/* NCCL takes nothing of the pool, and each connection over shm maps all of it. */
+	setenv("TOW_PREMAP_MEMORY_BYTES", "4MiB", 0);
 	snprintf(path, sizeof(path), "%s/" PLUGIN, build != NULL ? build : ".");
 	for (int i = 0; i < 2; i++) {
 		sides[i].fd = pair[i];

@@ -62,6 +62,9 @@ bool twt_nccl_exchange(const struct twt_nccl_side *side, const void *mine, void 
 /* Seconds since some time. */
 double twt_nccl_now(void);
 
+/* Between two steps in vain of who waits for the other side. */
+void twt_nccl_give_way(void);
+
 /* A comm in each direction, by a listen that is closed afterwards. */
 bool twt_nccl_connect(struct twt_nccl_side *side, void **send, void **recv);
 bool twt_nccl_close(struct twt_nccl_side *side, void *send, void *recv);

@@ -264,6 +264,8 @@ static bool same_listen(struct twt_nccl_side *side)
 						  : net_connect(&side->net, side->context, 0, again,
 								&comms[i])) == NCCL_SUCCESS);
 				TWT_NEED(side, twt_nccl_now() - begin < TWT_NCCL_WAIT_S);
+				if (comms[i] == NULL)
+					twt_nccl_give_way();
 			}
 			TWT_NEED(side,
 				 twt_nccl_wait(
@@ -361,6 +363,8 @@ static bool told_of_close(struct twt_nccl_side *side)
 		TWT_NEED(side, request != NULL);
 		result = net_test(&side->net, request, &done, NULL);
 		TWT_NEED(side, !done && twt_nccl_now() - begin < TWT_NCCL_WAIT_S);
+		if (result == NCCL_SUCCESS)
+			twt_nccl_give_way();
 	}
 	TWT_NEED(side, result == NCCL_REMOTE_ERROR);
 	TWT_NEED(side, twt_nccl_meet(side));

@@ -1,6 +1,7 @@
 /* coll_job.c - ranks that run a scenario of collectives over each lane. */
 #include "coll_job.h"
 
+int64_t twt_job_pool_bytes = 8 << 20;
 struct twt_job_marks *twt_marks;
 
 uint64_t twt_job_now(void)
@@ -67,7 +68,7 @@ static void twt_job_child(struct twt_job *job, const char *store,
 	struct tow_options options = TOW_OPTIONS_INIT;
 
 	alarm(TWT_JOB_LIMIT_S);
-	options.premap_memory_bytes = 8 << 20;
+	options.premap_memory_bytes = twt_job_pool_bytes;
 	options.stats = 0;
 	where.rank = job->rank;
 	where.world_size = job->size;

@@ -58,6 +58,9 @@ extern struct twt_job_marks *twt_marks;
 		}                                                                                  \
 	} while (0)
 
+/* Of each rank; 8 MiB. A test with many jobs says less: each GiB of pools is a second of CPU. */
+extern int64_t twt_job_pool_bytes;
+
 uint64_t twt_job_now(void);
 
 void twt_job_mark(const struct twt_job *job, int value);

@@ -447,5 +447,6 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(all_cases), cmocka_unit_test(single) };
 
+	twt_job_pool_bytes = 4 << 20; /* an endpoint of ofi takes 2 MiB */
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -51,15 +51,11 @@ def jobs(tree, generated):
     made = [generated, os.path.dirname(os.path.normpath(generated))] if generated else []
     paths = ["-I" + folder for folder in [tree.path("include")] + made]
     for name, written in public:
-        for names, flags in PUBLIC:
-            tool = compiler(names)
-            if tool:
-                yield name, twice(written), [tool, *flags, *paths]
         inits = re.findall(r"#define (TOW_\w+)_INIT\b", tree.text(name))
-        for names, flags in PUBLIC + PUBLIC_LATER if inits else []:
+        for names, flags in PUBLIC + PUBLIC_LATER if inits else PUBLIC:
             tool = compiler(names)
             if tool:
-                yield name, users(written, inits), [tool, *flags, *paths]
+                yield name, twice(written) + users(inits), [tool, *flags, *paths]
     paths = ["-I" + tree.root, *paths, "-I" + tree.path("tests/support")]
     for name in tree.match(r"(?!include/towline/).*\.h$"):
         yield name, twice(f'"{tree.path(name)}"'), ["gcc", *INTERNAL, *paths]
@@ -70,10 +66,12 @@ def twice(written):
     return f"#include {written}\n#include {written}\n"
 
 
-def users(written, inits):
-    """A function that initialises a struct of each kind."""
+def users(inits):
+    """A function that initialises a struct of each kind, in the same compilation."""
+    if not inits:
+        return ""
     lines = [f"\tstruct {i.lower()} a{n} = {i}_INIT;\n\t(void)a{n};\n" for n, i in enumerate(inits)]
-    return f"#include {written}\nvoid user(void);\nvoid user(void)\n{{\n{''.join(lines)}}}\n"
+    return f"void user(void);\nvoid user(void)\n{{\n{''.join(lines)}}}\n"
 
 
 def compile_one(job):

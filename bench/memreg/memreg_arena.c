@@ -54,7 +54,7 @@ int memreg_arena_probe(struct memreg_sizing *sizing, uint64_t bytes)
 }
 
 /*
- * A pool of 64 MiB holds what a runtime takes, unless its knobs say more: staging gets at most a
+ * A pool of 32 MiB holds what a runtime takes, unless its knobs say more: staging gets at most a
  * quarter of the pool, so one that has as much may have wanted more.
  */
 int memreg_arena_use(struct memreg_sizing *sizing, const struct twi_arena_ops *ops)

@@ -230,7 +230,8 @@ struct memreg_sizing {
 	struct memreg_rows rows; /* premap, late */
 };
 
-#define MEMREG_PROBE_BYTES ((uint64_t)64 << 20)
+/* To fault in and pin a GiB takes more than a second: no more than it needs (memreg_arena_use). */
+#define MEMREG_PROBE_BYTES ((uint64_t)32 << 20)
 
 struct twi_arena_ops;
 

@@ -20,7 +20,7 @@ LISTS = {
     r"diag/record/lane\.def$": (r"^TWI_LANE\(\w+, (\w+),", ["docs/lanes.md"]),
     r"diag/knob/knob\.def$": (r"^\s*TWI_KNOB\(\s*(\w+)", ["docs/knobs.md"]),
     r"include/towline/status\.h$": (r"^\s*X\((TOW_\w+),",
-                                    ["docs/counters.md", "docs/knobs.md", "docs/statuses.md"]),
+                                    ["docs/troubleshooting.md"]),
     r"transport/wire/rule\.h$": (r"^\s*X\(\d+, (\w+),", ["docs/wire.md"]),
     r"transport/wire/feature\.def$": (r"^\s*TWI_FEATURE\(\d+, (\w+),", ["docs/wire.md"]),
     r"tools/towstat/towstat\.h$": (r'^\s*X\(\d, \w+, "([^"]+)"', ["docs/verdict.md"]),

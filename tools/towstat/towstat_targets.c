@@ -1,7 +1,7 @@
 /*
  * towstat_targets.c - whom a command is about: one runtime, or all ranks of a job.
  *
- * What the README says of a running job is to work on any: of as many ranks as it has, and
+ * What docs/overview.md says of a running job is to work on any: of as many ranks as it has, and
  * beside others. So a name is that of a runtime or of a job, and without a name the job is meant
  * that is there, as long as it is one.
  */

@@ -1,6 +1,6 @@
 /*
- * test_towstat_jobs.c - what the README says of a running job, on a running job of three ranks,
- * alone and with another job beside it: by no name, by the job's, and by that of one rank.
+ * test_towstat_jobs.c - what docs/overview.md says of a running job, on a job of three ranks, alone
+ * and with another job beside it: by no name, by the job's, and by that of one rank.
  */
 #include "beside.h"
 
@@ -135,7 +135,7 @@ static bool is_verdict(int status)
 	return status == VERDICT_HEALTHY || status == VERDICT_NOBODY || status == VERDICT_FOUND;
 }
 
-/* The commands as the README has them; `name` is "" or " JOB". */
+/* The commands as docs/overview.md has them; `name` is "" or " JOB". */
 static void all_commands(const char *name, const char *job)
 {
 	char line[256];

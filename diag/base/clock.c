@@ -39,7 +39,7 @@ static void sample_clocks(uint64_t *ticks_out, uint64_t *ns_out)
 		uint64_t ns = twi_clock_gettime_ns();
 		uint64_t after = __builtin_ia32_rdtsc();
 
-		if (after - before < best) {
+		if (i == 0 || after - before < best) {
 			best = after - before;
 			*ticks_out = before + (after - before) / 2;
 			*ns_out = ns;

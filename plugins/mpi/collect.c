@@ -295,7 +295,7 @@ static int start_all_gather_v(struct twmpi_request *call, const void *in, int in
 			      MPIABI_Datatype in_type, void *out, const int *counts,
 			      const int *places, MPIABI_Datatype out_type)
 {
-	struct sides sides;
+	struct sides sides = { 0 };
 	uint64_t bytes = 0, mine;
 	int code = MPI_SUCCESS;
 

@@ -103,7 +103,7 @@ static int take_failure(char *at, const char *status)
 /* The lines behind the first. */
 static int take_address(char *at, const char *job, struct twi_exchange_note *note)
 {
-	const char *restarts, *store, *key;
+	const char *restarts = "", *store = "", *key = "";
 	int status = TOW_OK;
 	long number;
 

@@ -46,8 +46,9 @@ static int start_job(void **state)
 	fflush(stdout);
 	job = fork();
 	if (job == 0) {
-		freopen("/dev/null", "w", stdout);
-		freopen("/dev/null", "w", stderr);
+		if (freopen("/dev/null", "w", stdout) == NULL ||
+		    freopen("/dev/null", "w", stderr) == NULL)
+			_exit(126);
 		execl(launcher, launcher, "-n", "2", "--timeout", "230", program, "reduce", NULL);
 		_exit(127);
 	}

@@ -200,9 +200,13 @@ void twi_tcp_set_port(struct twi_tcp_address *address, uint16_t port)
  */
 void twi_tcp_told_put(uint8_t out[TWI_TCP_TOLD_BYTES], const struct twi_tcp_told *told)
 {
+	/* Read once, since the compiler takes `out` for memory that `told` may lie in. */
+	const unsigned count = told->count;
+
+	twi_assert(count <= TWI_TCP_TOLD_MAX);
 	memset(out, 0, TWI_TCP_TOLD_BYTES);
-	out[0] = (uint8_t)told->count;
-	for (unsigned i = 0; i < told->count; i++) {
+	out[0] = (uint8_t)count;
+	for (unsigned i = 0; i < count; i++) {
 		const struct twi_tcp_address *row = &told->rows[i];
 		uint8_t *at = out + 4 + i * 18;
 

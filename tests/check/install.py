@@ -1,7 +1,8 @@
-"""install.py - what is installed can be used: by pkg-config, all headers, compiled, run.
+"""install.py - what is installed can be used: by pkg-config and CMake, all headers, compiled, run.
 
 The build is installed into a folder of its own below the build folder and nothing is rebuilt. The
-program includes every header that the tree has, so one that was not installed is found.
+program includes every header that the tree has, so one that was not installed is found. Pages and
+examples have to lie beside each other, and the examples have to compile where they lie.
 """
 import os
 import re
@@ -25,9 +26,9 @@ int main(void)
 PC = "towline.pc"
 
 
-def stage(args):
+def stage(args, name="installed"):
     """Installs into a fresh folder; returns it."""
-    staged = os.path.join(args.build, "tests", "check", "installed")
+    staged = os.path.join(args.build, "tests", "check", name)
     shutil.rmtree(staged, ignore_errors=True)
     done = common.run([args.meson, "install", "--no-rebuild", "--quiet", "-C", args.build,
                        "--destdir", staged])
@@ -63,6 +64,62 @@ def use(staged, headers, compiler):
     return None
 
 
+def documents(tree, staged):
+    """Faults: pages and examples of the tree that are not installed."""
+    found = [d for d, _, _ in os.walk(staged) if d.endswith("/doc/towline")]
+    if not found:
+        return [Fault("meson.build", 1, "share/doc/towline is not installed", "install_data()")]
+    wanted = tree.match(r"(docs/.*\.md|examples/.*\.c|[A-Z][^/]*\.md|LICENSE|NOTICE)$")
+    return [Fault(name, 1, f"{name} is not installed", "look at the meson.build of its folder")
+            for name in wanted if not os.path.isfile(os.path.join(found[0], name))]
+
+
+def examples(staged, compiler):
+    """Faults: installed examples that do not compile against what is installed."""
+    include = [d for d, _, files in os.walk(staged) if "towline.h" in files][0]
+    faults = []
+    for place, _, names in os.walk(staged):
+        for name in sorted(names):
+            path = os.path.join(place, name)
+            # The probes need the kernel's libraries; a test of their own builds them.
+            if not place.endswith("/examples") or not name.endswith(".c") or "probes" in name:
+                continue
+            done = common.run([*compiler, "-std=gnu11", "-Wall", "-Werror", "-fsyntax-only",
+                               "-I" + os.path.dirname(include), path])
+            if done.returncode != 0:
+                faults.append(Fault("examples/" + name, 1, "does not compile as it is installed: "
+                                    + done.stderr.strip()[:300], "include public headers alone"))
+    return faults
+
+
+CMAKE = """cmake_minimum_required(VERSION 3.16)
+project(user C)
+find_package(Towline %s REQUIRED)
+add_executable(user user.c)
+target_link_libraries(user PRIVATE Towline::%s)
+"""
+
+
+def by_cmake(staged, version, folder, target="towline", more=()):
+    """find_package and a program, in a folder; a Fault, or None when it says the version."""
+    os.makedirs(folder, exist_ok=True)
+    package = [d for d, _, files in os.walk(staged) if "TowlineConfig.cmake" in files]
+    if not package:
+        return Fault("packaging/cmake", 1, "TowlineConfig.cmake is not installed", "install it")
+    for name, text in (("CMakeLists.txt", CMAKE % (version, target)),
+                       ("user.c", PROGRAM % "#include <towline/towline.h>")):
+        with open(os.path.join(folder, name), "w", encoding="utf-8") as f:
+            f.write(text)
+    built = os.path.join(folder, "b")
+    for command in (["cmake", "-S", folder, "-B", built, "-DTowline_DIR=" + package[0], *more],
+                    ["cmake", "--build", built], [os.path.join(built, "user")]):
+        done = common.run(command)
+        if done.returncode != 0:
+            return Fault("packaging/cmake", 1, " ".join(command[:2]) + ": " +
+                         (done.stdout + done.stderr).strip()[-500:], "mend TowlineConfig.cmake.in")
+    return None
+
+
 def sample_library(tree):
     """Self-test: lays lib.c and the headers of a sample out as an installation would."""
     if "lib.c" in tree.names:
@@ -85,10 +142,16 @@ def check(tree, args=None):
     staged, fault = stage(args)
     headers = [re.sub(r"\.in$", "", n.split("/")[-1])
                for n in tree.match(r"include/towline/[^/]+\.h(\.in)?$")]
-    fault = fault or use(staged, headers, shlex.split(args.cc))
-    if fault is None:
+    compiler = shlex.split(args.cc)
+    fault = fault or use(staged, headers, compiler)
+    faults = [fault] if fault else documents(tree, staged) + examples(staged, compiler)
+    if not faults and shutil.which("cmake"):
+        faults += [f for f in [by_cmake(staged, args.version, os.path.join(staged, "cmake"))] if f]
+    elif not faults:
+        print("note: cmake is missing, so its package file was not tried")
+    if not faults:
         shutil.rmtree(staged, ignore_errors=True)
-    return [fault] if fault else []
+    return faults
 
 
 def sample(version, loaded, installed=True):
@@ -112,4 +175,5 @@ SAMPLES = [
 if __name__ == "__main__":
     sys.exit(common.main(check, SAMPLES, [
         ("build", "the build folder"), ("meson", "the meson program"),
-        ("cc", "the C compiler"), ("sanitize", "the option b_sanitize")]))
+        ("cc", "the C compiler"), ("sanitize", "the option b_sanitize"),
+        ("version", "the version of the project")]))

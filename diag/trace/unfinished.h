@@ -20,7 +20,7 @@ struct twi_emit;
 
 #define TWI_STUCK_NS    1000000000u
 #define TWI_STUCK_LEAST 50000000u /* where half of the window is less */
-#define TWI_STUCK_TEXT  192
+#define TWI_STUCK_TEXT  240
 
 /* One thing that ranks wait for: a collective, or of one rank a message or a call. */
 struct twi_stuck {

@@ -128,9 +128,9 @@ static inline uint64_t twi_ofi_rpc_id(const struct twi_ofi_peer *peer, const str
 	return twi_peer_rpc_id(&peer->base, op->seq, op->kind == TWI_OP_SEND);
 }
 
-#endif
 /* ofi_silence.c: looks at an open connection; when to look again. Its process has ended. */
 uint64_t twi_ofi_listen(struct twi_ofi_peer *peer, uint64_t now_ns);
 void twi_ofi_process_ended(struct tow_peer *base);
 
+#endif
 #endif

@@ -1,6 +1,8 @@
 /* reduce_model.c - the definition of each reduction, as plain as can be. */
 #include "reduce_model.h"
 
+#include "transport/coll/reduce/float_bits.h"
+
 const struct twt_format twt_formats[TOW_TYPE_COUNT] = {
 	[TOW_F16] = { 5, 10, true },
 	[TOW_BF16] = { 8, 7, true },
@@ -145,6 +147,7 @@ void twt_store_float(enum tow_type type, double value, uint8_t *to)
 static double twt_float_op(enum tow_type type, enum tow_reduce reduce, double a, double b)
 {
 	twt_quad exact;
+	double rounded;
 
 	if (reduce == TOW_MIN || reduce == TOW_MAX) {
 		if (isnan(a) || isnan(b))
@@ -154,7 +157,10 @@ static double twt_float_op(enum tow_type type, enum tow_reduce reduce, double a,
 		return (a < b) == (reduce == TOW_MIN) ? a : b;
 	}
 	exact = reduce == TOW_PROD ? (twt_quad)a * (twt_quad)b : (twt_quad)a + (twt_quad)b;
-	return type == TOW_F64 ? (double)exact : (double)(float)exact;
+	/* A compiler may multiply as doubles, and make one multiply-add of this and the next sum. */
+	rounded = type == TOW_F64 ? (double)exact : (double)(float)exact;
+	TWI_ROUNDED(rounded);
+	return rounded;
 }
 
 static void twt_model_float(const struct twi_reduction *r, uint64_t i, uint8_t *to)

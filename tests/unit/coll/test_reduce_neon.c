@@ -17,9 +17,10 @@ static void test_neon(void **state)
 	/* This file's path is as the compiler had it: from the build folder, or from the root. */
 	snprintf(line, sizeof(line),
 		 "program=$(mktemp) && trap 'rm -f \"$program\"' EXIT && cd @/ && "
-		 "cd \"$(dirname '%s')/../..\" && aarch64-linux-gnu-gcc -std=gnu17 -O2 -Wall "
+		 "cd \"$(dirname '%s')/../../..\" && aarch64-linux-gnu-gcc -std=gnu17 -O2 -Wall "
 		 "-Wextra -Werror -static -D_GNU_SOURCE -I. -Iinclude -Itests/support "
-		 "tests/support/reduce_cross.c transport/coll/reduce/*.c -lm -o \"$program\" && "
+		 "tests/support/reduce_c*.c tests/support/reduce_model.c transport/coll/reduce/*.c "
+		 "-lm -o \"$program\" && "
 		 "timeout 150 qemu-aarch64 \"$program\" %llu 400",
 		 __FILE__, (unsigned long long)seed);
 	twt_command(line, &done);

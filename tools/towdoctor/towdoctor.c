@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,45 +69,6 @@ static const char usage[] =
 	"here as they do there. Status: 0 all is well, or notes alone; 1 warnings; 2 wrong\n"
 	"usage; 3 errors.\n";
 
-void say(char *out, size_t size, const char *format, ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(out, size, format, args);
-	va_end(args);
-}
-
-void say_more(char *out, size_t size, const char *format, ...)
-{
-	size_t used = strlen(out);
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(out + used, size - used, format, args);
-	va_end(args);
-}
-
-const char *severity_name(enum severity severity)
-{
-	static const char *const names[SEVERITY_COUNT] = { "ok", "note", "warning", "error" };
-
-	return names[severity];
-}
-
-void raise_to(struct finding *out, enum severity severity)
-{
-	if (severity > out->severity)
-		out->severity = severity;
-}
-
-void not_known(struct finding *out, const char *what)
-{
-	raise_to(out, SEVERITY_NOTE);
-	SAY(out->found, "not known: %s cannot be looked at here", what);
-	SAY(out->effect, "this was not checked");
-}
-
 static int misuse_of(const char *what, const char *which)
 {
 	fprintf(stderr, "towdoctor: %s%s%s; see towdoctor --help\n", what,
@@ -139,48 +99,12 @@ static void print_finding(const char *name, const char *title, const struct find
 	print_field("mend", finding->mend);
 }
 
-static json_t *text_of(const char *value)
-{
-	json_t *text = json_string(value);
-
-	return text != NULL ? text : json_string("(not UTF-8)");
-}
-
 static json_t *finding_json(const char *name, const char *title, const struct finding *finding)
 {
 	return json_pack("{s:s,s:s,s:s,s:o,s:o,s:o,s:o}", "name", name, "title", title, "severity",
-			 severity_name(finding->severity), "found", text_of(finding->found),
-			 "wanted", text_of(finding->wanted), "effect", text_of(finding->effect),
-			 "mend", text_of(finding->mend));
-}
-
-static void print_json(json_t *document)
-{
-	json_dumpf(document, stdout, JSON_INDENT(2));
-	putchar('\n');
-	json_decref(document);
-}
-
-/* The size of a knob's text, as far as the doctor needs it: "256MiB". */
-static uint64_t pool_wanted(void)
-{
-	const char *text = getenv("TOW_PREMAP_MEMORY_BYTES");
-	struct tow_knob_info knob = { .size = sizeof(knob) };
-	static const char *const units[] = { "KiB", "MiB", "GiB", "TiB" };
-	uint64_t bytes;
-	char *end;
-
-	for (size_t i = 0; text == NULL && i < tow_knob_count(); i++) {
-		if (tow_knob_info(i, &knob) == TOW_OK &&
-		    strcmp(knob.name, "premap_memory_bytes") == 0)
-			text = knob.def;
-	}
-	bytes = strtoull(text != NULL ? text : "256MiB", &end, 10);
-	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
-		if (strcmp(end, units[i]) == 0)
-			bytes <<= 10 * (i + 1);
-	}
-	return bytes;
+			 severity_name(finding->severity), "found", json_text(finding->found),
+			 "wanted", json_text(finding->wanted), "effect", json_text(finding->effect),
+			 "mend", json_text(finding->mend));
 }
 
 static enum severity worst_of(const struct finding *findings, const bool *looked, size_t count)
@@ -250,7 +174,7 @@ static int run_checks(const struct arguments *arguments)
 	if (doctor.pid > 0 && !root_exists(&doctor, "/proc/self/status"))
 		return misuse_of("--pid: no process of that number can be seen", arguments->which);
 
-	doctor.pool_bytes = pool_wanted();
+	doctor.pool_bytes = job_pool_bytes();
 	for (size_t i = 0; i < CHECK_COUNT; i++) {
 		if (arguments->only[i])
 			checks[i].run(&doctor, &findings[i]);

@@ -99,6 +99,12 @@ void say_more(char *out, size_t size, const char *format, ...)
 void raise_to(struct finding *out, enum severity severity);
 /* A note that it cannot be looked at here. */
 void not_known(struct finding *out, const char *what);
+/* A string for JSON, also of bytes that are not UTF-8. */
+json_t *json_text(const char *value);
+/* Prints a document, and drops it. */
+void print_json(json_t *document);
+/* How large the pool of a job is that starts here: the knob, as far as the doctor needs it. */
+uint64_t job_pool_bytes(void);
 
 /* ---- files below the root (towdoctor_root.c) ---- */
 
@@ -143,6 +149,7 @@ long list_count(const char *list);
  *   clock_ns                           what reading the clock takes
  *   ethtool.NAME.{tso,gso,gro}         0 or 1
  *   library.{pool,ofi,gpu}             what the library says (towdoctor_library.c)
+ *   lane.LANE                          "uses ADDRESS" or "none: WHY": an endpoint of that lane
  *   loopback.LANE                      "p50_ns=N p99_ns=N there=BYTES_PER_S back=BYTES_PER_S"
  */
 bool ask(const struct doctor *doctor, const char *key, char *out, size_t size);
@@ -156,6 +163,10 @@ bool in_child(int (*run)(int fd, void *arg), void *arg, unsigned timeout_ms, cha
 	      size_t size);
 int library_pool(int fd, void *arg);
 int library_ofi(int fd, void *arg);
+int library_lane(int fd, void *arg); /* arg: its name */
+/* A runtime with a pool of PROBE_POOL; NULL, and to fd "failed: WHY". */
+#define PROBE_POOL ((int64_t)64 << 20)
+struct tow_runtime *open_probe(int fd);
 int library_gpu(int fd, void *arg);
 
 /* ---- interfaces (towdoctor_net.c) ---- */

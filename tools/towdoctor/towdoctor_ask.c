@@ -207,6 +207,17 @@ static bool ask_library(const char *rest, char *out, size_t size)
 	return false;
 }
 
+static bool ask_lane(const char *rest, char *out, size_t size)
+{
+	char lane[16];
+
+	say(lane, sizeof(lane), "%s", rest);
+	if (!in_child(library_lane, lane, LIBRARY_MS, out, size))
+		say(out, size, "failed: it crashed, or did not answer within %d s",
+		    LIBRARY_MS / 1000);
+	return true;
+}
+
 static bool ask_loopback(const char *rest, char *out, size_t size)
 {
 	char lane[16];
@@ -225,7 +236,8 @@ static bool ask_system(const char *key, char *out, size_t size)
 	} rows[] = {
 		{ "io_uring_setup", ask_io_uring }, { "process_vm_readv", ask_readv },
 		{ "clock_ns", ask_clock },          { "ethtool.", ask_ethtool },
-		{ "library.", ask_library },        { "loopback.", ask_loopback },
+		{ "library.", ask_library },        { "lane.", ask_lane },
+		{ "loopback.", ask_loopback },
 	};
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {

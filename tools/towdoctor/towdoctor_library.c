@@ -15,14 +15,12 @@
 #include "tools/common/words.h"
 #include "tools/towdoctor/towdoctor.h"
 
-#define PROBE_POOL ((int64_t)64 << 20)
-
-static struct tow_runtime *open_runtime(int fd, int64_t pool_bytes)
+struct tow_runtime *open_probe(int fd)
 {
 	struct tow_options options = TOW_OPTIONS_INIT;
 	struct tow_runtime *runtime = NULL;
 
-	options.premap_memory_bytes = pool_bytes;
+	options.premap_memory_bytes = PROBE_POOL;
 	options.stats = 0;
 	options.strict_premap = 0;
 	if (tow_runtime_open(&options, &runtime) < 0) {
@@ -34,7 +32,7 @@ static struct tow_runtime *open_runtime(int fd, int64_t pool_bytes)
 
 int library_pool(int fd, void *arg)
 {
-	struct tow_runtime *runtime = open_runtime(fd, PROBE_POOL);
+	struct tow_runtime *runtime = open_probe(fd);
 	json_t *pool = NULL, *extent, *registrar;
 	char *text = NULL;
 
@@ -59,26 +57,9 @@ int library_pool(int fd, void *arg)
 	return 0;
 }
 
-int library_ofi(int fd, void *arg)
-{
-	struct tow_runtime *runtime = open_runtime(fd, PROBE_POOL);
-	char address[TOW_ADDRESS_MAX] = "";
-	struct tow_endpoint *endpoint;
-
-	(void)arg;
-	if (runtime == NULL)
-		return 0;
-	if (tow_endpoint_open(runtime, "ofi://", &endpoint) < 0)
-		dprintf(fd, "none: %s", tow_error_message());
-	else if (tow_endpoint_address(endpoint, address, sizeof(address)) == TOW_OK)
-		dprintf(fd, "uses %s", address);
-	tow_runtime_close(runtime);
-	return 0;
-}
-
 int library_gpu(int fd, void *arg)
 {
-	struct tow_runtime *runtime = open_runtime(fd, PROBE_POOL);
+	struct tow_runtime *runtime = open_probe(fd);
 	struct tow_device_info info = { .size = sizeof(info) };
 	struct tow_device *device;
 	char spec[16];
@@ -109,6 +90,36 @@ static bool find_lane(const char *name, struct tow_lane_info *row)
 			return true;
 	}
 	return false;
+}
+
+int library_lane(int fd, void *arg)
+{
+	struct tow_lane_info row = TOW_LANE_INFO_INIT;
+	char address[TOW_ADDRESS_MAX] = "";
+	struct tow_endpoint *endpoint;
+	struct tow_runtime *runtime;
+
+	if (!find_lane(arg, &row)) {
+		dprintf(fd, "none: this library has no such lane");
+		return 0;
+	}
+	runtime = open_probe(fd);
+	if (runtime == NULL)
+		return 0;
+	if (tow_endpoint_open(runtime, row.local, &endpoint) < 0)
+		dprintf(fd, "none: %s", tow_error_message());
+	else if (tow_endpoint_address(endpoint, address, sizeof(address)) == TOW_OK)
+		dprintf(fd, "uses %s", address);
+	tow_runtime_close(runtime);
+	return 0;
+}
+
+int library_ofi(int fd, void *arg)
+{
+	static char name[] = "ofi";
+
+	(void)arg;
+	return library_lane(fd, name);
 }
 
 static int loopback_server(const char *lane, int announce_fd)

@@ -1,4 +1,4 @@
-"""format.py - every C file is as clang-format 14 writes it (scripts/format mends that)."""
+"""format.py - every C and C++ file is as clang-format 14 writes it (scripts/format mends that)."""
 import os
 import re
 import shutil
@@ -27,7 +27,7 @@ def check(tree):
     tool = formatter()
     here = os.path.dirname(os.path.abspath(__file__))
     style = os.path.join(os.path.dirname(os.path.dirname(here)), STYLE)
-    names = tree.match(r".*\.[ch]$")
+    names = tree.match(r".*\.(c|h|cc)$")
     if not names:
         return []
     done = common.run([tool, "--dry-run", "-Werror", "-style=file:" + style, *names],
@@ -45,6 +45,8 @@ def check(tree):
 SAMPLES = [
     ("good", {"a.c": "int tow_f(int a)\n{\n\treturn a;\n}\n"}, None),
     ("spaces", {"a.c": "int tow_f(int a)\n{\n    return a;\n}\n"}, "a.c:2: code should be"),
+    ("plus", {"a.cc": "namespace a\n{\nint f(int a) { return a; }\n} // namespace a\n"},
+     "a.cc:3: code should be"),
     ("brace", {"b/a.h": "int tow_f(int a) {\n\treturn a;\n}\n"}, "b/a.h:1: code should be"),
 ]
 

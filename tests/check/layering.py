@@ -141,6 +141,8 @@ TABLE.update(TOOLS | {
                              "memreg/pool", "memreg/sizing", "transport/engine", "transport/coll",
                              "bench/common", "bench/workloads"],
     "bench/micro": ROOMS + ["bench/common"],
+    # Programs for Towline's peers, which know nothing of Towline.
+    "bench/peers/programs": ["bench/common"],
     # What NCCL and its plugins agree on (nccl_net_abi.h).
     "bench/nccl": ["plugins"],
 })
@@ -249,7 +251,7 @@ def check(tree):
     faults = [Fault(here, 1, f"the row of {row} names {other}, which does not stand above it",
                     "a room includes what stands above it alone")
               for row, other in order({row: TABLE[row] for row in ORDERED})]
-    for name in tree.match(r".*\.(c|h|h\.in|def)$"):
+    for name in tree.match(r".*\.(c|cc|h|h\.in|def)$"):
         own = row_of(name)
         if own is None:
             faults.append(Fault(name, 1, "is in a folder that the layering table does not know",

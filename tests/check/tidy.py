@@ -55,7 +55,7 @@ def is_text(tree, name):
 
 
 def is_code(name, lines):
-    return bool(re.search(r"\.(c|h|h\.in|py|sh|def)$", name)) or lines[0].startswith("#!")
+    return bool(re.search(r"\.(c|cc|h|h\.in|py|sh|def)$", name)) or lines[0].startswith("#!")
 
 
 def check_lines(name, lines, faults):

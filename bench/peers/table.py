@@ -3,8 +3,9 @@
 
 Each line is `peer path op bytes metric value`. For each path one table: a row for each
 measurement, Towline beside the best peer. With FULL=1 in the environment a second one: a row for
-each peer. Collectives (op allreduce-n2 and so on) have tables of their own. `--self-test` compares
-the rows of a few lines with what they must be.
+each peer. Collectives (op allreduce-n2 and so on) have tables of their own. A ratio at which a peer
+is ahead by more than a twentieth is in bold. `--self-test` compares the rows of a few lines with
+what they must be.
 """
 import contextlib
 import io
@@ -17,6 +18,7 @@ import tempfile
 METRICS = {"lat": ("p50_us", True), "view": ("p50_us", True), "bw": ("MBps", False),
            "bw_spread": ("MBps", False), "rate": ("Mmsgps", False)}
 UNITS = {"p50_us": "us", "MBps": "MB/s", "Mmsgps": "M/s", "cpu_s_per_GiB": "CPU s/GiB"}
+BEHIND = 0.95  # a ratio below this is marked; of times, one above its inverse
 FLOORS = ("raw", "raw-spin")  # no library at all: shown, not among the peers to beat
 
 
@@ -51,6 +53,13 @@ def number(value):
     return f"{value:.4g}" if value < 1000 else f"{value:.0f}"
 
 
+def marked(ratio, less):
+    """The ratio's cell; `less`: less is better, as of times."""
+    # As it is printed, so that no 0.95 is bold.
+    behind = round(ratio, 2) > round(1 / BEHIND, 2) if less else round(ratio, 2) < BEHIND
+    return f"**{ratio:.2f}**" if behind else f"{ratio:.2f}"
+
+
 def best_of(row, less):
     peers = [(v, p) for p, v in row.items() if p != "towline" and p not in FLOORS and v > 0]
     return (min(peers) if less else max(peers)) if peers else None
@@ -75,7 +84,7 @@ def print_collectives(rows, path):
         bound = rows.get(key[:3] + ("bound_ratio",), {}).get("towline")
         cells = [f"{name}, {ranks} ranks, {size_name(key[2])}", number(mine) if mine else "-",
                  f"{best[1]} {number(best[0])}" if best else "-",
-                 f"{mine / best[0]:.2f}" if best and mine else "-",
+                 marked(mine / best[0], True) if best and mine else "-",
                  " / ".join(number(cpu[p]) if p in cpu else "-"
                             for p in ("towline", best[1] if best else "")) if cpu else "-",
                  f"{bound:.2f}" if bound else "-"]
@@ -121,7 +130,7 @@ def tables(name):
                 continue
             ratio = "-"
             if best:
-                ratio = f"{best[0] / mine if less else mine / best[0]:.2f}"
+                ratio = marked(best[0] / mine if less else mine / best[0], False)
             print(f"| {key[1]} {size_name(key[2])}, {UNITS[key[3]]} | {number(mine)} | "
                   f"{best[1] + ' ' + number(best[0]) if best else '-'} | {ratio} | "
                   f"{floor_of(row)} |")
@@ -143,7 +152,15 @@ SAMPLES = [  # lines, and rows that they must give
      "ucx shm lat 8 p50_us 6\nmpich shm lat 8 p50_us 7\nraw shm lat 8 p50_us 0.5\nnonsense\n"
      "towline shm bw 65536 MBps 500\nucx shm bw 65536 MBps 1000\nmpich shm rate 8 Mmsgps 1\n",
      ["| lat 8 B, us | 3 | ucx 6 | 2.00 | 0.5 |",
-      "| bw 64 KiB, MB/s | 500 | ucx 1000 | 0.50 | - |"]),
+      "| bw 64 KiB, MB/s | 500 | ucx 1000 | **0.50** | - |"]),
+    ("towline shm lat 8 p50_us 100\nucx shm lat 8 p50_us 95\ntowline shm lat 64 p50_us 100\n"
+     "ucx shm lat 64 p50_us 94\n",
+     ["| lat 8 B, us | 100 | ucx 95 | 0.95 | - |",
+      "| lat 64 B, us | 100 | ucx 94 | **0.94** | - |"]),
+    ("towline shm bcast-n2 8 time_us 105\nmpich shm bcast-n2 8 time_us 100\n"
+     "towline shm bcast-n2 64 time_us 106\nmpich shm bcast-n2 64 time_us 100\n",
+     ["| bcast, 2 ranks, 8 B | 105 | mpich 100 | 1.05 | - | - |",
+      "| bcast, 2 ranks, 64 B | 106 | mpich 100 | **1.06** | - | - |"]),
     ("towline tcp-lo allreduce-n2 1048576 time_us 50\n"
      "gloo tcp-lo allreduce-n2 1048576 time_us 100\n",
      ["| allreduce, 2 ranks, 1 MiB | 50 | gloo 100 | 0.50 | - | - |"]),

@@ -5,6 +5,7 @@ With it, what all programs of bench/peers share is tried: settings, orders, and 
 """
 import os
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,8 @@ LATENCY, STREAM = {"p50_us", "p99_us", "avg_us"}, {"MBps", "cpu_s_per_GiB"}
 SETTINGS = {"BENCH_PEER": "floor", "BENCH_PATH": "way", "BENCH_UNPINNED": "1",
             "BENCH_LAT_ITERS": "20", "BENCH_VOLUME_MIB": "4", "BENCH_SIZES_lat": "1,100000",
             "BENCH_SIZES_bw": "4K,3M"}
+# As exchange.c has it: magic, kind (0 quit, 1 echo, 2 stream), bytes, count, slots, nothing.
+ORDER, MAGIC = "=IIQQII", 0x746f7772
 failures = []
 
 
@@ -70,7 +73,7 @@ def try_pair(url, ops, asked, what, **more):
         expect(False, f"{what}: the server has not ended with its client")
 
 
-def try_foreign_order(folder):
+def try_foreign_order(folder, order, says):
     """A server that is sent what no client of it sends says so, and ends."""
     path = os.path.join(folder, "foreign")
     server = subprocess.Popen([PROGRAM, "server", "unix:" + path], env=environment(),
@@ -82,13 +85,14 @@ def try_foreign_order(folder):
             break
         except OSError:
             time.sleep(0.02)
-    sock.sendall(b"x" * 64)
+    sock.sendall(struct.pack(ORDER, *order))
     try:
         said = server.communicate(timeout=20)[1]
     except subprocess.TimeoutExpired:
         server.kill()
         said = server.communicate()[1]
-    expect(server.returncode == 1 and "no order" in said, f"a foreign order: {said}")
+    expect(server.returncode == 1 and says in said, f"order {order}: {said}")
+    sock.close()
 
 
 def try_mistakes():
@@ -120,7 +124,10 @@ def main():
             port = free.getsockname()[1]
         try_pair(f"tcp:127.0.0.1:{port}", ("bw", "lat"), ["lat", "bw"], "tcp, spinning",
                  RAW_SPIN="1")
-        try_foreign_order(folder)
+        for order, says in (((0, 0, 8, 1, 1, 0), "no order"), ((MAGIC, 9, 8, 1, 1, 0), "no order"),
+                            ((MAGIC, 1, 1 << 60, 1, 1, 0), "bytes of memory"),
+                            ((MAGIC, 2, 4096, 1, 1 << 20, 0), "bytes of memory")):
+            try_foreign_order(folder, order, says)
     try_mistakes()
     print(f"try_raw: {len(failures)} failures")
     return 1 if failures else 0

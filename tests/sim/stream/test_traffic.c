@@ -524,7 +524,11 @@ static uint64_t run(uint64_t seed)
 		struct sim_op *op = &world->ops[i];
 
 		SIM_CHECK(world, op->end != SIM_OPEN, "op %d never ended", i);
-		if (op->data != NULL && !op->pool)
+		/* What lies in the pool holds all of it until it is freed, also when it is closed. */
+		if (op->data != NULL && op->pool)
+			SIM_CHECK(world, tow_free(world->runtime, op->data) == TOW_OK, "op %d: %s",
+				  i, tow_error_message());
+		else
 			free(op->data);
 		op->data = NULL;
 	}

@@ -157,7 +157,7 @@ static double twt_float_op(enum tow_type type, enum tow_reduce reduce, double a,
 		return (a < b) == (reduce == TOW_MIN) ? a : b;
 	}
 	exact = reduce == TOW_PROD ? (twt_quad)a * (twt_quad)b : (twt_quad)a + (twt_quad)b;
-	/* A compiler may multiply doubles, and make one multiply-add of this and the next sum. */
+	/* A compiler may multiply as doubles, and make a multiply-add of this and the next. */
 	rounded = type == TOW_F64 ? (double)exact : (double)(float)exact;
 	TWI_ROUNDED(rounded);
 	return rounded;

@@ -524,7 +524,7 @@ static uint64_t run(uint64_t seed)
 		struct sim_op *op = &world->ops[i];
 
 		SIM_CHECK(world, op->end != SIM_OPEN, "op %d never ended", i);
-		/* What lies in the pool holds all of it until it is freed, also when it is closed. */
+		/* A block holds the whole pool until it is freed, after a close as well. */
 		if (op->data != NULL && op->pool)
 			SIM_CHECK(world, tow_free(world->runtime, op->data) == TOW_OK, "op %d: %s",
 				  i, tow_error_message());

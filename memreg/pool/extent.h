@@ -91,9 +91,9 @@ const char *twi_page_kind_name(enum twi_page_kind kind);
 
 /*
  * Maps options->bytes (> 0), locks it in memory if that is allowed (twi_extent_pin), and faults all
- * of it in, on the best pages to be had. Reserved huge
- * pages that turn out not to be there (a bound node or a control group without them) are one more
- * step down. TOW_EINVAL, TOW_ENOMEM, TOW_EPERM, TOW_ESYSTEM; then nothing stays behind.
+ * of it in, on the best pages to be had. Reserved huge pages that turn out not to be there (a bound
+ * node or a control group without them) are one more step down. TOW_EINVAL, TOW_ENOMEM, TOW_EPERM,
+ * TOW_ESYSTEM; then nothing stays behind.
  */
 int twi_extent_open(const struct twi_extent_options *options, struct twi_extent *extent_out);
 
@@ -109,8 +109,8 @@ int twi_extent_map(const struct twi_extent_options *options, struct twi_extent *
 int twi_extent_populate(struct twi_extent *extent, unsigned threads);
 
 /*
- * Locks its pages in memory as they are faulted in: to be called between map and populate, since to
- * walk over pages that are there already takes a fifth of the time that populate does, on one CPU.
+ * Locks its pages in memory as they are faulted in. It is called between map and populate: pages
+ * that are there already would be walked over on one CPU, for a fifth of the time of populate.
  * TOW_EPERM or TOW_ENOMEM when RLIMIT_MEMLOCK forbids it: the extent works all the same, and
  * pin_status, pin_reason and pin_mend say why it is not pinned.
  */

@@ -166,6 +166,21 @@ static void mlock_fails(void **state)
 	fail_each(TWT_MLOCK, false, true, 1);
 }
 
+/* A kernel that has no mlock2 locks all the same. */
+static void mlock2_is_missing(void **state)
+{
+	struct twi_extent_options options = { .bytes = 4 << 20, .numa = "" };
+	struct twi_extent extent;
+
+	(void)state;
+	twt_fault_arm_errno(TWT_MLOCK, 1, ENOSYS);
+	assert_int_equal(twi_extent_open(&options, &extent), TOW_OK);
+	assert_true(twt_fault_off());
+	assert_true(extent.mlocked);
+	assert_int_equal(extent.pin_status, TOW_OK);
+	twi_extent_unmap(&extent);
+}
+
 static void threads_fail(void **state)
 {
 	(void)state;
@@ -338,7 +353,7 @@ int main(void)
 		cmocka_unit_test(mmap_fails),          cmocka_unit_test(memfd_create_fails),
 		cmocka_unit_test(ftruncate_fails),     cmocka_unit_test(mbind_fails),
 		cmocka_unit_test(madvise_fails),       cmocka_unit_test(mlock_fails),
-		cmocka_unit_test(threads_fail),
+		cmocka_unit_test(mlock2_is_missing),   cmocka_unit_test(threads_fail),
 #ifndef TWT_SANITIZED
 		cmocka_unit_test(calloc_fails),
 #endif

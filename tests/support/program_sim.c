@@ -26,6 +26,7 @@ static void choose_network(struct twt_program *program, struct twi_loop_config *
 				     (uint32_t)twt_program_below(program, 20000);
 	config->channels = 1 + (unsigned)twt_program_below(program, TWI_BULK_MAX);
 	config->stripe_bytes = 1 + twt_program_below(program, 20000);
+	config->slices = twt_program_chance(program, 500);
 	config->announce = twt_program_chance(program, 500);
 	config->lone = twt_program_chance(program, 700);
 	if (twt_program_chance(program, 400)) {

@@ -1,6 +1,6 @@
 /*
  * grant.h - large messages on their way, and the bulk channels that carry them: what a session
- * keeps of each, in both directions. session.h has the whole; session_parts.h how messages are cut.
+ * keeps of each, in both directions. session.h has the whole; stripe.h how messages are cut.
  */
 #ifndef TWI_GRANT_H
 #define TWI_GRANT_H
@@ -12,18 +12,21 @@ struct tow_op;
 #define TWI_GRANTS_MAX 64
 #define TWI_READY_MAX  16 /* large messages that go without having been asked for */
 #define TWI_LARGE_MAX  (TWI_GRANTS_MAX + TWI_READY_MAX)
+#define TWI_SLICES_MAX 64                 /* of one message */
 #define TWI_EARLY_MAX  (6 * TWI_BULK_MAX) /* session_early.c */
 
 /*
  * A large message on its way: the receiver's account of what it asked for, and the sender's of what
- * it was asked for. Stripe c - first goes on channel c; all are stripe_bytes long but the last.
+ * it was asked for. stripe.h has what goes on which channel.
  */
 struct twi_grant {
 	struct tow_op *op; /* NULL: nobody wants it any more; dropped here, or ABORT there */
 	uint64_t seq;
 	uint64_t tag;
 	uint64_t bytes;
-	uint64_t stripe_bytes;
+	uint64_t slice_bytes;
+	uint64_t given[TWI_BULK_MAX]; /* bit i: slice i is the channel's */
+	uint8_t slices;
 	uint8_t first, count; /* channels */
 	uint8_t open;         /* bit c: its end on channel c has not come, or is not out */
 	bool used;

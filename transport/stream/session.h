@@ -19,9 +19,9 @@
  *	receive: POSTED -> small arrived whole: complete | FILLING while it arrives in pieces
  *	         POSTED -> RTS: [QUEUED for a grant] -> GRANTED (CTS) -> last byte: complete
  *
- * A large message is cut into one contiguous *stripe* for each channel; one that is not so large
- * goes whole on one channel. Each stripe has its own chunks and its own commit, and the message is
- * complete when all stripes are (session_parts.h).
+ * A large message is cut into slices, and each channel carries some of them, its *stripe*; one that
+ * is not so large goes whole on one channel. Each stripe has its own chunks and its own commit, and
+ * the message is complete when all stripes are (stripe.h).
  *
  * Bounds: what nobody has posted for costs the sender credit, so the receiver never holds more than
  * credit_bytes for one peer; at most TWI_GRANTS_MAX large messages are on their way to one receiver
@@ -90,6 +90,7 @@ struct twi_session_config {
 	bool checksum_all;            /* every message carries a checksum, not one of many */
 	bool announce;                /* large receives are announced when they are posted */
 	uint64_t stripe_bytes;        /* 0: TWI_STRIPE_BYTES; both sides must have the same */
+	bool slices;                  /* given to the channel that is free; the same on both */
 	uint32_t lone_bytes;          /* session_lone.c; 0: eager_max_bytes; the same on both */
 };
 

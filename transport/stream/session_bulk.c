@@ -16,7 +16,7 @@
 /* How many bytes from the channel's next one on have a place in the receive's memory. */
 static uint64_t room_at(const struct twi_grant *grant, unsigned c)
 {
-	uint64_t at = twi_stripe_base(grant, c) + grant->at[c];
+	uint64_t at = twi_stripe_place(grant, c);
 
 	return grant->op == NULL || grant->op->bytes <= at ? 0 : grant->op->bytes - at;
 }
@@ -80,10 +80,25 @@ static int on_commit(struct twi_session *session, struct twi_grant *grant, unsig
 {
 	if (((frame->flags & TWI_FRAME_SUM) != 0) != grant->sum)
 		return out_of_place(session, frame->seq);
+	/* A slice that no channel was given would be missing: the last commit says that none is. */
+	if (grant->open == 1u << c && !grant->spoiled && !twi_stripes_final(grant))
+		return out_of_place(session, frame->seq);
 	if (has_sum(grant) && frame->tag != grant->crc[c])
 		grant->corrupt = true;
 	stripe_over(session, grant, c);
 	return TOW_OK;
+}
+
+/* Whether a chunk, or a commit, is what may come next on the channel. */
+static bool in_place(struct twi_grant *grant, unsigned c, const struct twi_frame *frame)
+{
+	uint64_t left, place = twi_stripe_at(grant, c, grant->at[c], &left);
+
+	if ((frame->flags & TWI_FRAME_LAST) != 0)
+		return left == 0 && frame->value == place;
+	if (left == 0 && twi_stripe_given(grant, c, frame->value))
+		place = twi_stripe_at(grant, c, grant->at[c], &left);
+	return frame->value == place && frame->payload_bytes <= left;
 }
 
 static int on_frame(struct twi_session *session, unsigned c, const struct twi_frame *frame)
@@ -91,7 +106,6 @@ static int on_frame(struct twi_session *session, unsigned c, const struct twi_fr
 	struct twi_bulk_channel *channel = &session->channels[c];
 	struct twi_grant *grant = twi_session_grant_find(session, frame->seq);
 	bool last = (frame->flags & TWI_FRAME_LAST) != 0;
-	uint64_t length;
 
 	if (grant == NULL && (frame->flags & TWI_FRAME_ABORT) != 0 && channel->stale_allowed > 0) {
 		channel->stale_allowed--; /* we listed it, and it was withdrawn meanwhile */
@@ -109,9 +123,7 @@ static int on_frame(struct twi_session *session, unsigned c, const struct twi_fr
 		stripe_over(session, grant, c);
 		return TOW_OK;
 	}
-	length = twi_stripe_length(grant, c);
-	if (frame->value != twi_stripe_base(grant, c) + grant->at[c] ||
-	    frame->payload_bytes > length - grant->at[c] || last != (grant->at[c] == length))
+	if (!in_place(grant, c, frame))
 		return out_of_place(session, frame->seq);
 	if (last)
 		return on_commit(session, grant, c, frame);
@@ -172,10 +184,10 @@ int twi_session_bulk_want(struct twi_session *session, unsigned c, uint64_t max_
 		return 1;
 	}
 	n = twi_min(n, room);
-	parts[0].iov_base = twi_op_at(grant->op, twi_stripe_base(grant, c) + grant->at[c], &n);
+	parts[0].iov_base = twi_op_at(grant->op, twi_stripe_place(grant, c), &n);
 	parts[0].iov_len = n;
 	/* A header follows; behind a commit, one more, which need not cost a call of its own. */
-	commit = grant->at[c] + n == twi_stripe_length(grant, c);
+	commit = grant->at[c] + n == twi_stripe_bytes(grant, c) && twi_stripes_final(grant);
 	parts[1] =
 		(struct iovec){ channel->in_head, commit ? 2 * TWI_FRAME_BYTES : TWI_FRAME_BYTES };
 	return n == channel->in_left ? 2 : 1;
@@ -189,9 +201,8 @@ int twi_session_bulk_in(struct twi_session *session, unsigned c, size_t bytes)
 
 	if (n > 0) {
 		if (has_sum(grant))
-			grant->crc[c] =
-				twi_op_checksum(grant->op, grant->crc[c],
-						twi_stripe_base(grant, c) + grant->at[c], n);
+			grant->crc[c] = twi_op_checksum(grant->op, grant->crc[c],
+							twi_stripe_place(grant, c), n);
 		channel->in_left -= n;
 		grant->at[c] += n;
 		bytes -= n;

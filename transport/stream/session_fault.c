@@ -66,7 +66,7 @@ bool twi_session_out_faulted(struct twi_session *session, unsigned c)
 	if (twi_session_early(session, send->seq)) /* it is known, and another channel has some */
 		return true;
 	session->faults.rows[row].seq = send->seq;
-	session->faults.rows[row].offset = twi_stripe_base(send, c) + send->at[c];
+	session->faults.rows[row].offset = twi_stripe_place(send, c);
 	session->faults.count++;
 	/* As if the peer had refused it: the operation ends when no channel has its memory. */
 	refuse.seq = send->seq;
@@ -88,7 +88,7 @@ bool twi_session_in_faulted(struct twi_session *session, unsigned c)
 	grant->op = NULL;
 	twi_session_owe(session, TWI_FRAME_REFUSE, grant->seq, TWI_REFUSE_FAULT);
 	status = twi_op_fault(op, twi_peer_rpc_id(session->peer, op->seq, false), grant->bytes,
-			      twi_stripe_base(grant, c) + grant->at[c]);
+			      twi_stripe_place(grant, c));
 	twi_inbox_end(&session->inbox, op, status, 0);
 	return true;
 }

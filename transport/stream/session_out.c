@@ -60,7 +60,7 @@ bool twi_session_send_whole(const struct twi_session *session, const struct twi_
 {
 	for (unsigned c = 0; c < session->config.bulk_count; c++) {
 		if ((send->open & 1u << c) != 0 &&
-		    (!session->channels[c].broken || send->at[c] < twi_stripe_length(send, c)))
+		    (!session->channels[c].broken || !twi_stripe_through(send, c)))
 			return false;
 	}
 	return true;
@@ -82,7 +82,7 @@ void twi_session_send_begin(struct twi_session *session, struct tow_op *op, bool
 		.ready = ready,
 		.sum = twi_outbox_sums(&session->outbox, op->seq),
 	};
-	twi_stripes_cut(session, send);
+	twi_stripes_cut(&session->config, send);
 	*(ready ? &session->ready_sends : &session->send_count) += 1;
 	op->stage = TWI_STAGE_BULK;
 	twi_op_begun(op);
@@ -195,23 +195,25 @@ static bool put_abort(const struct twi_session *session, struct twi_bulk_channel
 /* The checksum of what goes out is made piece by piece, as it is sent. */
 static void add_sum(struct twi_grant *send, unsigned c, uint64_t bytes)
 {
-	uint64_t end = send->at[c] + bytes, from = send->summed[c];
+	uint64_t end = send->at[c] + bytes, left;
 
-	if (end <= from)
-		return; /* it is sent once more */
-	send->crc[c] = twi_op_checksum(send->op, send->crc[c], twi_stripe_base(send, c) + from,
-				       end - from);
-	send->summed[c] = end;
+	while (send->summed[c] < end) { /* else it is sent once more */
+		uint64_t place = twi_stripe_at(send, c, send->summed[c], &left);
+
+		left = twi_min(left, end - send->summed[c]);
+		send->crc[c] = twi_op_checksum(send->op, send->crc[c], place, left);
+		send->summed[c] += left;
+	}
 }
 
 static void put_commit(struct twi_bulk_channel *channel, struct twi_grant *send, unsigned c)
 {
-	uint64_t length = twi_stripe_length(send, c);
+	uint64_t length = twi_stripe_bytes(send, c), left;
 	struct twi_frame frame = {
 		.type = TWI_FRAME_DATA,
 		.flags = TWI_FRAME_LAST,
 		.seq = send->seq,
-		.value = twi_stripe_base(send, c) + length,
+		.value = twi_stripe_at(send, c, length, &left),
 	};
 
 	if (send->sum) {
@@ -228,7 +230,7 @@ static bool next_chunk(struct twi_session *session, unsigned c)
 {
 	struct twi_bulk_channel *channel = &session->channels[c];
 	struct twi_grant *send;
-	uint64_t left;
+	uint64_t left, place;
 
 	if (twi_unlikely(channel->stale_count > 0))
 		return put_abort(session, channel, channel->stale[--channel->stale_count]);
@@ -246,15 +248,17 @@ static bool next_chunk(struct twi_session *session, unsigned c)
 	send = &session->sends[channel->queue[0]];
 	if (twi_unlikely(session->early_count > 0) && twi_session_early(session, send->seq))
 		return false; /* another channel has some of it: perhaps it is not wanted */
-	left = twi_stripe_length(send, c) - send->at[c];
+	if (send->at[c] == twi_stripe_bytes(send, c))
+		twi_stripe_take(send, c);
+	place = twi_stripe_at(send, c, send->at[c], &left);
 	channel->out = send;
 	channel->out_left = twi_min(left, (uint64_t)TWI_CHUNK_BYTES);
 	if (left > 0) {
-		put_data(channel->out_head, send, twi_stripe_base(send, c) + send->at[c],
-			 (uint32_t)channel->out_left, 0);
+		put_data(channel->out_head, send, place, (uint32_t)channel->out_left, 0);
 		channel->out_head_left = TWI_FRAME_BYTES;
 	}
-	if (left == channel->out_left) /* a sum is due when the last payload goes: see add_tail */
+	/* A sum is due when the last payload goes: see add_tail. */
+	if (send->at[c] + channel->out_left == twi_stripe_bytes(send, c) && twi_stripes_final(send))
 		channel->out_tail_left = TWI_FRAME_BYTES;
 	return true;
 }
@@ -310,7 +314,7 @@ bool twi_session_bulk_out(struct twi_session *session, unsigned c, uint64_t max_
 	channel->handed_bytes = 0;
 	if (channel->out_left > 0) {
 		struct twi_grant *send = channel->out;
-		uint64_t at = twi_stripe_base(send, c) + send->at[c];
+		uint64_t at = twi_stripe_place(send, c);
 		const void *payload;
 
 		out->op = send->op;

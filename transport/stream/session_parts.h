@@ -12,20 +12,14 @@
  *	session_resume.c    channels that broke
  *	session_fault.c     memory that cannot be read or written
  *	session_announce.c  receives told to the sender before it asks
- *
- * Stripes: both sides cut a message alike, from its seq, its length and the number of channels.
- *
- *	channel 0 |=====stripe 0=====|          a message of at least count * 1 MiB
- *	channel 1 |=====stripe 1=====|
- *	channel 2 |===stripe 2===|
- *
- *	channel 1 |===stripe 0===|              a smaller one, whose seq % 3 is 1
+ *	stripe.c            which bytes go on which channel
  */
 #ifndef TWI_SESSION_PARTS_H
 #define TWI_SESSION_PARTS_H
 
 #include "diag/base/checksum.h"
 #include "transport/stream/session.h"
+#include "transport/stream/stripe.h"
 
 /* The row of an offer (RTS) that waits. */
 struct twi_session_offer {
@@ -33,43 +27,6 @@ struct twi_session_offer {
 	bool sum;       /* the commits will carry checksums */
 	bool allocated; /* else it lives no longer than the call */
 };
-
-/* Writes how the message is cut: first, count, stripe_bytes, open. bytes is not 0. */
-static inline void twi_stripes_cut(const struct twi_session *session, struct twi_grant *grant)
-{
-	uint64_t least = session->config.stripe_bytes, align = twi_max(least / 16, 1);
-	unsigned channels = session->config.bulk_count;
-
-	grant->first = 0;
-	grant->count = 1;
-	grant->stripe_bytes = grant->bytes;
-	if (twi_likely(channels == 1)) {
-		;
-	} else if (grant->bytes / channels < least) {
-		grant->first = (uint8_t)(grant->seq % channels);
-	} else {
-		/* the last is shorter by less than channels * align, and so never empty */
-		grant->count = (uint8_t)channels;
-		grant->stripe_bytes = (grant->bytes / channels / align + 1) * align;
-	}
-	grant->open = (uint8_t)(((1u << grant->count) - 1) << grant->first);
-}
-
-/* Where the stripe of channel c begins in the message, and how long it is. */
-static inline uint64_t twi_stripe_base(const struct twi_grant *grant, unsigned c)
-{
-	return (c - grant->first) * grant->stripe_bytes;
-}
-
-static inline uint64_t twi_stripe_length(const struct twi_grant *grant, unsigned c)
-{
-	return twi_min(grant->stripe_bytes, grant->bytes - twi_stripe_base(grant, c));
-}
-
-static inline bool twi_stripe_on(const struct twi_grant *grant, unsigned c)
-{
-	return c >= grant->first && c - grant->first < grant->count;
-}
 
 /* In tow_op.moved of a receive. */
 #define TWI_RECV_SUM 1u /* its message's commits carry checksums */

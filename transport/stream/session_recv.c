@@ -144,7 +144,7 @@ static void grant_begin(struct twi_session *session, struct tow_op *op, uint64_t
 		.ready = ready,
 		.sum = sum,
 	};
-	twi_stripes_cut(session, grant);
+	twi_stripes_cut(&session->config, grant);
 	*(ready ? &session->ready_grants : &session->grant_count) += 1;
 	if (op == NULL)
 		return;

@@ -179,7 +179,7 @@ static int check_unlisted(struct twi_session *session, unsigned c, const uint8_t
 		}
 		if (send->at[c] == 0 || (send->open & 1u << c) == 0)
 			continue;
-		if (send->at[c] < twi_stripe_length(send, c) && send->op != NULL)
+		if (!twi_stripe_through(send, c) && send->op != NULL)
 			return impossible_item(session, c, send->seq);
 		twi_session_stripe_over(session, send, c);
 	}

@@ -292,6 +292,7 @@ static void choose_network(struct twi_loop_config *config)
 	config->channels =
 		sim_chance(world, 400) ? 1 : 1 + (unsigned)sim_below(world, TWI_BULK_MAX);
 	config->stripe_bytes = 1 + sim_below(world, sim_chance(world, 500) ? 500 : 20000);
+	config->slices = sim_chance(world, 500);
 	config->announce = sim_chance(world, 500);
 	if (sim_chance(world, 500)) {
 		config->break_bytes = 1ull << (6 + sim_below(world, 14));

@@ -130,27 +130,40 @@ static int say_something(void)
 	}
 }
 
+/* Where the next slice begins that a channel may be given; a wrong one at times. */
+static uint64_t some_slice(const struct twi_grant *grant)
+{
+	unsigned next = 0;
+
+	for (unsigned c = grant->first; c < (unsigned)grant->first + grant->count; c++)
+		next += (unsigned)__builtin_popcountll(grant->given[c]);
+	return (lies() ? below(grant->slices + 2) : next) * grant->slice_bytes;
+}
+
 /* Data of what was asked for, mostly in its place. */
 static int send_something(void)
 {
 	const struct twi_grant *grant = &twt_far.session->grants[below(4)];
 	unsigned c = (unsigned)below(twt_far.session->config.bulk_count);
 	struct iovec parts[2];
-	uint64_t left;
+	uint64_t left, place;
 
 	if (!grant->used || !twi_stripe_on(grant, c) ||
 	    twi_session_bulk_want(twt_far.session, c, 1, parts) == 0 ||
 	    twt_far.session->channels[c].in_fill > 0 || twt_far.session->channels[c].in_left > 0)
 		return TOW_OK;
-	left = twi_stripe_length(grant, c) - grant->at[c];
+	place = twi_stripe_at(grant, c, grant->at[c], &left);
 	if (below(10) == 0)
 		return twt_far_say_data_on(c, grant->seq, 0, 0, TWI_FRAME_ABORT, 0);
+	if (left == 0 && !twi_stripes_final(grant)) {
+		place = some_slice(grant);
+		left = grant->bytes > place ? twi_min(grant->slice_bytes, grant->bytes - place) : 1;
+	}
 	if (left == 0 || lies())
-		return twt_far_say_data_on(c, grant->seq, twi_stripe_base(grant, c) + grant->at[c],
-					   0, TWI_FRAME_LAST | (grant->sum ? TWI_FRAME_SUM : 0),
+		return twt_far_say_data_on(c, grant->seq, place, 0,
+					   TWI_FRAME_LAST | (grant->sum ? TWI_FRAME_SUM : 0),
 					   grant->sum && below(8) ? grant->crc[c] : 0);
-	return twt_far_say_data_on(c, grant->seq, twi_stripe_base(grant, c) + grant->at[c],
-				   (uint32_t)(1 + below(left)), 0, 0);
+	return twt_far_say_data_on(c, grant->seq, place, (uint32_t)(1 + below(left)), 0, 0);
 }
 
 static int break_something(void)
@@ -231,6 +244,7 @@ static void one_peer(void)
 	twt_far_close_session();
 	config.bulk_count = 1 + (unsigned)below(TWI_BULK_MAX);
 	config.stripe_bytes = 500;
+	config.slices = below(2);
 	config.announce = below(4) > 0;
 	config.checksum_all = below(4) == 0;
 	twt_far_open_session_with(&config);

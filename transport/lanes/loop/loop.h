@@ -64,6 +64,7 @@ struct twi_loop_config {
 	uint64_t reopen_ns;    /* each step of opening it again takes up to this */
 	unsigned channels;     /* bulk streams; 0: one */
 	uint64_t stripe_bytes; /* 0: as on the wire */
+	bool slices;           /* of a large message go to the stream that is free */
 	bool announce;
 	bool lone; /* a message may go alone with its header: session_lone.c */
 };

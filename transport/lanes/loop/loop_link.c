@@ -522,6 +522,7 @@ static int create_side(struct twi_loop_lane *lane, struct twi_loop_link *link, u
 		.announce = lane->config.announce,
 		.lone_bytes = lane->config.lone ? twi_session_lone(knobs->eager_max_bytes) : 0,
 		.stripe_bytes = lane->config.stripe_bytes,
+		.slices = lane->config.slices,
 	};
 	struct twi_loop_peer *peer = twi_peer_alloc(sizeof(*peer));
 	int status;

@@ -140,7 +140,8 @@ static int agree_features(struct twi_tcp_peer *peer, const struct twi_hello *hel
 static int start_session(struct twi_tcp_peer *peer, const struct twi_hello *hello)
 {
 	/* The acceptor's session is there before it says its own word, and so agrees. */
-	const bool lone = (hello->features & features_of(peer) & TWI_FEATURE_BIT(tcp_lone)) != 0;
+	const uint64_t agreed = hello->features & features_of(peer);
+	const bool lone = (agreed & TWI_FEATURE_BIT(tcp_lone)) != 0;
 	const struct twi_knobs *knobs = &peer->base.engine->knobs;
 	struct twi_session_config config = {
 		.lane = TWI_LANE_TCP,
@@ -149,6 +150,7 @@ static int start_session(struct twi_tcp_peer *peer, const struct twi_hello *hell
 		.eager_max_bytes = twi_min(knobs->eager_max_bytes, hello->eager_max_bytes),
 		.bulk_count = peer->line_count - 1,
 		.checksum_all = knobs->checksum_all,
+		.slices = (agreed & TWI_FEATURE_BIT(tcp_slices)) != 0,
 	};
 	int status;
 

@@ -2,6 +2,7 @@
  * test_store_serve.c - the store's thread and its clients over real sockets: many at once, cut
  * connections, strangers, late names. Threads stand for ranks, so that TSan sees all sides.
  */
+#include "beside.h"
 #include "twt.h"
 
 #include <arpa/inet.h>
@@ -586,5 +587,5 @@ int main(void)
 		cmocka_unit_test(slices),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return twt_beside_tests(tests, sizeof(tests) / sizeof(tests[0]), 1, 3);
 }

@@ -74,8 +74,14 @@ static void test_answer_is_last(void **state)
 {
 	(void)state;
 	answered_last(1, true);
-	answered_last(1, false);
 	answered_last(MANY, true);
+	/* Where side 1 cannot read that memory itself it needs side 0, which stands still here. */
+	if (!twt_shm_inside(0)->remote_mine) {
+		printf("process_vm_readv is not to be had: memory outside of the pool is not "
+		       "tried\n");
+		return;
+	}
+	answered_last(1, false);
 	answered_last(MANY, false);
 }
 

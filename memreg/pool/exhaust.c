@@ -149,8 +149,8 @@ static int grow_once(struct twi_pool *pool, size_t bytes, size_t align, struct t
 	twi_count(pool->diag, TWI_C_pool_grown_bytes, extent->bytes);
 	twi_late_record(pool->diag, TWI_R_late_extent, extent->bytes, ns, site);
 	twi_log(pool->diag, 2,
-		"pool was full and has grown by %llu MiB in %llu us; start with "
-		"premap_memory_bytes=%lluMiB",
+		"pool was full and has grown by %llu MiB in %llu us; so far "
+		"premap_memory_bytes=%lluMiB would have been enough",
 		(unsigned long long)extent->bytes >> 20, (unsigned long long)ns / 1000,
 		(unsigned long long)mapped_bytes(pool) >> 20);
 	return TOW_OK;

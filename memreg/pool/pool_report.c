@@ -50,13 +50,20 @@ static uint64_t with_outside(struct twi_pool *pool, uint64_t outside)
 			    TWI_HUGE_BYTES);
 }
 
-/* A sixteenth more than the peak of the demand, and whatever found no room needed: at least. */
+/*
+ * A sixteenth more than the peak of the demand, and whatever found no room needed: at least. A pool
+ * in which everything found room was enough, so never more than that one has.
+ */
 static uint64_t recommend_bytes(struct twi_pool *pool, uint64_t demand, uint64_t outside)
 {
+	const struct twi_extent *first = pool->extents.extent[0];
 	uint64_t enough = atomic_load_explicit(&pool->enough_bytes, memory_order_relaxed);
+	uint64_t spared = twi_align_up(demand + demand / 16, TWI_HUGE_BYTES);
 
-	enough = twi_max(enough, with_outside(pool, outside));
-	return twi_max(enough, twi_align_up(demand + demand / 16, TWI_HUGE_BYTES));
+	if (first != NULL && outside == 0 &&
+	    atomic_load_explicit(&pool->exhausted, memory_order_relaxed) == 0)
+		return twi_min(spared, first->bytes);
+	return twi_max(twi_max(enough, with_outside(pool, outside)), spared);
 }
 
 void twi_pool_stats(struct twi_pool *pool, struct twi_pool_stats *out)

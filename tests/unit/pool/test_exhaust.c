@@ -127,6 +127,24 @@ static void recommended_in_pieces(void **state)
 	}
 }
 
+/*
+ * A pool that is nearly full and had room for all was enough: what is recommended is not more than
+ * it has. The first request without room ends that.
+ */
+static void recommended_was_enough(void **state)
+{
+	(void)state;
+	open_pool(TWI_EXHAUST_GROW, 16 * MIB, false);
+	take(3 * MIB + MIB / 2);
+	take(MIB / 2);
+	assert_int_equal(stats().exhausted, 0);
+	assert_int_equal(stats().recommended, 4 * MIB);
+	take(MIB);
+	assert_int_equal(stats().exhausted, 1);
+	assert_true(stats().recommended > 4 * MIB);
+	close_pool();
+}
+
 /* By a quarter at least, by what is asked for, and never beyond the limit. */
 static void grows(void **state)
 {
@@ -351,6 +369,7 @@ int main(void)
 		cmocka_unit_test(names),
 		cmocka_unit_test(grows),
 		cmocka_unit_test(recommended_in_pieces),
+		cmocka_unit_test(recommended_was_enough),
 		cmocka_unit_test(grows_so_often),
 		cmocka_unit_test(no_growth_without_registration),
 		cmocka_unit_test(goes_outside),

@@ -248,8 +248,8 @@ void twi_inbox_deliver(struct twi_inbox *inbox, struct tow_op *op, struct twi_ke
 		twi_path_scatter(engine, TWI_R_unexpected_arrival, op->claim.parts, 0, parcel->data,
 				 fits, op->site);
 	else if (twi_space_counts(op->space)) /* the library's own come when they like */
-		twi_path_copy_fallback(engine, TWI_R_unexpected_arrival, op->data, parcel->data,
-				       fits, op->site);
+		twi_path_copy_fallback(engine, twi_space_why_kept(op->space), op->data,
+				       parcel->data, fits, op->site);
 	else
 		twi_path_copy_small(engine, op->space, op->data, parcel->data, fits);
 	if (twi_unlikely(parcel->arrival.corrupt))

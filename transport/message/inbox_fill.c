@@ -296,7 +296,7 @@ void twi_inbox_leave_filling(struct twi_inbox *inbox, struct tow_op *op)
 			twi_path_gather(inbox->peer->engine, TWI_R_unexpected_arrival, parcel->data,
 					op->claim.parts, 0, got, op->site);
 		else
-			twi_path_copy_fallback(inbox->peer->engine, TWI_R_unexpected_arrival,
+			twi_path_copy_fallback(inbox->peer->engine, twi_space_why_kept(op->space),
 					       parcel->data, op->data, got, op->site);
 		filling->kept = &parcel->arrival;
 		filling->at = parcel->data + got;

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "diag/record/counter.h"
 #include <internal/list.h>
 
 /* Whose tags they are, in the order of the counters of each (counter.def); two bits on the wire. */
@@ -26,6 +27,12 @@ enum twi_space {
 static inline bool twi_space_counts(uint8_t space)
 {
 	return space != TWI_SPACE_LINK;
+}
+
+/* Why a message that nobody had posted a receive for is copied once more. */
+static inline enum twi_reason twi_space_why_kept(uint8_t space)
+{
+	return space == TWI_SPACE_GROUP ? TWI_R_collective_ahead : TWI_R_unexpected_arrival;
 }
 
 /*

@@ -76,8 +76,9 @@ struct grads_rank {
 };
 
 /*
- * The pool that holds what is live of the plan's at once, without looking closely: a sixteenth to
- * spare, half as much again where collectives do not go by memory that is shared.
+ * The pool that holds what is live of the plan's at once and what the library takes, without
+ * looking closely: a sixteenth to spare, as /v1/pool recommends, half as much again where
+ * collectives do not go by memory that is shared.
  */
 uint64_t grads_premap(const struct strategy_plan *plan, const char *lane);
 /* The tables of the plan's buffers, and those of its set-up, in its order. */

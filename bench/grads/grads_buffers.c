@@ -14,6 +14,7 @@
 #define PAGE         UINT64_C(4096)
 #define HEADROOM_MIN (UINT64_C(32) << 20)
 #define HUGE         (UINT64_C(2) << 20)
+#define LIBRARY      (UINT64_C(9) << 19) /* staging_bytes as it is, and scratch of collectives */
 
 static uint64_t whole_pages(uint64_t bytes)
 {
@@ -43,7 +44,7 @@ static uint64_t live_peak(const struct strategy_plan *plan)
 uint64_t grads_premap(const struct strategy_plan *plan, const char *lane)
 {
 	bool shares = strcmp(lane, "auto") == 0 || bench_lane_is_host(lane);
-	uint64_t need = live_peak(plan), headroom = shares ? need / 16 : need / 2;
+	uint64_t need = live_peak(plan) + LIBRARY, headroom = shares ? need / 16 : need / 2;
 
 	if (headroom < HEADROOM_MIN)
 		headroom = HEADROOM_MIN;

@@ -7,13 +7,15 @@
  */
 #include <inttypes.h>
 #include <jansson.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
 #include "bench/grads/grads.h"
 
-#define MIB 1048576.0
+#define MIB            1048576.0
+#define OVERLAP_LITTLE 0.25 /* of the shorter half: below it the report says why */
 
 /* A line of the report: its label, and the names under which the number may be found. */
 struct figure {
@@ -27,7 +29,7 @@ static const struct figure pool_figures[] = {
 	{ "in use", { "allocated_bytes" }, true },
 	{ "most in use", { "allocated_peak_bytes" }, true },
 	{ "allocations it had no room for", { "exhausted" }, false },
-	{ "premap_memory_bytes, at least", { "recommended_premap_memory_bytes" }, true },
+	{ "recommended premap_memory_bytes", { "recommended_premap_memory_bytes" }, true },
 };
 
 static const struct figure counter_figures[] = {
@@ -99,6 +101,18 @@ static double number_or(json_t *json, const char *name, double fallback)
 	return value;
 }
 
+/* "8 B", "9.0 KiB", "768.0 MiB": a size that is not 0 is never shown as one that is. */
+static const char *bytes_text(double bytes, char *room, size_t room_size)
+{
+	if (bytes >= MIB)
+		snprintf(room, room_size, "%.1f MiB", bytes / MIB);
+	else if (bytes >= 1024)
+		snprintf(room, room_size, "%.1f KiB", bytes / 1024);
+	else
+		snprintf(room, room_size, "%.0f B", bytes);
+	return room;
+}
+
 static void print_figures(json_t *json, const struct figure *figures, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
@@ -133,33 +147,6 @@ static const char *size_text(json_t *rpc, const char *name, char *room, size_t r
 	return room;
 }
 
-static void print_latency(json_t *json)
-{
-	json_t *rpcs = find_member(json, "rpcs"), *rpc;
-	char from[32], to[32];
-	size_t index;
-
-	if (json_array_size(rpcs) == 0) /* it averages by collectives */
-		rpcs = find_member(json, "colls");
-
-	printf("\nmessages by size, from start to completion at rank 0 (/v1/latency), in us\n");
-	printf("  %-5s %16s %8s %9s %9s %9s %9s\n", "lane", "bytes", "count", "p50", "p90", "p99",
-	       "max");
-	json_array_foreach(rpcs, index, rpc)
-	{
-		json_t *lane = json_object_get(rpc, "lane");
-
-		if (number_or(rpc, "count", 0) == 0)
-			continue;
-		printf("  %-5s %6s .. %6s %8.0f %9.1f %9.1f %9.1f %9.1f\n",
-		       json_is_string(lane) ? json_string_value(lane) : "?",
-		       size_text(rpc, "bytes_min", from, sizeof(from)),
-		       size_text(rpc, "bytes_max", to, sizeof(to)), number_or(rpc, "count", 0),
-		       number_or(rpc, "p50", 0) / 1e3, number_or(rpc, "p90", 0) / 1e3,
-		       number_or(rpc, "p99", 0) / 1e3, number_or(rpc, "max", 0) / 1e3);
-	}
-}
-
 static const char *text_of(json_t *json, const char *name)
 {
 	const char *text = json_string_value(json_object_get(json, name));
@@ -167,11 +154,93 @@ static const char *text_of(json_t *json, const char *name)
 	return text != NULL ? text : "?";
 }
 
+static void print_quantiles(json_t *latency, double unit_ns, int digits)
+{
+	static const char *const names[] = { "p50", "p90", "p99", "max" };
+
+	printf(" %8.0f", number_or(latency, "count", 0));
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		printf(" %9.*f", digits, number_or(latency, names[i], 0) / unit_ns);
+	printf("\n");
+}
+
+/*
+ * What the step's time is: each collective from its start to its end, whatever it went by. The
+ * barriers are the benchmark's own, and move nothing.
+ */
+static void print_collectives(json_t *json)
+{
+	json_t *totals = find_member(json, "totals"), *total;
+	size_t index;
+
+	if (json_array_size(totals) == 0)
+		return;
+	printf("\ncollectives of rank 0, from start to completion (/v1/coll), in ms\n");
+	printf("  %-16s %-5s %8s %9s %9s %9s %9s\n", "kind", "lane", "count", "p50", "p90", "p99",
+	       "max");
+	json_array_foreach(totals, index, total)
+	{
+		if (strcmp(text_of(total, "kind"), "barrier") == 0)
+			continue;
+		printf("  %-16s %-5s", text_of(total, "kind"), text_of(total, "lane"));
+		print_quantiles(json_object_get(total, "latency_ns"), 1e6, 3);
+	}
+}
+
+/* Bytes that a collective has read in the memory of other ranks or written there. */
+static double shared_bytes(json_t *coll)
+{
+	json_t *group, *entry;
+	double bytes = 0, once;
+	size_t i, j;
+
+	json_array_foreach(find_member(coll, "groups"), i, group)
+	{
+		json_array_foreach(json_object_get(group, "entries"), j, entry)
+		{
+			once = number_or(entry, "in_place_read_bytes", 0) +
+			       number_or(entry, "in_place_written_bytes", 0);
+			bytes += once * number_or(entry, "calls", 0);
+		}
+	}
+	return bytes;
+}
+
+static void print_latency(json_t *json, json_t *coll)
+{
+	json_t *rpcs = find_member(json, "rpcs"), *rpc;
+	char from[32], to[32], size[32];
+	double shared = shared_bytes(coll);
+	size_t index;
+
+	if (json_array_size(rpcs) == 0) /* it averages by collectives */
+		rpcs = find_member(json, "colls");
+	if (shared > 0)
+		printf("  %s were read and written in the memory of other ranks of this host, "
+		       "without a message\n",
+		       bytes_text(shared, size, sizeof(size)));
+	if (json_array_size(rpcs) == 0)
+		return;
+	printf("\nmessages to rank 0 by size, from start to completion (/v1/latency), in us\n");
+	printf("  %-5s %16s %8s %9s %9s %9s %9s\n", "lane", "bytes", "count", "p50", "p90", "p99",
+	       "max");
+	json_array_foreach(rpcs, index, rpc)
+	{
+		if (number_or(rpc, "count", 0) == 0)
+			continue;
+		printf("  %-5s %6s .. %6s", text_of(rpc, "lane"),
+		       size_text(rpc, "bytes_min", from, sizeof(from)),
+		       size_text(rpc, "bytes_max", to, sizeof(to)));
+		print_quantiles(rpc, 1e3, 1);
+	}
+}
+
 /* Sums one kind of reasons, and names each that occurred with what cures it. */
 static void print_reasons(json_t *json, const char *kind, const char *label)
 {
 	json_t *reasons = find_member(json, "reasons"), *reason;
 	double count = 0, bytes = 0;
+	char size[32];
 	size_t index;
 
 	json_array_foreach(reasons, index, reason)
@@ -181,14 +250,15 @@ static void print_reasons(json_t *json, const char *kind, const char *label)
 			bytes += number_or(reason, "bytes", 0);
 		}
 	}
-	printf("  %-34s %.0f (%.1f MiB)\n", label, count, bytes / MIB);
+	printf("  %-34s %.0f (%s)\n", label, count, bytes_text(bytes, size, sizeof(size)));
 	json_array_foreach(reasons, index, reason)
 	{
 		if (strcasecmp(text_of(reason, "kind"), kind) != 0 ||
 		    number_or(reason, "count", 0) == 0)
 			continue;
-		printf("    %s: %.0f, %.1f MiB: %s\n      cure: %s\n", text_of(reason, "name"),
-		       number_or(reason, "count", 0), number_or(reason, "bytes", 0) / MIB,
+		printf("    %s: %.0f, %s: %s\n      cure: %s\n", text_of(reason, "name"),
+		       number_or(reason, "count", 0),
+		       bytes_text(number_or(reason, "bytes", 0), size, sizeof(size)),
 		       text_of(reason, "help"), text_of(reason, "cure"));
 	}
 }
@@ -212,8 +282,9 @@ void grads_report_head(const struct grads_rank *rank)
 	       rank->options->label, rank->work->count, strategy_name(rank->plan.kind),
 	       strategy_ranks(&rank->plan), (double)strategy_step_bytes(&rank->plan) / 1e6);
 	for (uint32_t i = 0; i < rank->plan.assumption_count; i++)
-		printf("  assumed: %s = %" PRIu64 ", %s\n", rank->plan.assumptions[i].name,
-		       rank->plan.assumptions[i].value, rank->plan.assumptions[i].meaning);
+		if (strstr(rank->plan.assumptions[i].meaning, STRATEGY_INTENSITY) == NULL)
+			printf("  assumed: %s=%" PRIu64 " (%s)\n", rank->plan.assumptions[i].name,
+			       rank->plan.assumptions[i].value, rank->plan.assumptions[i].meaning);
 	if (socket[0] != '\0') {
 		printf("look at it live:\n  towstat list\n");
 		printf("  curl -s --unix-socket %s http://towline/v1/latency\n", socket);
@@ -235,6 +306,33 @@ static void print_each(const char *label, const struct grads_outcome *outcome, u
 	printf("%s\n", end);
 }
 
+/*
+ * Both halves are work of processors. Where little is hidden, how many there are says why; less
+ * than nothing is what the halves take longer together, since each finds less in the caches.
+ */
+static void print_hidden(const struct grads_rank *rank, double hidden_s, double shorter_s)
+{
+	uint32_t ranks = strategy_ranks(&rank->plan);
+	double share = shorter_s > 0 ? hidden_s / shorter_s : 0;
+	cpu_set_t cpus;
+	int count = sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? CPU_COUNT(&cpus) : 0;
+
+	if (share >= OVERLAP_LITTLE) {
+		printf("  %-34s %.0f %% of the shorter one\n", "overlap", 100 * share);
+		return;
+	}
+	if (share > 0)
+		printf("  %-34s %.0f %% of the shorter one:", "overlap", 100 * share);
+	else
+		printf("  %-34s none:", "overlap");
+	if (count > 0 && (uint32_t)count <= ranks)
+		printf(" making and exchanging are both work of a\n  %-34s processor, and %u ranks "
+		       "have %d\n",
+		       "", ranks, count);
+	else
+		printf(" a rank makes and exchanges with the same thread\n");
+}
+
 static void print_overlap(const struct grads_rank *rank)
 {
 	const struct grads_outcome *mine = &rank->outcome;
@@ -248,11 +346,12 @@ static void print_overlap(const struct grads_rank *rank)
 	printf("  %-34s %.3f s, and %.3f s to check it\n", "of a step: make and exchange",
 	       mine->both_s / steps, mine->verify_s / steps);
 	printf("  %-34s %.3f s and %.3f s\n", "each alone", mine->generate_s / steps, took / steps);
-	printf("  %-34s %.0f %% of the shorter one\n", "overlap", 100 * hidden / shorter);
-	printf("  %-34s %.2f ms mean, %.2f ms least, %" PRIu64 " buckets a step\n",
+	print_hidden(rank, hidden, shorter);
+	printf("  %-34s %.2f ms mean of %" PRIu64 " a step; least %.2f ms: nothing is made after "
+	       "the last\n",
 	       "slack of a bucket",
 	       mine->buckets != 0 ? mine->slack_s * 1e3 / (double)mine->buckets : 0,
-	       mine->slack_least_s * 1e3, mine->steps != 0 ? mine->buckets / mine->steps : 0);
+	       mine->steps != 0 ? mine->buckets / mine->steps : 0, mine->slack_least_s * 1e3);
 }
 
 static void print_steps(const struct grads_rank *rank)
@@ -276,7 +375,7 @@ void grads_report_run(const struct grads_rank *rank, const struct grads_outcome 
 		verified += outcome[i].verified_bytes;
 		copied += outcome[i].copied;
 	}
-	printf("\nthe run\n");
+	printf("\nthe run (tow-grads --help says what the words mean)\n");
 	if (grads_rank_fits(rank))
 		print_overlap(rank);
 	else
@@ -309,7 +408,7 @@ static void print_fault(const struct grads_rank *rank, json_t *pool, json_t *cou
 		return;
 	if (find_number(pool, "recommended_premap_memory_bytes", &named) && named > 0) {
 		cure = (uint64_t)named;
-		source = "at least, by /v1/pool";
+		source = "recommended by /v1/pool";
 	}
 	if (grown > 0)
 		printf("\nFAULT: the pool is too small: it had to grow %.0f times (%.1f MiB), "
@@ -322,28 +421,32 @@ static void print_fault(const struct grads_rank *rank, json_t *pool, json_t *cou
 		       (double)outcome->heap_bytes / MIB);
 		printf("  the library said: %s\n", outcome->pool_message);
 	}
-	printf("CURE: premap_memory_bytes=%" PRIu64 " (%s)\n", cure, source);
+	cure = (cure + (1 << 20) - 1) >> 20;
+	printf("CURE: a pool of %" PRIu64 " MiB (%s)\n", cure, source);
 	printf("  here: leave --premap out; any program: export TOW_PREMAP_MEMORY_BYTES=%" PRIu64
 	       "MiB\n",
-	       (cure + (1 << 20) - 1) >> 20);
+	       cure);
 }
 
 void grads_report_library(const struct grads_rank *rank)
 {
 	json_t *latency = fetch_document(rank, "/v1/latency");
+	json_t *coll = fetch_document(rank, "/v1/coll");
 	json_t *pool = fetch_document(rank, "/v1/pool");
 	json_t *counters = fetch_document(rank, "/v1/counters");
 
-	print_latency(latency);
+	print_collectives(coll);
+	print_latency(latency, coll);
 	printf("\npool of rank 0 (/v1/pool)\n");
 	print_figures(pool, pool_figures, sizeof(pool_figures) / sizeof(pool_figures[0]));
-	printf("\ncopies and registrations of rank 0 (/v1/counters)\n");
+	printf("\ncopies and registrations of rank 0 since it was opened (/v1/counters)\n");
 	print_figures(counters, counter_figures,
 		      sizeof(counter_figures) / sizeof(counter_figures[0]));
 	print_reasons(counters, "copy", "fallback copies");
 	print_reasons(counters, "late_registration", "late registrations");
 	print_fault(rank, pool, counters);
 	json_decref(latency);
+	json_decref(coll);
 	json_decref(pool);
 	json_decref(counters);
 	fflush(stdout);

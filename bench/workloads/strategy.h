@@ -121,6 +121,9 @@ struct strategy_event {
 #define STRATEGY_NO_BUFFER UINT32_MAX
 #define STRATEGY_IN_FLIGHT 64 /* transfers at once: TOW_COLL_IN_FLIGHT */
 
+/* In the meaning of a number on which neither buffers nor messages depend. */
+#define STRATEGY_INTENSITY "for --intensity alone"
+
 /* A number that the plan is made by. */
 struct strategy_assumption {
 	char name[32];

@@ -1,7 +1,9 @@
 """What takes a few seconds, so that each run has it: a 32 bit compiler is refused by a sentence,
-and scripts/install-deps says and does what it should on a system whose packages are made up."""
+and scripts/install-deps says and does what it should on a system whose packages are made up. What
+demo_lines.py finds odd in a demo, it finds; and of a demo without oddities it says nothing."""
 import os
 
+import demo_lines
 import lab
 
 MACHINE = """[binaries]
@@ -14,6 +16,36 @@ cpu_family = 'x86'
 cpu = 'i686'
 endian = 'little'
 """
+# A demo as it should be, and what each of its lines must not become, with words of what is said.
+DEMO = """
+=== 2. the first
+  assumed: ranks=2 (that average their gradients)
+  overlap                            none: 2 ranks have 2
+  exchange, fastest to slowest       0.0326 s to 0.0414 s
+  kind             lane     count       p50
+  all-reduce       shm        693     6.815
+  size                               1014.0 MiB
+  recommended premap_memory_bytes    1014.0 MiB
+  fallback copies                    0 (0 B)
+=== 3. the second
+  size                               1024.0 MiB
+  recommended premap_memory_bytes    1014.0 MiB
+CURE: a pool of 1014 MiB (recommended by /v1/pool)
+=== 4. a page
+  xdg-open /folder/build-demo/demo-report.html
+"""
+ODD = [
+    ("none: 2 ranks have 2", "-7 % of the shorter one", "a negative figure"),
+    ("none: 2 ranks have 2", "13 % of the shorter one", "little overlap without its reason"),
+    ("0.0326 s to 0.0414 s", "0.0326", "a figure without a unit"),
+    ("  all-reduce       shm        693     6.815\n", "\n", "a table without rows"),
+    ("memory_bytes    1014.0 MiB\n  fallback", "memory_bytes    1018.0 MiB\n  fallback",
+     "more is recommended than was enough"),
+    ("0 (0 B)", "1 (0.0 MiB)", "bytes that are shown as none"),
+    ("ranks=2 (that", "tokens=4096 (for --intensity alone, that", "means nothing to the reader"),
+    ("a pool of 1014", "a pool of 1016", "the cure is more than"),
+    ("  xdg-open /folder", "  /folder", "no page to open"),
+]
 # These stand for dpkg-query (nothing is installed, but what INSTALLED names), apt-get and sudo.
 DPKG = """#!/bin/sh
 for package; do :; done
@@ -86,7 +118,15 @@ def check_deps():
     lab.check(status == 2 and "'everything' is none of demo, tests, docs" in said, said)
 
 
+def check_odd():
+    lab.check(not demo_lines.odd(DEMO), demo_lines.odd(DEMO))
+    for right, wrong, words in ODD:
+        found = demo_lines.odd(DEMO.replace(right, wrong, 1))
+        lab.check(right in DEMO and len(found) == 1 and words in found[0], f"{wrong!r}: {found}")
+
+
 lab.need("meson", "cc", "sh")
 refuse_32_bits()
 check_deps()
+check_odd()
 print("quick: passed")

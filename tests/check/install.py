@@ -2,8 +2,10 @@
 
 The build is installed into a folder of its own below the build folder and nothing is rebuilt. The
 program includes every header that the tree has, so one that was not installed is found. Pages and
-examples have to lie beside each other, and the examples have to compile where they lie.
+examples have to lie beside each other, and the examples have to compile where they lie. A Debian
+package has to take each file, or packaging/debian/not-installed: else no package can be built.
 """
+import fnmatch
 import os
 import re
 import shlex
@@ -74,6 +76,24 @@ def documents(tree, staged):
             for name in wanted if not os.path.isfile(os.path.join(found[0], name))]
 
 
+def packaged(tree, staged):
+    """Faults: installed files that no package takes. What is below the prefix is /usr there."""
+    prefix = [d for d, folders, _ in os.walk(staged) if "include" in folders][0]
+    lists = tree.match(r"packaging/debian/(.*\.files|not-installed)$")
+    patterns = [line.split()[0] for name in lists for line in tree.text(name).split("\n") if line]
+    faults = []
+    for place, _, names in os.walk(prefix):
+        for name in sorted(names):
+            path = "usr/" + os.path.relpath(os.path.join(place, name), prefix)
+            # Debian's folder of libraries has one more for the kind of machine.
+            ways = [path, path.replace("usr/lib/", "usr/lib/kind/", 1)]
+            if not any(fnmatch.fnmatch(way, pattern) or fnmatch.fnmatch(way, pattern + "/*")
+                       for way in ways for pattern in patterns):
+                faults.append(Fault("packaging/debian", 1, f"no package takes {path}",
+                                    "name it in a list of files of packaging/debian"))
+    return faults
+
+
 def examples(staged, compiler):
     """Faults: installed examples that do not compile against what is installed."""
     include = [d for d, _, files in os.walk(staged) if "towline.h" in files][0]
@@ -134,7 +154,8 @@ def check(tree, args=None):
             raise common.Skip(tool + " is missing")
     if args is None:
         fault = use(tree.root, sample_library(tree), ["gcc"])
-        return [fault] if fault else []
+        lists = not fault and tree.match(r"packaging/debian/.*\.files$")
+        return packaged(tree, tree.path("usr")) if lists else [fault] if fault else []
     if args.sanitize not in (None, "none"):
         raise common.Skip(f"a library built with b_sanitize={args.sanitize} is not for others")
     if not args.meson:
@@ -144,7 +165,8 @@ def check(tree, args=None):
                for n in tree.match(r"include/towline/[^/]+\.h(\.in)?$")]
     compiler = shlex.split(args.cc)
     fault = fault or use(staged, headers, compiler)
-    faults = [fault] if fault else documents(tree, staged) + examples(staged, compiler)
+    faults = [fault] if fault else documents(tree, staged) + examples(staged, compiler) + \
+        packaged(tree, staged)
     if not faults and shutil.which("cmake"):
         faults += [f for f in [by_cmake(staged, args.version, os.path.join(staged, "cmake"))] if f]
     elif not faults:
@@ -169,6 +191,12 @@ SAMPLES = [
     ("good", sample("1.2.3", "1.2.3"), None),
     ("two versions", sample("1.2.3", "1.2.4"), "the program ends with 1"),
     ("header not installed", sample("1.2.3", "1.2.3", False), "a program does not build"),
+    ("all is packaged", sample("1.2.3", "1.2.3") | {
+        "packaging/debian/a.files": "usr/include/towline\nusr/lib/*/libtowline.so\n"
+                                    "usr/lib/*/pkgconfig/*.pc\n"}, None),
+    ("no package takes it", sample("1.2.3", "1.2.3") | {
+        "packaging/debian/a.files": "usr/include/towline\nusr/lib/*/libtowline.so\n"},
+     "no package takes usr/lib/pkgconfig/towline.pc"),
     ("no pkg-config file", {"include/towline/version.h": "\n"}, "is not installed"),
 ]
 

@@ -291,6 +291,8 @@ static int open_each_lane(struct twi_engine *engine)
 	};
 	int status = twi_lanes_check(engine->knobs.lanes);
 
+	if (status == TOW_OK)
+		status = twi_require_check(engine->knobs.require);
 	if (status < 0)
 		return status;
 	for (unsigned i = 0; i < twi_array_count(lanes); i++) {

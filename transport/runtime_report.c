@@ -12,9 +12,33 @@
 #include "diag/record/latency_report.h"
 #include "transport/engine/engine.h"
 #include "transport/engine/poller.h"
+#include "transport/engine/require.h"
 #include "transport/op/endpoint.h"
 #include "transport/rpc/rpc.h"
 #include "transport/wire/feature.h"
+
+/* The knob `require`, where it is set, and which lanes cannot meet it whoever the peer is. */
+static void describe_require(const struct twi_engine *engine, struct twi_emit *emit)
+{
+	const char *require = engine->knobs.require;
+	char why[TWI_REQUIRE_WHY];
+
+	if (require[0] == '\0')
+		return;
+	twi_emit_str(emit, "require", require);
+	twi_emit_array_begin(emit, "refused_lanes");
+	for (unsigned i = 0; i < TWI_LANE_COUNT; i++) {
+		const struct twi_lane *lane = engine->lanes[i];
+
+		if (lane == NULL || twi_require_lane(require, lane->ops, why))
+			continue;
+		twi_emit_object_begin(emit, NULL);
+		twi_emit_str(emit, "lane", lane->ops->scheme);
+		twi_emit_str(emit, "why", why);
+		twi_emit_object_end(emit);
+	}
+	twi_emit_array_end(emit);
+}
 
 void twi_peers_describe(void *arg, struct twi_emit *emit)
 {
@@ -22,6 +46,7 @@ void twi_peers_describe(void *arg, struct twi_emit *emit)
 	struct twi_list *pos, *next;
 
 	twi_engine_enter(engine);
+	describe_require(engine, emit);
 	twi_emit_array_begin(emit, "peers");
 	twi_list_for_each_safe (pos, next, &engine->peers) {
 		struct tow_peer *peer = twi_container_of(pos, struct tow_peer, link);
@@ -35,6 +60,7 @@ void twi_peers_describe(void *arg, struct twi_emit *emit)
 		if (peer->why[0] != '\0')
 			twi_emit_str(emit, "why", peer->why);
 		twi_emit_bool(emit, "closed_here", peer->closed);
+		twi_way_describe(peer, emit);
 		twi_features_describe(peer->features, emit);
 		twi_claims_describe(peer, emit);
 		twi_link_describe(peer, emit);

@@ -174,8 +174,9 @@ int tow_endpoint_close(struct tow_endpoint *endpoint);
  * Returns: TOW_OK when started; TOW_EINVAL; TOW_ECLOSED; TOW_EBUSY when max_ops operations exist,
  * or the process has no descriptor left; TOW_ENOMEM; TOW_ESYSTEM; TOW_EFORKED. The operation ends
  * with TOW_OK, TOW_EREFUSED (nobody listens there, or as many peers as may be wait there to be
- * accepted: try again later), TOW_EPEER, TOW_EPROTOCOL, TOW_EDEADLINE (its own or
- * connect_timeout_ns), TOW_EBUSY (as above), TOW_ECANCELED or TOW_ECLOSED.
+ * accepted: try again later; or the knob require of a side does not allow it), TOW_EPEER,
+ * TOW_EPROTOCOL, TOW_EDEADLINE (its own or connect_timeout_ns), TOW_EBUSY (as above), TOW_ECANCELED
+ * or TOW_ECLOSED.
  */
 int tow_connect_start(struct tow_endpoint *endpoint, const char *address,
 		      const struct tow_op_options *options, struct tow_op **op_out);

@@ -135,6 +135,7 @@ struct tow_options {
 	/* A step that takes more than so many percent of the median begins a capture; 0: none. */
 	int64_t trace_on_slow_step;
 	int64_t trace_on_verdict; /* 1: so does what such a look newly finds */
+	const char *require;      /* what a connection must be like, else it is refused */
 };
 
 /* The initial value of struct tow_options. */
@@ -178,7 +179,7 @@ struct tow_options {
 			TOW_MEMBER(shm_polled_peers, -1), TOW_MEMBER(place_least_bytes, -1),       \
 			TOW_MEMBER(place_share, -1), TOW_MEMBER(verdict_interval_ns, -1),          \
 			TOW_MEMBER(stacks_signal, -1), TOW_MEMBER(trace_on_slow_step, -1),         \
-			TOW_MEMBER(trace_on_verdict, -1)                                           \
+			TOW_MEMBER(trace_on_verdict, -1), TOW_MEMBER(require, NULL)                \
 	}
 
 /*

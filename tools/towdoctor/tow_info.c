@@ -126,6 +126,26 @@ static void print_lanes(json_t *lanes)
 	}
 }
 
+/* What every connection must be like, and the lanes that never are. */
+static void print_require(json_t *runtime)
+{
+	json_t *row;
+	size_t i;
+
+	if (!json_is_string(json_object_get(runtime, "require")))
+		return;
+	print_label("require", false);
+	print_cut(text_at(runtime, "require"));
+	putchar('\n');
+	json_array_foreach(json_object_get(runtime, "refused_lanes"), i, row)
+	{
+		print_label("", true);
+		printf("%-5s refused: ", text_at(row, "lane"));
+		print_cut(text_at(row, "why"));
+		putchar('\n');
+	}
+}
+
 static void print_host(json_t *rows)
 {
 	const char *group = "";
@@ -228,6 +248,7 @@ static void print_screen(json_t *document)
 	print_build(json_object_get(document, "build"));
 	print_runtime(runtime);
 	print_lanes(json_object_get(document, "lanes"));
+	print_require(runtime);
 	print_host(json_object_get(document, "host"));
 	print_interfaces(json_object_get(document, "interfaces"),
 			 json_object_get(document, "interfaces_left_out"));

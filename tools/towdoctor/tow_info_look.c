@@ -129,7 +129,7 @@ static json_t *look_at_interfaces(struct tow_runtime *runtime, size_t *left_out)
 static int describe_runtime(int fd, void *arg)
 {
 	struct tow_runtime *runtime;
-	json_t *info = NULL, *interfaces, *document;
+	json_t *info = NULL, *peers = NULL, *interfaces, *document;
 	char *text = NULL;
 	size_t left_out;
 
@@ -140,12 +140,17 @@ static int describe_runtime(int fd, void *arg)
 	if (tow_stats_get(runtime, "/v1/info", &text) == TOW_OK)
 		info = json_loads(text, 0, NULL);
 	tow_stats_release(text);
+	if (tow_stats_get(runtime, "/v1/peers", &text) == TOW_OK)
+		peers = json_loads(text, 0, NULL);
+	tow_stats_release(text);
 	interfaces = look_at_interfaces(runtime, &left_out);
-	document =
-		json_pack("{s:o*,s:o*,s:O*,s:O*,s:O*}", "interfaces", interfaces,
-			  "interfaces_left_out", json_integer((json_int_t)left_out), "poller",
-			  json_object_get(info, "poller"), "poller_why",
-			  json_object_get(info, "poller_why"), "log", json_object_get(info, "log"));
+	document = json_pack(
+		"{s:o*,s:o*,s:O*,s:O*,s:O*,s:O*,s:O*}", "interfaces", interfaces,
+		"interfaces_left_out", json_integer((json_int_t)left_out), "poller",
+		json_object_get(info, "poller"), "poller_why", json_object_get(info, "poller_why"),
+		"log", json_object_get(info, "log"), "require", json_object_get(peers, "require"),
+		"refused_lanes", json_object_get(peers, "refused_lanes"));
+	json_decref(peers);
 	json_dumpfd(document, fd, JSON_COMPACT);
 	json_decref(document);
 	json_decref(info);
@@ -171,11 +176,13 @@ static json_t *look_at_runtime(bool probe, json_t *document)
 								: "its answer is no JSON";
 	}
 	json_object_set_new(document, "runtime",
-			    json_pack("{s:o,s:o,s:O?,s:O?,s:O?}", "opens",
+			    json_pack("{s:o,s:o,s:O?,s:O?,s:O?,s:O?,s:O?}", "opens",
 				      probe ? json_boolean(said != NULL) : json_null(), "why",
 				      json_text(why), "poller", json_object_get(said, "poller"),
 				      "poller_why", json_object_get(said, "poller_why"), "log",
-				      json_object_get(said, "log")));
+				      json_object_get(said, "log"), "require",
+				      json_object_get(said, "require"), "refused_lanes",
+				      json_object_get(said, "refused_lanes")));
 	return said;
 }
 

@@ -62,6 +62,9 @@ struct twi_lane_ops {
 	 */
 	bool gathers, scatters;
 
+	/* Its connections can be encrypted. */
+	bool encrypts;
+
 	/*
 	 * Replaces the names in an address (the part after "://") by numbers, so that endpoint_open
 	 * and connect never wait for a name server. Called without the engine, by any thread, and

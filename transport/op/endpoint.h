@@ -16,6 +16,7 @@
 #include "transport/engine/carried.h"
 #include "transport/engine/engine.h"
 #include "transport/engine/handle.h"
+#include "transport/engine/require.h"
 #include "transport/op/claim.h"
 #include "transport/op/op.h"
 #include "transport/wire/feature.h"
@@ -58,7 +59,9 @@ struct tow_peer {
 	bool closed;                     /* tow_peer_close was called */
 	bool passing; /* between ranks, and not known yet to be the one: its end is no loss */
 	char address[TOW_ADDRESS_MAX];  /* of the other side, for people */
-	char why[192];                  /* why this lane, and what was refused; "": no choice */
+	char why[448];                  /* why this lane, and what was refused; "": no choice */
+	struct twi_way way;             /* what the connection is: twi_peer_meet */
+	bool unmet;                     /* this side has refused it, by the knob `require` */
 	int ended;                      /* the status with which its operations have; 0: it is up */
 	char ended_why[384];            /* the message of that */
 	uint64_t id;                    /* within the runtime */
@@ -155,6 +158,9 @@ int twi_accept_own(struct tow_endpoint *endpoint, const struct tow_op_options *o
 
 /* Ends all connects with TOW_ECLOSED: the runtime goes. The engine is held. */
 void twi_connects_end(struct twi_engine *engine);
+
+/* An object of one row of /v1/peers: what its connection is, and what was asked of it. */
+void twi_way_describe(const struct tow_peer *peer, struct twi_emit *emit);
 
 /* Ends all accepts with TOW_ECLOSED. */
 void twi_endpoint_end_accepts(struct tow_endpoint *endpoint);

@@ -69,6 +69,14 @@
  *	twi_watch, twi_watch_ring, twi_watch_nap
  *	                      a sleeper wakes when a descriptor of the lane's is readable
  *
+ * What a connection must be like (require.h)
+ *	twi_peer_meet         whether this one is so; asked by both sides, before it is anybody's
+ *	twi_peer_refused_by   what the other side is told when it is not so there
+ *	twi_require_lane      whether one of a lane can be so at all
+ *	twi_require_said      whether a message is of a connection that was refused so
+ *	twi_require_names_iface, twi_iface_of
+ *	                      which interface has an address, where that matters
+ *
  * Connects of other lanes, for the one that has all (auto/)
  *	twi_connect_start, twi_op_forget, twi_endpoint_drop, twi_peer_end
  *	                      a connect on a lane of its own choice, and its end
@@ -80,6 +88,7 @@
 #include "transport/engine/engine_drive.h"
 #include "transport/engine/held_count.h"
 #include "transport/engine/poller.h"
+#include "transport/engine/require.h"
 #include "transport/engine/watch.h"
 #include "transport/op/claim.h"
 #include "transport/op/endpoint.h"
@@ -128,5 +137,15 @@ void twi_peer_teardown(struct tow_peer *peer);
  */
 bool twi_endpoint_full(const struct tow_endpoint *endpoint);
 int twi_endpoint_refused(const char *address);
+
+/*
+ * Keeps `way` as what the connection is, and asks whether the knob `require` allows it. TOW_OK;
+ * TOW_EREFUSED with a message that says which word is not met, and why: then the lane refuses the
+ * connection, as if its handshake had failed.
+ */
+int twi_peer_meet(struct tow_peer *peer, const struct twi_way *way);
+
+/* The other side has refused the connection by its own knob. Returns TOW_EREFUSED. */
+int twi_peer_refused_by(const struct tow_peer *peer);
 
 #endif

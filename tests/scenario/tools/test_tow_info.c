@@ -118,6 +118,27 @@ static void test_the_environment(void **state)
 	json_decref(document);
 }
 
+/* The lanes that can never be what `require` asks, each with why; and a word that is none. */
+static void test_require(void **state)
+{
+	json_t *document, *runtime;
+
+	(void)state;
+	document = document_of("TOW_REQUIRE=encrypted,lane:tcp " INFO " --json", 0);
+	runtime = json_object_get(document, "runtime");
+	assert_string_equal(text_at(runtime, "require"), "encrypted,lane:tcp");
+	assert_non_null(strstr(command.text, "\"require=encrypted: it does not encrypt\""));
+	json_decref(document);
+	twt_command("TOW_REQUIRE=lane:tcp " INFO, &command);
+	twt_command_expect(&command, 0, "shm   refused: require=lane:tcp: this is lane shm", 1);
+	twt_command("TOW_REQUIRE=lane:tcp,fast " INFO, &command);
+	twt_command_expect(&command, 1,
+			   "runtime    ! does not open: require = 'lane:tcp,fast': 'fast'", 1);
+	document = document_of(INFO " --json", 0);
+	assert_true(json_is_null(json_object_get(json_object_get(document, "runtime"), "require")));
+	json_decref(document);
+}
+
 /* Where no runtime opens everything else is there, with the reason. */
 static void test_no_runtime(void **state)
 {
@@ -160,8 +181,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_one_screen),      cmocka_unit_test(test_the_document),
-		cmocka_unit_test(test_the_environment), cmocka_unit_test(test_no_runtime),
-		cmocka_unit_test(test_words_and_usage),
+		cmocka_unit_test(test_the_environment), cmocka_unit_test(test_require),
+		cmocka_unit_test(test_no_runtime),      cmocka_unit_test(test_words_and_usage),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -147,7 +147,7 @@ static void open_both(int how)
 /* Connects, accepts, sends a message, and says why the lane was chosen. */
 static const char *meet(void)
 {
-	static char why[192];
+	static char why[sizeof(((struct tow_peer *)NULL)->why)];
 	struct tow_op *accept, *dial, *send, *recv;
 	struct tow_peer *mine, *other;
 	int in = 0, out = 77;

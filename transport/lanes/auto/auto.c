@@ -62,10 +62,16 @@ static struct tow_endpoint *open_sub(struct twi_auto_endpoint *endpoint, enum tw
 	struct twi_engine *engine = endpoint->base.engine;
 	struct twi_lane *lane = engine->lanes[id];
 	struct tow_endpoint *sub = NULL;
+	char missed[TWI_REQUIRE_WHY];
 	const char *why;
 
 	if (lane == NULL || endpoint->sub_count == TWI_AUTO_SUBS_MAX)
 		return NULL;
+	if (!twi_require_lane(engine->knobs.require, lane->ops, missed)) {
+		twi_log(engine->diag, 3, "tow:// goes without %s: %s", lane->ops->scheme, missed);
+		twi_error(TOW_ENOTSUP, "%s", missed);
+		return NULL;
+	}
 	if (lane->ops->wanted != NULL && !lane->ops->wanted(lane, &why)) {
 		twi_log(engine->diag, 3, "tow:// goes without %s: %s", lane->ops->scheme, why);
 		return NULL;
@@ -263,7 +269,7 @@ static int endpoint_open(struct twi_lane *lane, const char *host, struct tow_end
 	status = endpoint->sub_count == 0
 			 ? twi_error(TOW_ENOTSUP,
 				     "tow://%s: there is no lane to open it on (knobs lanes, "
-				     "interfaces); the last said: %.200s",
+				     "interfaces, require); the last said: %.200s",
 				     host, tow_error_message())
 			 : put_address(endpoint, &address);
 	if (status < 0) {

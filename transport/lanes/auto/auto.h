@@ -52,7 +52,7 @@ struct twi_auto_dial {
 	uint64_t error; /* its errno */
 	unsigned count, next;
 	struct twi_auto_way ways[TWI_AUTO_WAYS_MAX];
-	char refused[160]; /* lanes that were not taken, each with its reason */
+	char refused[400]; /* lanes that were not taken, each with its reason */
 	char said[200];    /* of the last way that failed */
 };
 

@@ -22,7 +22,7 @@ static void refuse_way(struct twi_auto_dial *dial, enum twi_lane_id lane, const 
 {
 	size_t fill = strlen(dial->refused);
 
-	snprintf(dial->refused + fill, sizeof(dial->refused) - fill, "%s%s: %.60s",
+	snprintf(dial->refused + fill, sizeof(dial->refused) - fill, "%s%s: %.100s",
 		 fill > 0 ? "; " : "", twi_lane_name(lane), why);
 }
 
@@ -100,9 +100,16 @@ static bool may_lead(struct twi_auto_dial *dial, const struct twi_auto_address *
 {
 	const struct twi_lane_info *info = twi_lane_describe(lane);
 	bool there = twi_auto_address_has(to, lane);
+	const struct twi_lane *ours = dial->engine->lanes[lane];
+	char why[TWI_REQUIRE_WHY];
 
 	if (info->form == TWI_FORM_NONE)
 		return false;
+	if (ours != NULL && (there || info->reach != TWI_REACH_PROCESS) &&
+	    !twi_require_lane(dial->engine->knobs.require, ours->ops, why)) {
+		refuse_way(dial, lane, why);
+		return false;
+	}
 	if (info->reach == TWI_REACH_PROCESS)
 		return there && twi_auto_sub(dial->endpoint, lane) != NULL;
 	if (info->reach == TWI_REACH_NETWORK || dial->same_host)
@@ -173,7 +180,8 @@ static void inner_done(struct tow_op *inner, const struct tow_result *result)
 	}
 	dial->status = result->status;
 	snprintf(dial->said, sizeof(dial->said), "%s", tow_error_message());
-	refuse_way(dial, dial->ways[dial->next - 1].lane, tow_status_name(result->status));
+	refuse_way(dial, dial->ways[dial->next - 1].lane,
+		   twi_require_said(dial->said) ? dial->said : tow_status_name(result->status));
 	try_next(dial);
 }
 

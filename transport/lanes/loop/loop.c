@@ -138,6 +138,7 @@ static void dial_arrived(struct twi_loop_lane *lane, struct twi_loop_dial *dial)
 	struct tow_endpoint *endpoint = find_endpoint(lane, dial->to);
 	struct twi_diag *diag = lane->base.engine->diag;
 	struct twi_loop_link *link;
+	char why[TWI_REQUIRE_WHY];
 	int status;
 
 	if (dial->refused || endpoint == NULL || twi_endpoint_full(endpoint)) {
@@ -146,6 +147,13 @@ static void dial_arrived(struct twi_loop_lane *lane, struct twi_loop_dial *dial)
 			twi_error(TOW_EREFUSED, "connect to %s: nobody has that name", dial->to);
 		else
 			twi_endpoint_refused(dial->to);
+		dial_end(dial, TOW_EREFUSED);
+		return;
+	}
+	if (!twi_require_lane(lane->base.engine->knobs.require, &twi_lane_loop, why)) {
+		twi_count(diag, TWI_C_handshakes_refused, 1);
+		twi_error(TOW_EREFUSED, "%s; %s is refused here", why, dial->to);
+		twi_log(diag, 2, "%s", tow_error_message());
 		dial_end(dial, TOW_EREFUSED);
 		return;
 	}

@@ -535,6 +535,7 @@ static int create_side(struct twi_loop_lane *lane, struct twi_loop_link *link, u
 		return status;
 	}
 	twi_peer_setup(&peer->base, &lane->base, address);
+	peer->base.way = (struct twi_way){ .lane = TWI_LANE_LOOP, .copied = TWI_REQUIRE_LOOP };
 	/* Both sides are this runtime: they offer the same, and know it without a HELLO. */
 	peer->base.features =
 		(uint32_t)twi_features_word(lane->base.engine->features, TWI_LANE_LOOP, 0);

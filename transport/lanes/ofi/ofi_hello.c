@@ -16,6 +16,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "diag/base/error.h"
 #include "diag/record/counter.h"
@@ -147,6 +148,43 @@ static int agree_peer(struct twi_ofi_peer *peer)
 	return status;
 }
 
+/* Which interface it is: libfabric's name of it, and the host's. */
+static void name_iface(const struct twi_ofi_port *port, struct twi_way *way)
+{
+	const struct fi_info *info = twi_ofi_domain_info(port->domain);
+
+	snprintf(way->iface, sizeof(way->iface), "%s",
+		 info->domain_attr->name != NULL ? info->domain_attr->name : "");
+	if ((info->addr_format == FI_SOCKADDR || info->addr_format == FI_SOCKADDR_IN ||
+	     info->addr_format == FI_SOCKADDR_IN6) &&
+	    info->src_addr != NULL &&
+	    twi_require_names_iface(port->lane->base.engine->knobs.require))
+		twi_iface_of(info->src_addr, way->also);
+	if (strcmp(way->also, way->iface) == 0)
+		way->also[0] = '\0';
+}
+
+/*
+ * Before this side says HELLO, which tells the other that it is connected, and again when both have
+ * said what they can.
+ */
+static int meet_peer(struct twi_ofi_peer *peer)
+{
+	const uint64_t theirs = peer->heard_hello ? peer->base.theirs.word : UINT64_MAX;
+	const uint32_t moves = TWI_FEATURE_BIT(ofi_tagged) | TWI_FEATURE_BIT(ofi_read);
+	const struct twi_ofi_port *port = peer->port;
+	struct twi_way way = { .lane = TWI_LANE_OFI };
+
+	name_iface(port, &way);
+	if (twi_ofi_is_software(port->provider))
+		way.copied = "the provider carries it over sockets or memory, and copies";
+	else if (!port->registered)
+		way.copied = "the pool is not registered with the provider";
+	else if ((features_of(peer) & theirs & moves) == 0)
+		way.copied = "the two sides have neither remote reads nor tagged messages";
+	return twi_peer_meet(&peer->base, &way);
+}
+
 static int on_auth(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet,
 		   const uint8_t *payload)
 {
@@ -183,6 +221,8 @@ static int on_bye(struct twi_ofi_peer *peer, uint64_t value)
 	if ((int)value == -TOW_EAUTH)
 		return twi_error(TOW_EAUTH, "%s refused us: another job key, or none",
 				 peer->base.address);
+	if ((int)value == -TOW_EPERM)
+		return twi_peer_refused_by(&peer->base);
 	if ((int)value == -TOW_EREFUSED)
 		return twi_endpoint_refused(peer->base.address);
 	peer->left = !peer->base.connector && (int)value != -TOW_EPROTOCOL;
@@ -215,6 +255,8 @@ int twi_ofi_greeted(struct twi_ofi_peer *peer, const struct twi_ofi_packet *pack
 	else
 		status = twi_error(TOW_EPROTOCOL, "peer %s sent a packet of type %u as a greeting",
 				   peer->base.address, packet->type);
+	if (status == TOW_OK && (may_say_hello(peer) || (peer->said_hello && peer->heard_hello)))
+		status = meet_peer(peer);
 	if (status == TOW_OK && may_say_hello(peer))
 		status = peer->base.connector || !port_full(peer->port)
 				 ? say_hello(peer)
@@ -224,7 +266,8 @@ int twi_ofi_greeted(struct twi_ofi_peer *peer, const struct twi_ofi_packet *pack
 	if (status == TOW_OK && peer->said_hello && peer->heard_hello)
 		status = come_up(peer);
 	if (status < 0 && peer->there != 0)
-		twi_ofi_say(peer, TWI_OFI_BYE, 0, 0, (uint64_t)-status);
+		twi_ofi_say(peer, TWI_OFI_BYE, 0, 0,
+			    (uint64_t) - (peer->base.unmet ? TOW_EPERM : status));
 	return status;
 }
 

@@ -269,7 +269,10 @@ void twi_shm_handshake_failed(struct twi_shm_peer *peer, int status)
 	}
 	/* Whoever is refused hears an end, not a reason. */
 	if (status == TOW_EPEER && peer->base.connector)
-		status = TOW_EREFUSED;
+		status = twi_error(TOW_EREFUSED,
+				   "%s ended the handshake; its log says why (its knob require, "
+				   "or else)",
+				   peer->base.address);
 	if (op != NULL) {
 		peer->dial = NULL;
 		op->lane_state = NULL;

@@ -394,10 +394,24 @@ static int agree_peer(struct twi_shm_peer *peer)
 				  &peer->base.features);
 }
 
+/* Its messages cross no network, and the receiver reads them where the sender has them. */
+static int meet_peer(struct twi_shm_peer *peer)
+{
+	const struct twi_way way = {
+		.lane = TWI_LANE_SHM,
+		.copied =
+			peer->shared->extent_count > 0 ? NULL : "the other side has shared no pool",
+	};
+
+	return twi_peer_meet(&peer->base, &way);
+}
+
 static int all_mapped(struct twi_shm_peer *peer)
 {
 	int status = agree_peer(peer);
 
+	if (status == TOW_OK)
+		status = meet_peer(peer);
 	if (status < 0)
 		return status;
 	peer->stage = TWI_SHM_READYING;

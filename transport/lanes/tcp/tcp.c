@@ -386,6 +386,7 @@ static void lane_ring_gone(struct twi_lane *base, unsigned index)
 const struct twi_lane_ops twi_lane_tcp = {
 	.id = TWI_LANE_TCP,
 	.scheme = "tcp",
+	.encrypts = true,
 	.gathers = true,
 	.scatters = true,
 	.resolve = twi_tcp_resolve,

@@ -261,6 +261,9 @@ void twi_tcp_handshake_failed(struct twi_tcp_lane *lane, struct twi_tcp_stream *
 /* Ends what takes too long; returns when the next one does. */
 uint64_t twi_tcp_handshake_expire(struct twi_tcp_lane *lane, uint64_t now_ns);
 
+/* tcp_require.c: TOW_OK, or TOW_EREFUSED: the knob `require` does not allow the stream. */
+int twi_tcp_meet(struct twi_tcp_peer *peer, const struct twi_tcp_stream *stream);
+
 /* tcp_fault.c: a request failed with EFAULT. True: its message has ended, the stream goes on. */
 bool twi_tcp_sent_fault(struct twi_tcp_stream *stream);
 bool twi_tcp_received_fault(struct twi_tcp_stream *stream);

@@ -19,11 +19,14 @@ static const char *state_of(const struct twi_tcp_peer *peer, const struct twi_tc
 static void describe_ends(const struct twi_tcp_stream *stream, struct twi_emit *emit)
 {
 	struct twi_tcp_address at;
-	char text[TOW_ADDRESS_MAX];
+	char text[TOW_ADDRESS_MAX], iface[TWI_IFACE_BYTES];
 
 	if (twi_tcp_local(stream->fd, &at)) {
 		twi_tcp_format(&at, text);
 		twi_emit_str(emit, "local", text);
+		twi_iface_of(&at.any, iface);
+		if (iface[0] != '\0')
+			twi_emit_str(emit, "iface", iface);
 	}
 	if (twi_tcp_remote(stream->fd, &at)) {
 		twi_tcp_format(&at, text);

@@ -151,7 +151,9 @@ static int fetch_bytes(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream,
 			TOW_EREFUSED,
 			"the other side ended the handshake before it was proved that both "
 			"are of one job (job_key)");
-	return twi_error(TOW_EREFUSED, "the other side ended the handshake");
+	return twi_error(TOW_EREFUSED,
+			 "the other side ended the handshake; its log says why (its knob require, "
+			 "or else)");
 }
 
 static void take_bytes(struct twi_tcp_greet *greet, size_t bytes)

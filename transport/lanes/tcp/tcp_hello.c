@@ -99,11 +99,14 @@ static void add_record(const struct twi_tcp_stream *stream, struct twi_tcp_words
 	twi_assert(words->tail_bytes <= sizeof(words->tail));
 }
 
-/* The connector's part of the words. */
+/* The connector's part of the words; nothing where the knob `require` refuses the stream. */
 static int say_first(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 {
 	struct twi_tcp_words words;
+	int status = twi_tcp_meet(stream->peer, stream);
 
+	if (status < 0)
+		return status;
 	hello_of(stream, &words);
 	if (stream->redial)
 		add_record(stream, &words);
@@ -268,6 +271,8 @@ static int welcome_control(struct twi_tcp_lane *lane, struct twi_tcp_stream *str
 	if (status == TOW_OK)
 		status = agree_features(peer, hello);
 	if (status == TOW_OK)
+		status = twi_tcp_meet(peer, stream);
+	if (status == TOW_OK)
 		stream_greeted(lane, stream);
 	return status;
 }
@@ -320,6 +325,9 @@ static int welcome_bulk(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream
 	stream->peer = peer;
 	stream->line = (uint8_t)line;
 	peer->lines[line].stream = stream;
+	status = twi_tcp_meet(peer, stream);
+	if (status < 0)
+		return status;
 	hello_of(stream, &answer);
 	/* Asked when the connector hears the last word, so nobody can take the place between. */
 	if (is_last(peer, line) && twi_endpoint_full(&peer->listener->endpoint->base))
@@ -403,6 +411,8 @@ static int welcome_back(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream
 			? twi_error(TOW_EPROTOCOL, "a stream resumes a session that is not here")
 			: may_resume(peer, line);
 
+	if (status == TOW_OK)
+		status = twi_tcp_meet(peer, stream);
 	if (status < 0) {
 		twi_count(lane->base.engine->diag, TWI_C_resume_failed, 1);
 		return status;
@@ -509,7 +519,7 @@ void twi_tcp_handshake_failed(struct twi_tcp_lane *lane, struct twi_tcp_stream *
 		twi_count(engine->diag, TWI_C_handshakes_abandoned, 1);
 	else if (!stream->resumes) /* that is in resume_failed */
 		twi_count(engine->diag, TWI_C_handshakes_refused, 1);
-	if (!stream->left && (peer == NULL || peer->dial == NULL))
+	if (!stream->left && (peer == NULL || peer->dial == NULL || peer->base.unmet))
 		twi_tcp_refusal(lane, tow_error_message());
 	if (peer == NULL)
 		twi_tcp_stream_destroy(lane, stream);

@@ -5,6 +5,7 @@
  *   perf_options.c  the command line and the BENCH_ environment
  *   perf_side.c     one side: a runtime, a peer, blocking messages with a time limit
  *   perf_run.c      the measured loops, driven by rank 0
+ *   perf_interval.c what it brings while it runs
  *   perf_report.c   tables, plain lines, JSON
  *
  * Rank 0 sends, times and prints; rank 1 obeys orders. Functions return 0, or an exit code of the
@@ -35,10 +36,15 @@ extern const char *const perf_op_names[PERF_OP_COUNT];
 enum perf_format { PERF_TABLE, PERF_PLAIN, PERF_JSON };
 
 struct perf_options {
-	const char *lane;    /* what stands before "://", or "ofi:PROVIDER" */
-	bool loop;           /* lane loop: both sides in one process */
-	const char *listen;  /* address, or NULL */
-	const char *connect; /* address, or NULL */
+	const char *lane;              /* what stands before "://", or "ofi:PROVIDER" */
+	bool loop;                     /* lane loop: both sides in one process */
+	const char *listen;            /* address, or NULL */
+	const char *connect;           /* address, or NULL */
+	bool serve;                    /* one client after another, at all interfaces */
+	bool one;                      /* of them, and then it ends */
+	uint64_t port;                 /* of serve, and of an address without one */
+	char address[TOW_ADDRESS_MAX]; /* that listen or connect were made of */
+	double interval;               /* seconds between lines; 0: none */
 	bool ops[PERF_OP_COUNT];
 	struct bench_sizes lat, bw;
 	uint64_t lat_iters; /* round trips of sizes up to 64 KiB */
@@ -63,12 +69,31 @@ struct perf_case {
 	uint64_t warm, rounds;
 };
 
+/* What one interval of a measurement has brought. */
+struct perf_interval {
+	double from_s, to_s; /* since the timed phase began */
+	uint64_t messages;
+	double mbps, msgps;
+	double mean_us, max_us; /* as perf_interval_add was told; 0: it was not */
+};
+
+/* The intervals of the measurement that runs. */
+struct perf_intervals {
+	bool on;
+	enum perf_op op;
+	uint64_t bytes, messages, waits;
+	double start_s, from_s, wait_sum_s, wait_max_s;
+	struct perf_interval *rows;
+	size_t count;
+};
+
 struct perf_result {
 	enum perf_op op;
 	uint64_t bytes;
 	double p50_us, p99_us, avg_us; /* lat, view */
 	double mbps, cpu_s_per_gib;    /* bw, bw_spread */
 	double mmsgps;                 /* rate */
+	const struct perf_intervals *intervals;
 };
 
 struct perf_side {
@@ -81,6 +106,7 @@ struct perf_side {
 	struct tow_op *view;
 	bool lends; /* nobody writes to what is sent while it is looked at */
 	struct tow_op *ops[PERF_WINDOW_MAX];
+	struct perf_intervals intervals;
 };
 
 /* Buffers lie this far apart, so that the pattern's words are aligned. */
@@ -109,7 +135,10 @@ void perf_pin(int rank);
 /* Says `what` with the library's message; returns PERF_FAILED. */
 int perf_failed(const struct perf_side *side, const char *what, int status);
 int perf_side_open(struct perf_side *side, const char *address);
-int perf_side_accept(struct perf_side *side);
+/* Waits for a client, at most so long. */
+int perf_side_accept(struct perf_side *side, uint64_t timeout_ns);
+/* Parts from it, to wait for another. */
+void perf_side_part(struct perf_side *side);
 int perf_side_connect(struct perf_side *side, const char *address);
 void perf_side_close(struct perf_side *side);
 /* As the options say; *op_out is NULL where the message went at once. */
@@ -127,10 +156,22 @@ int perf_wait_all(struct perf_side *side, uint64_t count);
 /* The same for number i of them. */
 int perf_wait_one(struct perf_side *side, uint64_t i);
 
+/*
+ * open: a measurement follows; close: its rows go. start: its clock runs. add: so many messages are
+ * through at `now`, after a wait of wait_s; negative: none was timed. end: the last one is over.
+ */
+void perf_interval_open(struct perf_side *side, enum perf_op op, uint64_t bytes);
+void perf_interval_close(struct perf_side *side);
+void perf_interval_start(struct perf_side *side);
+void perf_interval_add(struct perf_side *side, uint64_t messages, double wait_s, double now);
+void perf_interval_end(struct perf_side *side);
+
 int perf_lead(struct perf_side *side);   /* rank 0: everything that was asked for */
 int perf_follow(struct perf_side *side); /* rank 1: until rank 0 says that it is over */
 
 void perf_report_begin(const struct perf_options *options);
+void perf_report_interval(const struct perf_options *options, const struct perf_intervals *of,
+			  const struct perf_interval *row);
 void perf_report_result(const struct perf_options *options, const struct perf_result *result);
 void perf_report_end(const struct perf_options *options, bool complete);
 int perf_report_stats(const struct perf_side *side);

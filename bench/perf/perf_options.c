@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,10 +18,17 @@
 const char *const perf_op_names[PERF_OP_COUNT] = { "lat", "view", "bw", "bw_spread", "rate" };
 
 static const char help[] =
-	"usage: tow-perf [options]             both sides on this host\n"
+	"usage: tow-perf                       one side: listens, for one client after another\n"
+	"       tow-perf HOST[:PORT]           the other side, which measures and prints\n"
+	"       tow-perf OPTIONS               both sides on this host, where an option says what\n"
+	"                                      to measure: --lane, --op, --bytes and such\n"
 	"       tow-perf --listen ADDRESS      one side; serves one client, then ends\n"
-	"       tow-perf --connect ADDRESS     the other side, which measures and prints\n"
+	"       tow-perf --connect ADDRESS     the other side; ADDRESS without the option, too\n"
 	"\n"
+	"  -i, --interval S    a line each S seconds while it measures; without --seconds and\n"
+	"                      --iters each measurement takes 10 s\n"
+	"  -p, --port N        TCP port to listen at, and of HOST without one [7000]\n"
+	"  -1, --one           who listens ends after one client\n"
 	"  --lane LANE         a lane of `towstat lanes`, or LANE:REST for LANE://REST, such as\n"
 	"                      ofi:PROVIDER, or tow (the best of them): two processes;\n"
 	"                      loop: two threads of one process [tcp]\n"
@@ -45,7 +53,8 @@ static const char help[] =
 	"Latency is half a round trip; view: the same, and each receive is a view. bw: a window of "
 	"messages each way from one buffer, then an\n"
 	"acknowledgement; rate: 8 bytes, one way, a window that slides, acknowledged at the end.\n"
-	"cpu_s_per_GiB counts both sides.\n"
+	"cpu_s_per_GiB counts both sides. Intervals: MB/s and messages one way, and the mean and\n"
+	"longest of half a round trip, or of a window until it is acknowledged (rate: none).\n"
 	"\n"
 	"Verified, outside of the timed region: all buffers after the warm-up; all buffers, "
 	"refilled\n"
@@ -122,7 +131,7 @@ static int from_environment(struct perf_options *options)
 {
 	int rc;
 
-	*options = (struct perf_options){ .timeout_ns = UINT64_C(60) * 1000000000 };
+	*options = (struct perf_options){ .timeout_ns = UINT64_C(60) * 1000000000, .port = 7000 };
 	for (int op = 0; op < PERF_OP_COUNT; op++)
 		options->ops[op] = op != PERF_VIEW;
 	options->lane = "tcp";
@@ -146,6 +155,9 @@ static int from_environment(struct perf_options *options)
 
 enum {
 	OPT_LANE = 256,
+	OPT_INTERVAL,
+	OPT_PORT,
+	OPT_ONE,
 	OPT_LISTEN,
 	OPT_CONNECT,
 	OPT_OP,
@@ -170,6 +182,9 @@ enum {
 
 static const struct option long_options[] = {
 	{ "lane", required_argument, NULL, OPT_LANE },
+	{ "interval", required_argument, NULL, OPT_INTERVAL },
+	{ "port", required_argument, NULL, OPT_PORT },
+	{ "one", no_argument, NULL, OPT_ONE },
 	{ "listen", required_argument, NULL, OPT_LISTEN },
 	{ "connect", required_argument, NULL, OPT_CONNECT },
 	{ "op", required_argument, NULL, OPT_OP },
@@ -246,9 +261,10 @@ static int apply_value(struct perf_options *options, int option, const char *val
 		return options->tests || strcmp(value, "wait") == 0
 			       ? 0
 			       : usage_error("--drive is wait or test", value);
-	case OPT_AT_ONCE:
-		options->at_once = true;
-		return 0;
+	case OPT_INTERVAL:
+		return parse_number("--interval", value, 0.01, 3600, &options->interval);
+	case OPT_PORT:
+		return parse_count("--port", value, 65535, &options->port);
 	case OPT_LISTEN:
 		options->listen = value;
 		return 0;
@@ -267,6 +283,12 @@ static int apply_option(struct perf_options *options, int option, const char *va
 	switch (option) {
 	case OPT_COLD:
 		*cold = true;
+		return 0;
+	case OPT_AT_ONCE:
+		options->at_once = true;
+		return 0;
+	case OPT_ONE:
+		options->one = true;
 		return 0;
 	case OPT_PIN:
 		options->pin = true;
@@ -293,17 +315,62 @@ static int apply_option(struct perf_options *options, int option, const char *va
 	return apply_value(options, option, value);
 }
 
-static int settle_options(struct perf_options *options, bool cold)
+/* An address as it is; else HOST, HOST:PORT or [HOST]:PORT of TCP. */
+static int take_host(struct perf_options *options, const char *host)
+{
+	const char *colon = strchr(host, ':');
+	bool bare = colon == NULL || (host[0] == '[' && host[strlen(host) - 1] == ']');
+	bool six = colon != NULL && host[0] != '[' && strchr(colon + 1, ':') != NULL;
+	int n;
+
+	if (options->connect != NULL || host[0] == '\0')
+		return usage_error("one address at most", host);
+	options->connect = options->address;
+	if (strstr(host, "://") != NULL)
+		n = snprintf(options->address, sizeof(options->address), "%s", host);
+	else if (bare || six)
+		n = snprintf(options->address, sizeof(options->address), "tcp://%s%s%s:%" PRIu64,
+			     six ? "[" : "", host, six ? "]" : "", options->port);
+	else
+		n = snprintf(options->address, sizeof(options->address), "tcp://%s", host);
+	return n < (int)sizeof(options->address) ? 0 : usage_error("too long an address", host);
+}
+
+/* Whether it says what is measured: then whoever gives no address measures on this host. */
+static bool measures_here(int option)
+{
+	switch (option) {
+	case OPT_PORT:
+	case OPT_ONE:
+	case OPT_DRIVE:
+	case OPT_AT_ONCE:
+	case OPT_PIN:
+	case OPT_NO_PIN:
+	case OPT_TIMEOUT:
+		return false;
+	default:
+		return true;
+	}
+}
+
+static int settle_options(struct perf_options *options, bool cold, bool here)
 {
 	if (cold && options->ops[PERF_BW]) {
 		options->ops[PERF_BW] = false;
 		options->ops[PERF_BW_SPREAD] = true;
 	}
 	if (options->listen != NULL && options->connect != NULL)
-		return usage_error("--listen and --connect exclude each other", options->connect);
+		return usage_error("who listens takes no address to connect to", options->connect);
 	if (options->loop && (options->listen != NULL || options->connect != NULL))
-		return usage_error("lane loop is within one process, without --listen or --connect",
-				   "loop");
+		return usage_error("lane loop is within one process, without another side", "loop");
+	if (options->interval > 0 && options->seconds == 0 && options->iters == 0)
+		options->seconds = 10;
+	options->serve = !here && options->listen == NULL && options->connect == NULL;
+	if (options->one && !options->serve)
+		return usage_error("--one is for a side that listens by itself", "--one");
+	if (options->serve)
+		snprintf(options->address, sizeof(options->address), "tcp://0.0.0.0:%" PRIu64,
+			 options->port);
 	if (options->path == NULL && options->connect != NULL)
 		options->path = "remote";
 	if (options->path == NULL)
@@ -311,16 +378,28 @@ static int settle_options(struct perf_options *options, bool cold)
 	return 0;
 }
 
+static int long_of(int option)
+{
+	return option == 'h'   ? OPT_HELP
+	       : option == 'i' ? OPT_INTERVAL
+	       : option == 'p' ? OPT_PORT
+	       : option == '1' ? OPT_ONE
+			       : option;
+}
+
 int perf_options_parse(struct perf_options *options, int argc, char **argv)
 {
-	bool cold = false;
+	bool cold = false, here = false;
 	int option, rc = from_environment(options);
 
-	while (rc == 0 && (option = getopt_long(argc, argv, "h", long_options, NULL)) != -1)
-		rc = apply_option(options, option == 'h' ? OPT_HELP : option, optarg, &cold);
-	if (rc == 0 && optind < argc)
-		rc = usage_error("not an option", argv[optind]);
-	return rc != 0 ? rc : settle_options(options, cold);
+	while (rc == 0 && (option = getopt_long(argc, argv, "hi:p:1", long_options, NULL)) != -1) {
+		option = long_of(option);
+		here |= measures_here(option);
+		rc = apply_option(options, option, optarg, &cold);
+	}
+	for (; rc == 0 && optind < argc; optind++)
+		rc = take_host(options, argv[optind]);
+	return rc != 0 ? rc : settle_options(options, cold, here);
 }
 
 static uint64_t clamp_value(uint64_t value, uint64_t min, uint64_t max)

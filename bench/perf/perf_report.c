@@ -32,23 +32,80 @@ static void plain_result(const struct perf_options *options, const struct perf_r
 	}
 }
 
+/* Whole numbers of messages, and two digits of a second, as iperf3 has them. */
+static void table_interval(const struct perf_intervals *of, const struct perf_interval *row)
+{
+	const bool timed = row->mean_us > 0;
+
+	if (of->count == 0)
+		printf("\n%-10s %10s %19s %12s %12s %12s %12s\n", "op", "bytes", "interval s",
+		       "MB/s", "msg/s", "mean us", "max us");
+	printf("%-10s %10" PRIu64 " %8.2f - %8.2f %12.1f %12.0f", perf_op_names[of->op], of->bytes,
+	       row->from_s, row->to_s, row->mbps, row->msgps);
+	if (timed)
+		printf(" %12.2f %12.2f\n", row->mean_us, row->max_us);
+	else
+		printf(" %12s %12s\n", "-", "-");
+}
+
+static void plain_interval(const struct perf_options *options, const struct perf_intervals *of,
+			   const struct perf_interval *row)
+{
+	printf("#interval %s %s %" PRIu64 " %.3f %.3f MBps %.6g msgps %.6g", options->path,
+	       perf_op_names[of->op], of->bytes, row->from_s, row->to_s, row->mbps, row->msgps);
+	if (row->mean_us > 0)
+		printf(" mean_us %.6g max_us %.6g", row->mean_us, row->max_us);
+	putchar('\n');
+}
+
+void perf_report_interval(const struct perf_options *options, const struct perf_intervals *of,
+			  const struct perf_interval *row)
+{
+	if (options->format == PERF_TABLE)
+		table_interval(of, row);
+	else if (options->format == PERF_PLAIN)
+		plain_interval(options, of, row);
+	fflush(stdout);
+}
+
+static void json_intervals(const struct perf_intervals *all)
+{
+	for (size_t i = 0; i < all->count; i++) {
+		const struct perf_interval *row = &all->rows[i];
+
+		printf("%s\n    {\"from_s\": %.6f, \"to_s\": %.6f, \"messages\": %" PRIu64
+		       ", \"MBps\": %.6g, \"msgps\": %.6g",
+		       i == 0 ? ", \"intervals\": [" : ",", row->from_s, row->to_s, row->messages,
+		       row->mbps, row->msgps);
+		if (row->mean_us > 0)
+			printf(", \"mean_us\": %.6g, \"max_us\": %.6g", row->mean_us, row->max_us);
+		putchar('}');
+	}
+	if (all->count > 0)
+		putchar(']');
+}
+
 static void json_result(const struct perf_result *r)
 {
 	printf("%s\n  {\"op\": \"%s\", \"bytes\": %" PRIu64, printed != 0 ? "," : "",
 	       perf_op_names[r->op], r->bytes);
 	if (perf_is_latency(r->op))
-		printf(", \"p50_us\": %.6g, \"p99_us\": %.6g, \"avg_us\": %.6g}", r->p50_us,
+		printf(", \"p50_us\": %.6g, \"p99_us\": %.6g, \"avg_us\": %.6g", r->p50_us,
 		       r->p99_us, r->avg_us);
 	else if (r->op == PERF_RATE)
-		printf(", \"Mmsgps\": %.6g}", r->mmsgps);
+		printf(", \"Mmsgps\": %.6g", r->mmsgps);
 	else
-		printf(", \"MBps\": %.6g, \"cpu_s_per_GiB\": %.6g}", r->mbps, r->cpu_s_per_gib);
+		printf(", \"MBps\": %.6g, \"cpu_s_per_GiB\": %.6g", r->mbps, r->cpu_s_per_gib);
+	json_intervals(r->intervals);
+	putchar('}');
 }
 
 static void table_result(const struct perf_result *r)
 {
 	static enum perf_op last = PERF_OP_COUNT;
 
+	if (r->intervals->count > 0)
+		last = PERF_OP_COUNT; /* their lines stand between */
 	if (r->op != last && perf_is_latency(r->op))
 		printf("\n%-10s %10s %12s %12s %12s\n", "op", "bytes", "p50 us", "p99 us",
 		       "mean us");

@@ -26,6 +26,7 @@
 #define SEED_STRIDE  (UINT64_C(1) << 32)          /* more than a phase has buffers */
 #define BACK         (UINT64_C(1) << 31)          /* sets the seeds of the way back apart */
 #define ROUNDS_LIMIT UINT64_C(10000000)
+#define RATE_TURN    256 /* messages of a rate between two looks at the clock */
 
 enum { TAG_PING = 1, TAG_DATA, TAG_ACK, TAG_ORDER, TAG_READY, TAG_REPORT };
 enum phase { PHASE_WARM, PHASE_TIMED, PHASE_CHECK, PHASE_QUIT };
@@ -122,15 +123,20 @@ static void drop_area(struct perf_side *side)
 }
 
 /* Half a round trip; the clock is read once for each. */
-static void take_sample(const struct order *order, struct timing *timing, uint64_t i, double *last)
+static void take_sample(struct perf_side *side, const struct order *order, struct timing *timing,
+			uint64_t i, double *last)
 {
 	double now;
 
 	if (timing->samples == NULL)
 		return;
 	now = perf_now();
-	if (i >= order->lead)
+	if (i >= order->lead) {
 		timing->samples[i - order->lead] = (now - *last) / 2;
+		perf_interval_add(side, 1, (now - *last) / 2, now);
+	}
+	if (i + 1 == order->lead)
+		perf_interval_start(side);
 	*last = now;
 }
 
@@ -147,7 +153,7 @@ static int ping_pong(struct perf_side *side, const struct order *order, struct t
 			rc = perf_recv(side, data, order->bytes, TAG_PING);
 		if (rc == 0 && side->rank != 0)
 			rc = perf_send(side, data, order->bytes, TAG_PING);
-		take_sample(order, timing, i, &last);
+		take_sample(side, order, timing, i, &last);
 	}
 	timing->seconds = perf_now() - begin;
 	return rc;
@@ -168,7 +174,7 @@ static int ping_pong_views(struct perf_side *side, const struct order *order, st
 			rc = perf_view(side, order->bytes, TAG_PING, &seen);
 		if (rc == 0 && side->rank != 0)
 			rc = perf_send(side, side->area, order->bytes, TAG_PING);
-		take_sample(order, timing, i, &last);
+		take_sample(side, order, timing, i, &last);
 	}
 	side->lends = false;
 	timing->seconds = perf_now() - begin;
@@ -225,7 +231,10 @@ static int slide_window(struct perf_side *side, const struct order *order, struc
 		if (i == lead) {
 			start = perf_now();
 			cpu = perf_cpu();
+			perf_interval_start(side);
 		}
+		if (i > lead && (i - lead) % RATE_TURN == 0 && side->intervals.on)
+			perf_interval_add(side, RATE_TURN, -1, perf_now());
 		if (i >= order->window)
 			rc = perf_wait_one(side, i % order->window);
 		if (rc == 0)
@@ -244,7 +253,7 @@ static int slide_window(struct perf_side *side, const struct order *order, struc
 /* One way, from rank 0 to rank 1. */
 static int stream_order(struct perf_side *side, const struct order *order, struct timing *timing)
 {
-	double start = perf_now(), cpu = perf_cpu();
+	double start = perf_now(), cpu = perf_cpu(), began = start;
 	bool sends = side->rank == 0;
 	uint64_t slot = 0;
 	uint8_t ack = 0;
@@ -254,13 +263,21 @@ static int stream_order(struct perf_side *side, const struct order *order, struc
 		if (round == order->lead) {
 			start = perf_now();
 			cpu = perf_cpu();
+			perf_interval_start(side);
 		}
+		if (side->intervals.on)
+			began = perf_now();
 		rc = start_window(side, order, sends, &slot);
 		if (rc == 0)
 			rc = perf_wait_all(side, order->window);
 		if (rc == 0)
 			rc = sends ? perf_recv(side, &ack, 1, TAG_ACK)
 				   : perf_send(side, &ack, 1, TAG_ACK);
+		if (side->intervals.on && rc == 0 && round >= order->lead) {
+			double now = perf_now();
+
+			perf_interval_add(side, order->window, now - began, now);
+		}
 	}
 	timing->seconds = perf_now() - start;
 	timing->cpu_s = perf_cpu() - cpu;
@@ -402,8 +419,11 @@ static int measure_case(struct perf_side *side, struct order *order, const struc
 	timing.samples = calloc(order->rounds, sizeof(timing.samples[0]));
 	if (timing.samples == NULL)
 		return perf_failed(side, "memory for the samples", TOW_ENOMEM);
+	perf_interval_open(side, order->op, order->bytes);
 	rc = run_phase(side, order, &timing);
+	perf_interval_end(side);
 	result = evaluate_timing(order, &timing);
+	result.intervals = &side->intervals;
 	free(timing.samples);
 	timing.samples = NULL;
 	order->phase = PHASE_CHECK;
@@ -432,6 +452,7 @@ static int measure_sizes(struct perf_side *side, struct order *order, enum perf_
 		if (rc == 0)
 			drop_area(side);
 	}
+	perf_interval_close(side);
 	return rc;
 }
 

@@ -86,10 +86,11 @@ int perf_side_open(struct perf_side *side, const char *address)
 }
 
 /* Waits for a connect or an accept; takes the operation. */
-static int take_peer(struct perf_side *side, struct tow_op *op, const char *what)
+static int take_peer(struct perf_side *side, struct tow_op *op, const char *what,
+		     uint64_t timeout_ns)
 {
 	struct tow_result result = { .size = sizeof(result) };
-	int rc = tow_op_wait(op, side->options->timeout_ns);
+	int rc = tow_op_wait(op, timeout_ns);
 
 	if (rc == TOW_OK)
 		rc = tow_op_result(op, &result);
@@ -101,17 +102,17 @@ static int take_peer(struct perf_side *side, struct tow_op *op, const char *what
 	return rc < 0 ? perf_failed(side, "sealing the runtime", rc) : 0;
 }
 
-int perf_side_accept(struct perf_side *side)
+int perf_side_accept(struct perf_side *side, uint64_t timeout_ns)
 {
 	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
 	struct tow_op *op;
 	int rc;
 
-	options.timeout_ns = side->options->timeout_ns;
+	options.timeout_ns = timeout_ns;
 	rc = tow_accept_start(side->endpoint, &options, &op);
 	if (rc < 0)
 		return perf_failed(side, "accepting", rc);
-	return take_peer(side, op, "accepting");
+	return take_peer(side, op, "accepting", timeout_ns);
 }
 
 int perf_side_connect(struct perf_side *side, const char *address)
@@ -124,21 +125,27 @@ int perf_side_connect(struct perf_side *side, const char *address)
 	rc = tow_connect_start(side->endpoint, address, &options, &op);
 	if (rc < 0)
 		return perf_failed(side, address, rc);
-	return take_peer(side, op, address);
+	return take_peer(side, op, address, options.timeout_ns);
+}
+
+void perf_side_part(struct perf_side *side)
+{
+	perf_view_drop(side);
+	perf_interval_close(side);
+	if (side->area != NULL)
+		tow_free(side->runtime, side->area);
+	if (side->peer != NULL)
+		tow_peer_close(side->peer);
+	side->area = NULL;
+	side->peer = NULL;
 }
 
 /* Leaves the runtime, which two sides may share, to its owner. */
 void perf_side_close(struct perf_side *side)
 {
-	perf_view_drop(side);
-	if (side->area != NULL)
-		tow_free(side->runtime, side->area);
-	if (side->peer != NULL)
-		tow_peer_close(side->peer);
+	perf_side_part(side);
 	if (side->endpoint != NULL)
 		tow_endpoint_close(side->endpoint);
-	side->area = NULL;
-	side->peer = NULL;
 	side->endpoint = NULL;
 }
 

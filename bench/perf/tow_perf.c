@@ -7,6 +7,7 @@
  *                which says its address through a pipe
  *   --lane loop  rank 1 is a thread, on the runtime of rank 0
  *   --listen     this process is rank 1, for a rank 0 elsewhere that has --connect
+ *   no argument  the same at a port of its own, for one rank 0 after another (tow-perf HOST)
  */
 #include <errno.h>
 #include <poll.h>
@@ -43,9 +44,42 @@ static int run_follower(const struct perf_options *options, const char *address,
 			rc = PERF_FAILED;
 	}
 	if (rc == 0)
-		rc = perf_side_accept(&side);
+		rc = perf_side_accept(&side, options->timeout_ns);
 	if (rc == 0)
 		rc = perf_follow(&side);
+	perf_side_close(&side);
+	if (side.runtime != NULL)
+		tow_runtime_close(side.runtime);
+	return rc;
+}
+
+/* Rank 1 for whoever comes, until it is stopped. One that goes wrong does not end it. */
+static int run_server(const struct perf_options *options)
+{
+	struct perf_side side = { .options = options, .rank = 1 };
+	int rc;
+
+	if (options->pin)
+		perf_pin(side.rank);
+	rc = perf_side_open(&side, options->address);
+	if (rc == 0)
+		printf("tow-perf %s: listening at port %llu; tow-perf HOST measures from another "
+		       "host\n",
+		       tow_version(), (unsigned long long)options->port);
+	fflush(stdout);
+	while (rc == 0) {
+		int served = perf_side_accept(&side, TOW_FOREVER);
+
+		if (served == 0)
+			served = perf_follow(&side);
+		printf("a client is through%s\n", served == 0 ? "" : ", not in order");
+		fflush(stdout);
+		perf_side_part(&side);
+		if (options->one) {
+			rc = served;
+			break;
+		}
+	}
 	perf_side_close(&side);
 	if (side.runtime != NULL)
 		tow_runtime_close(side.runtime);
@@ -95,7 +129,7 @@ static void *loop_follower(void *arg)
 
 	if (side->options->pin)
 		perf_pin(side->rank);
-	rc = perf_side_accept(side);
+	rc = perf_side_accept(side, side->options->timeout_ns);
 	if (rc == 0)
 		rc = perf_follow(side);
 	return (void *)(intptr_t)rc;
@@ -197,6 +231,8 @@ int main(int argc, char **argv)
 	if (rc != 0)
 		return rc < 0 ? EXIT_SUCCESS : rc;
 	signal(SIGPIPE, SIG_IGN);
+	if (options.serve)
+		return run_server(&options);
 	if (options.loop)
 		return run_loop(&options);
 	if (options.listen != NULL)

@@ -8,6 +8,7 @@
  *   coll_bench_run.c      the measured loops
  *   coll_bench_overlap.c  communication beside a compute loop
  *   coll_bench_report.c   tables and plain lines
+ *   coll_bench_nccl.c     the columns of nccl-tests
  *   coll_bench_profile.c  what was measured, for schedulers
  *
  * All ranks run the same; rank 0 prints. Functions return 0, or an exit code of the program
@@ -63,6 +64,7 @@ struct coll_options {
 	enum tow_type type;
 	enum tow_reduce reduce;
 	bool in_place, outside, overlap, apart, pin, plain;
+	bool nccl;        /* both forms of each, in the columns of nccl-tests */
 	const char *plan; /* NULL: the library's choice */
 	uint32_t depth;   /* collectives in flight */
 	double seconds;   /* of each measurement */
@@ -96,15 +98,26 @@ struct coll_rank {
 	double *control;    /* of the pool: what the ranks tell each other between measurements */
 	double bytes_per_s; /* of all CPUs at once, read and written, as they copy */
 	uint64_t wrong;     /* elements */
+	uint64_t counted;   /* how often all ranks' were summed */
 	uint32_t hosts;     /* that the ranks are on; 0: not known */
 	struct tool_profile profile; /* rank 0's, with --profile */
-	double *samples;             /* with --profile: the time of each of a loop, in us */
+	double nccl_bus_sum;         /* with --format nccl-tests: of the rows of one operation */
+	uint32_t nccl_rows;
+	uint64_t nccl_wrong;
+	double *samples; /* with --profile: the time of each of a loop, in us */
 };
 
 struct coll_result {
 	double time_s, cpu_s_per_gib, bound_ratio;
 	double median_us, p90_us; /* of the slowest rank, with --profile */
 	uint64_t count;
+};
+
+/* One form of a measurement, out of place or in place. */
+struct coll_half {
+	bool ran;
+	uint64_t wrong; /* elements, of all ranks */
+	struct coll_result result;
 };
 
 struct coll_overlap_result {
@@ -170,6 +183,15 @@ void coll_report_result(const struct coll_rank *rank, const struct coll_case *wh
 void coll_report_overlap(const struct coll_rank *rank, const struct coll_case *what,
 			 const struct coll_overlap_result *result);
 void coll_report_skipped(const struct coll_rank *rank, const struct coll_case *what);
+/* The sum of what each rank gives, at rank 0, by the job's store; all ranks call it. */
+int coll_wrong_of_all(struct coll_rank *rank, uint64_t own, uint64_t *all_out);
+
+/* The head of one operation's rows, a row, and what stands below them. */
+void coll_nccl_head(const struct coll_rank *rank, enum coll_kind kind);
+void coll_nccl_row(struct coll_rank *rank, const struct coll_case *what,
+		   const struct coll_half *out_of_place, const struct coll_half *in_place);
+void coll_nccl_end(struct coll_rank *rank);
+
 /* A rank's memory for --profile. */
 int coll_profile_open(struct coll_rank *rank, uint64_t samples);
 /* The quantiles of a loop's samples, of the slowest rank; all ranks call it. */
@@ -184,6 +206,6 @@ const char *coll_library_name(enum coll_kind kind);
 void coll_report_lane(const struct coll_rank *rank, const struct coll_case *what, char *out,
 		      size_t room);
 /* Says how many elements were wrong, which every rank has left in the job's store. */
-int coll_report_wrong(const struct coll_rank *rank);
+int coll_report_wrong(struct coll_rank *rank);
 
 #endif

@@ -36,6 +36,8 @@ static const char help[] =
 	"  --seconds S         time of each measurement [0.4]\n"
 	"  --pin, --no-pin     rank r on CPU r modulo their number [--pin]\n"
 	"  --plain             lines: towline PATH OP-nRANKS BYTES METRIC VALUE\n"
+	"  --format NAME       table, plain (as --plain), or nccl-tests: the columns of NVIDIA's\n"
+	"                      nccl-tests, each operation out of place and in place [table]\n"
 	"  --profile FILE      writes what was measured for schedulers, as JSON (towtrace "
 	"profile)\n"
 	"  --path NAME         name of the path in the output [the lane]\n"
@@ -51,6 +53,9 @@ static const char help[] =
 	"each rank would see of the best algorithm. bound_ratio: the time in which the bytes that\n"
 	"must be read and written could be, at the rate at which this machine copies with all\n"
 	"CPUs at once, divided by the time; above 1 where the caches hold them.\n"
+	"nccl-tests: size, time, algbw and busbw by its doc/PERFORMANCE.md; GB is 10^9 bytes, "
+	"#wrong of\n"
+	"all ranks.\n"
 	"Checked, outside of the timed region: every element of the first and the last result.\n"
 	"\n"
 	"Environment: BENCH_PATH, BENCH_PEER, BENCH_SECONDS, BENCH_SIZES_allreduce and so on;\n"
@@ -137,6 +142,15 @@ static int parse_lane(const char *text, struct coll_options *options)
 	return usage_error(rule, text);
 }
 
+static int parse_format(const char *text, struct coll_options *options)
+{
+	options->nccl = strcmp(text, "nccl-tests") == 0;
+	options->plain = strcmp(text, "plain") == 0;
+	return options->nccl || options->plain || strcmp(text, "table") == 0
+		       ? 0
+		       : usage_error("--format is table, plain or nccl-tests", text);
+}
+
 static int from_environment(struct coll_options *options)
 {
 	int rc;
@@ -179,6 +193,7 @@ enum {
 	OPT_PLAIN,
 	OPT_PATH,
 	OPT_PROFILE,
+	OPT_FORMAT,
 	OPT_TIMEOUT
 };
 
@@ -199,6 +214,7 @@ static const struct option long_options[] = {
 	{ "pin", no_argument, NULL, OPT_PIN },
 	{ "no-pin", no_argument, NULL, OPT_NO_PIN },
 	{ "plain", no_argument, NULL, OPT_PLAIN },
+	{ "format", required_argument, NULL, OPT_FORMAT },
 	{ "path", required_argument, NULL, OPT_PATH },
 	{ "profile", required_argument, NULL, OPT_PROFILE },
 	{ "timeout", required_argument, NULL, OPT_TIMEOUT },
@@ -258,6 +274,8 @@ static int apply_option(struct coll_options *options, int option, const char *va
 		return parse_type(value, &options->type);
 	case OPT_REDUCE:
 		return parse_reduce(value, &options->reduce);
+	case OPT_FORMAT:
+		return parse_format(value, options);
 	case OPT_PLAN:
 		options->plan = value;
 		return 0;
@@ -300,6 +318,11 @@ static int settle_options(struct coll_options *options, bool sized)
 			return usage_error("--in-place: this operation has no such form",
 					   coll_kind_names[kind]);
 	}
+	if (options->nccl && (options->in_place || options->overlap || options->depth > 1 ||
+			      options->plain || options->profile != NULL))
+		return usage_error("--in-place, --overlap, --depth, --plain and --profile are not "
+				   "for --format",
+				   "nccl-tests");
 	if (options->apart && !options->overlap)
 		return usage_error("--apart is a way of --overlap", "--apart");
 	if (options->overlap && options->depth > 1)

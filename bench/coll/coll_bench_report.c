@@ -23,7 +23,7 @@ void coll_report_head(const struct coll_rank *rank)
 {
 	const struct coll_options *o = rank->options;
 
-	if (rank->rank != 0)
+	if (rank->rank != 0 || o->nccl)
 		return;
 	if (o->plain) {
 		if (rank->bytes_per_s > 0)
@@ -223,29 +223,39 @@ void coll_report_overlap(const struct coll_rank *rank, const struct coll_case *w
 	fflush(stdout);
 }
 
-int coll_report_wrong(const struct coll_rank *rank)
+int coll_wrong_of_all(struct coll_rank *rank, uint64_t own, uint64_t *all_out)
 {
-	uint64_t all = rank->wrong, theirs = 0;
-	char key[32];
+	uint64_t theirs = 0, turn = rank->counted++;
+	char key[48];
 	size_t bytes;
 	int rc = TOW_OK;
 
-	snprintf(key, sizeof(key), "coll_bench-wrong-%u", rank->rank);
+	*all_out = own;
+	snprintf(key, sizeof(key), "coll_bench-wrong-%" PRIu64 "-%u", turn, rank->rank);
 	if (rank->rank != 0) {
-		rc = tow_group_set(rank->group, key, &rank->wrong, sizeof(rank->wrong),
-				   rank->options->timeout_ns);
+		rc = tow_group_set(rank->group, key, &own, sizeof(own), rank->options->timeout_ns);
 		return rc < 0 ? coll_failed(rank, "telling what was wrong", rc) : 0;
 	}
 	for (uint32_t r = 1; r < rank->ranks && rc >= 0; r++) {
-		snprintf(key, sizeof(key), "coll_bench-wrong-%u", r);
+		snprintf(key, sizeof(key), "coll_bench-wrong-%" PRIu64 "-%u", turn, r);
 		rc = tow_group_get(rank->group, key, &theirs, sizeof(theirs), &bytes,
 				   rank->options->timeout_ns);
-		all += theirs;
+		*all_out += theirs;
 	}
-	if (rc < 0)
-		return coll_failed(rank, "hearing what was wrong", rc);
-	printf(rank->options->plain ? "#wrong %" PRIu64 "\n" : "\nwrong elements: %" PRIu64 "\n",
-	       all);
+	return rc < 0 ? coll_failed(rank, "hearing what was wrong", rc) : 0;
+}
+
+int coll_report_wrong(struct coll_rank *rank)
+{
+	uint64_t all = 0;
+	int rc = coll_wrong_of_all(rank, rank->wrong, &all);
+
+	if (rc != 0 || rank->rank != 0)
+		return rc;
+	if (!rank->options->nccl)
+		printf(rank->options->plain ? "#wrong %" PRIu64 "\n"
+					    : "\nwrong elements: %" PRIu64 "\n",
+		       all);
 	fflush(stdout);
 	return all != 0 ? COLL_WRONG : 0;
 }

@@ -212,33 +212,68 @@ static bool plan_fits(struct coll_rank *rank, const struct coll_case *what, stru
 	return *rc == 0;
 }
 
-static int measure_size(struct coll_rank *rank, enum coll_kind kind, uint64_t bytes)
+/* One form of it. *ran_out: the plan that was asked for can serve it. */
+static int measure_form(struct coll_rank *rank, struct coll_case *what, struct coll_result *result,
+			bool *ran_out)
 {
-	struct coll_case what = coll_case_make(rank->options, kind, bytes, rank->ranks);
-	struct coll_result result = { 0 };
 	struct coll_slot slots[TOW_COLL_IN_FLIGHT];
 	uint64_t count = 0;
 	int rc = 0;
 
-	what.seed = (uint64_t)kind * 1000003 + bytes;
+	what->seed = (uint64_t)what->kind * 1000003 + what->bytes;
 	for (uint32_t i = 0; i < rank->options->depth; i++)
-		slots[i] = coll_slot_make(rank, &what, i);
-	fill_all(rank, &what, slots);
-	if (!plan_fits(rank, &what, slots, &rc))
+		slots[i] = coll_slot_make(rank, what, i);
+	fill_all(rank, what, slots);
+	if (!plan_fits(rank, what, slots, &rc))
 		return rc;
-	coll_verify(rank, &what, slots);
-	rc = calibrate_count(rank, &what, slots, &count);
-	fill_all(rank, &what, slots);
+	coll_verify(rank, what, slots);
+	rc = calibrate_count(rank, what, slots, &count);
+	fill_all(rank, what, slots);
 	if (rc == 0)
-		rc = run_timed(rank, &what, slots, count, &result);
-	if (rc == 0 && what.in_place) {
-		fill_all(rank, &what, slots);
-		rc = run_loop(rank, &what, slots, rank->options->depth);
+		rc = run_timed(rank, what, slots, count, result);
+	if (rc == 0 && what->in_place) {
+		fill_all(rank, what, slots);
+		rc = run_loop(rank, what, slots, rank->options->depth);
 	}
 	if (rc == 0)
 		for (uint32_t i = 0; i < rank->options->depth && i < count; i++)
-			coll_verify(rank, &what, &slots[i]);
-	if (rc == 0) {
+			coll_verify(rank, what, &slots[i]);
+	*ran_out = rc == 0;
+	return rc;
+}
+
+/* Both forms, where the operation has them, as one row. */
+static int measure_both(struct coll_rank *rank, struct coll_case *what)
+{
+	struct coll_half halves[2] = { { .ran = false }, { .ran = false } };
+	int rc = 0;
+
+	for (int form = 0; form < 2 && rc == 0; form++) {
+		uint64_t before = rank->wrong;
+
+		if (form == 1 && !coll_kind_in_place(what->kind))
+			break;
+		what->in_place = form == 1;
+		rc = measure_form(rank, what, &halves[form].result, &halves[form].ran);
+		if (rc == 0)
+			rc = coll_wrong_of_all(rank, rank->wrong - before, &halves[form].wrong);
+	}
+	if (rc == 0)
+		coll_nccl_row(rank, what, &halves[0], &halves[1]);
+	return rc;
+}
+
+static int measure_size(struct coll_rank *rank, enum coll_kind kind, uint64_t bytes)
+{
+	struct coll_case what = coll_case_make(rank->options, kind, bytes, rank->ranks);
+	struct coll_result result = { 0 };
+	bool ran = false;
+	int rc;
+
+	if (rank->options->nccl)
+		return measure_both(rank, &what);
+	rc = measure_form(rank, &what, &result, &ran);
+	if (rc == 0 && ran) {
 		coll_report_result(rank, &what, &result);
 		rc = coll_profile_add(rank, &what, &result);
 	}
@@ -253,12 +288,16 @@ int coll_run(struct coll_rank *rank)
 	for (int kind = 0; kind < COLL_KINDS && rc == 0; kind++) {
 		const struct bench_sizes *sizes = &options->sizes[kind];
 
+		if (options->nccl && options->ops[kind])
+			coll_nccl_head(rank, kind);
 		for (unsigned int i = 0; options->ops[kind] && i < sizes->count && rc == 0; i++) {
 			rc = options->overlap ? coll_run_overlap(rank, kind, sizes->bytes[i])
 					      : measure_size(rank, kind, sizes->bytes[i]);
 			if (kind == COLL_BARRIER)
 				break;
 		}
+		if (rc == 0 && options->nccl && options->ops[kind])
+			coll_nccl_end(rank);
 	}
 	return rc;
 }

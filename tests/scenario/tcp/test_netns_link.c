@@ -84,6 +84,17 @@ static void test_zerocopy_and_loss(void **state)
 	twt_nl_test(job, (struct twt_nl_shape){ .delay_ns = NL_MS, .loss_ppm = 50000 }, NULL, NULL);
 }
 
+/* Between two hosts the words of `require` are met that are not within one. */
+static void test_required(void **state)
+{
+	struct twt_nl_job *job = twt_nl_job_open(seed + 9);
+
+	(void)state;
+	job->plan.options.require = "lane:tcp,zero_copy,iface:ib0|tow0";
+	job->plan.messages = 60;
+	twt_nl_test(job, (struct twt_nl_shape){ 0 }, NULL, NULL);
+}
+
 struct stopping {
 	struct twt_nl_job *job;
 	int side;
@@ -129,6 +140,7 @@ int main(void)
 		cmocka_unit_test(test_loss_of_1_percent),
 		cmocka_unit_test(test_loss_of_5_percent),
 		cmocka_unit_test(test_zerocopy_and_loss),
+		cmocka_unit_test(test_required),
 		cmocka_unit_test(test_rate),
 		cmocka_unit_test(test_all_of_it),
 		cmocka_unit_test(test_stopped_peer),

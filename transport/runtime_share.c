@@ -3,7 +3,7 @@
  * opened with. See runtime_share.h.
  *
  * The lock is held while the runtime is opened, so that who comes meanwhile waits for it. It is not
- * held while the last one closes it: whoever comes then gets a new one.
+ * held while the last one closes it: a user that comes then gets a new one.
  */
 #include "transport/runtime_share.h"
 

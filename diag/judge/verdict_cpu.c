@@ -86,7 +86,7 @@ static struct use use_of_others(const struct twi_judge *judge, const struct twi_
 	return all;
 }
 
-/* What they were denied of the CPU time that they wanted; of little the share says little. */
+/* Share of the wanted CPU time that was not given; 0 where too little was wanted to tell. */
 static double denied_share(const struct use *use)
 {
 	double wanted = (double)use->waited_ns + (double)use->ran_ns;

@@ -87,7 +87,7 @@ struct twi_diag {
 	_Atomic uint64_t lost;   /* records for which there was no block */
 	_Atomic uint64_t held;   /* as in a block, by threads that have none */
 	_Atomic int log_level;
-	_Atomic uint32_t span_mask; /* of small messages those have a span of whom it is no bit */
+	_Atomic uint32_t span_mask; /* a small message has a span if (n & mask) == 0 */
 	struct twi_span_table *spans;
 	struct twi_log *log;
 	struct twi_labels labels; /* of groups */

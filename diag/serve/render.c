@@ -87,7 +87,7 @@ static void render_gauge(const struct twi_gauge *gauge, struct twi_emit *e)
 		twi_emit_sample_u64(e, name, NULL, gauge->value(gauge->arg));
 }
 
-/* A name may be there twice, of two pools: the format allows it once, and the first has it. */
+/* Two pools may register one gauge; the format allows a name once, so the first is emitted. */
 static void render_gauges(const struct twi_registry *registry, struct twi_emit *e)
 {
 	for (unsigned i = 0; i < registry->gauge_count; i++) {

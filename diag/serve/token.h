@@ -1,11 +1,11 @@
 /*
- * token.h - who may ask over TCP: he who has the token, and not too many who guess.
+ * token.h - checks the token of a client over TCP, and limits guesses for each address.
  *
  * A token is 16 to 128 characters of A-Z a-z 0-9 . _ ~ - so that it can stand in a URL as it is. It
  * is compared in a time that does not depend on where it differs. Wrong ones are throttled by the
  * address that they come from: TWI_THROTTLE_BURST at once, one more each second; in between nothing
- * from there is compared at all. Whoever shares an address with a guesser shares his fate; the unix
- * socket is not concerned.
+ * from there is compared at all. A client that shares an address with a guesser is throttled as
+ * well; the unix socket is not concerned.
  */
 #ifndef TWI_TOKEN_H
 #define TWI_TOKEN_H

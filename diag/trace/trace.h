@@ -80,7 +80,7 @@ struct twi_trace_about {
 	void *arg;
 };
 
-/* TOW_OK or TOW_ENOMEM. Again and again; clock NULL is said before arg goes. */
+/* May be called repeatedly. Pass clock = NULL before freeing arg. TOW_OK or TOW_ENOMEM. */
 int twi_trace_identify(struct twi_diag *diag, const struct twi_trace_about *about);
 
 /*

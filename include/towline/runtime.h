@@ -90,18 +90,18 @@ struct tow_options {
 	const char *congestion;     /* TCP congestion control */
 	int64_t socket_buffer_bytes;
 	int64_t busy_poll_ns;
-	const char *interfaces;   /* of the network that may be used */
+	const char *interfaces;   /* network interfaces that lanes may use */
 	const char *ofi_provider; /* of the ofi lane */
 	int64_t checksum_all;     /* 1: of every message; 0: of one in 1024 */
 	const char *job_key;      /* the job's secret */
 	const char *job_key_file; /* the file that it stands in */
-	int64_t encrypt;          /* 1: what goes over the network */
+	int64_t encrypt;          /* 1: encrypt traffic on the network */
 	int64_t background;       /* 1: a thread moves operations while nobody waits */
 	int64_t world_size;       /* ranks in the job; 0: the launcher says */
 	const char *store;        /* HOST:PORT of rank 0's store; empty: the launcher says */
 	int64_t shm_peer_writes;  /* 1: ranks of this host may write into the pool in collectives */
 	int64_t coll_timeout_ns;  /* deadline of a collective that has none of its own */
-	const char *coll_plan;    /* for every collective that it can serve */
+	const char *coll_plan;    /* plan of every collective that it can serve */
 	const char *coll_table;   /* file of measured choices */
 	int64_t coll_segment_bytes;
 	int64_t coll_depth;

@@ -122,7 +122,7 @@ static int read_options(int argc, char **argv, struct options *out)
 	return -1;
 }
 
-/* A start that failed half way: those that run go. */
+/* Kills the ranks that were already started. */
 static void kill_all(struct rank *ranks, long count)
 {
 	for (long i = 0; i < count; i++) {

@@ -148,7 +148,7 @@ enum twi_coll_group_state {
 	TWI_COLL_BROKEN,
 };
 
-/* The word of another rank about a seq that this one has not come to, or that it has. */
+/* Another rank's signature for a collective, early or late. */
 struct twi_coll_sign {
 	uint64_t seq;
 	uint64_t signature;

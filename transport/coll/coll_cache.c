@@ -2,8 +2,8 @@
  * coll_cache.c - entries: what a call comes down to, kept for the next call like it. See coll.h.
  *
  * The key is everything that the plan depends on: kind, type, operator, root, counts, whether it is
- * in place, whom it names, the plan that was asked for. The one used last is tried first, which
- * is what a training loop over equal buckets needs.
+ * in place, the ranks it names, the plan that was asked for. The one used last is tried first,
+ * which is what a training loop over equal buckets needs.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -3,8 +3,9 @@
  *
  * Agreement. Ranks of one host compare signatures in their slots. With messages each rank tells its
  * signature to the one behind it, and a collective does not end before the one of the rank before
- * has come: where not all agree, somewhere on the circle two neighbours do not. Whoever finds that
- * sends its call to the other in words (TWI_COLL_CALL); that one, knowing both, breaks the group.
+ * has come: where not all agree, somewhere on the circle two neighbours do not. The one that finds
+ * it sends a text of its call to the other (TWI_COLL_CALL); that one, knowing both, breaks the
+ * group.
  *
  * Breaking. A group that has failed once is broken: a rank may have any part of the result. The
  * first to know tells every rank that it is connected to, and they tell on; a rank breaks once.

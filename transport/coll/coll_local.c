@@ -1,9 +1,9 @@
 /*
  * coll_local.c - collectives in the memory of one host. See coll_local.h.
  *
- * A slot is written by its owner alone: all but `phase` before `phase`, which is released; whoever
- * acquires it sees the rest. It is used again for the seq TWI_COLL_SLOTS further on, and not before
- * every rank of the host has `finished` the old one.
+ * A slot is written by its owner alone: all but `phase` before `phase`, which is released; a rank
+ * that acquires it sees the rest. It is used again for the seq TWI_COLL_SLOTS further on, and not
+ * before every rank of the host has `finished` the old one.
  *
  * What the other ranks say is hostile: where their buffers are is checked by the window, and a
  * phase that is out of order only makes this rank wait.

@@ -1,8 +1,8 @@
 /*
  * coll_record.c - the records of collectives. See coll_report.h.
  *
- * Budget: some forty plain stores a collective, and one reading of the clock by who waits for one
- * that has ended already. The first of a kind in a group allocates its histograms.
+ * Budget: some forty plain stores a collective, and one reading of the clock by a thread that waits
+ * for one that has ended already. The first of a kind in a group allocates its histograms.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -325,7 +325,7 @@ static bool begin_run(struct twi_coll_run *run)
 	return true;
 }
 
-/* What came of one state's worth. */
+/* Result of running one state. */
 enum turn { STUCK, GOES_ON, OVER };
 
 static enum turn end_run(struct twi_coll_run *run)
@@ -439,7 +439,7 @@ void twi_coll_run_give(struct twi_coll_run *run)
 	twi_coll_quick_give(run);
 }
 
-/* And to its end. */
+/* Runs a plan of the fast path, to completion if that takes few spins. */
 static bool quick_turn(struct twi_coll_run *run, unsigned spins)
 {
 	int status;

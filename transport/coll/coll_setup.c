@@ -1,5 +1,5 @@
 /*
- * coll_setup.c - who shares memory with whom: found out once, with the group's first collective.
+ * coll_setup.c - which ranks share memory: found out once, with the group's first collective.
  *
  *	connect to those whose address says this host -> tell each where the own region is
  *	-> hear of theirs, and map them -> all-gather {who is the first of my host, may I share} of

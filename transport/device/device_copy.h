@@ -11,7 +11,7 @@
  * operation that finds no staging chunk free stays at the head of its queue and is tried again at
  * each poll.
  *
- * Who owns what: the queues, chunks and operations belong to the holder of the engine. `maps` has a
+ * Ownership: the queues, chunks and operations belong to the holder of the engine. `maps` has a
  * short lock of its own (the pool's registrations come from any thread). `lock` is for calls of the
  * backend that may block, and is taken after the engine or the pool's control lock, never before.
  *

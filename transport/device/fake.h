@@ -4,7 +4,7 @@
  * It has a translation table of its own and refuses what is not inside one entry of it, so that a
  * copy that ought to have been staged fails here instead of on somebody's accelerator. Each
  * direction is a wire with a bandwidth, behind a latency; bytes move at the moment when their chunk
- * ends, by a thread of the device's, or under a virtual clock by whoever drives.
+ * ends, by a thread of the device's, or under a virtual clock by the thread that drives.
  *
  *	chunk 1  |== on the wire ==|----latency----> its bytes move, it has ended
  *	chunk 2                    |== on the wire ==|----latency---->

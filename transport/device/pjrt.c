@@ -13,8 +13,9 @@
  * is not there. Copies are not cut: a tensor is one buffer, and the plugin cuts as its device likes
  * it. PJRT allocates for each copy whatever we do, so this backend may, too.
  *
- * Who polls asks for events (PJRT_Event_IsReady). Who sleeps is woken by the plugin's word
- * (pjrt_ready.h); where that is not to be had, it asks every POLL_NS while something is in flight.
+ * A thread that polls asks for events (PJRT_Event_IsReady). A thread that sleeps is woken by the
+ * plugin's notification (pjrt_ready.h); where that is not to be had, it asks every POLL_NS while
+ * something is in flight.
  *
  * Spec: "pjrt:FILE[,device=N]".
  */

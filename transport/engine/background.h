@@ -17,8 +17,8 @@
  * engine's sense (nothing is completed for it); `background_asleep` says that it wants a wake:
  * TWI_BG_ASLEEP when something was left armed elsewhere, or left to do before `alarm_ns` of the
  * engine; TWI_BG_DOZING when the last wait is over. Both are set while the engine is held, so that
- * none is missed. What is left to do is asked of lanes, devices and collectives by whoever gives
- * the engine back while this thread sleeps: no start has to know that it leaves something.
+ * none is missed. What is left to do is asked of lanes, devices and collectives by the thread that
+ * gives the engine back while this one sleeps: no start has to know that it leaves something.
  *
  * It starts with the first endpoint, blocks all signals, ends at close, and does not exist under a
  * virtual clock, with the knob `background` 0, or in a forked child.

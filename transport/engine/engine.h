@@ -1,5 +1,5 @@
 /*
- * engine.h - whoever waits drives: the engine is held by one thread at a time, which moves the
+ * engine.h - the waiting thread drives: the engine is held by one thread at a time, which moves the
  * lanes.
  *
  * Any call that touches a lane takes the engine for its time: one compare-and-swap when nobody has

@@ -1,6 +1,6 @@
 /*
  * engine_drive.h - for those who drive: polling, waiting, waking sleepers, and rings that come and
- * go. Whoever only starts something needs engine.h alone.
+ * go. Code that only starts something needs engine.h alone.
  */
 #ifndef TWI_ENGINE_DRIVE_H
 #define TWI_ENGINE_DRIVE_H

@@ -5,9 +5,9 @@
  *	           |   work, other threads what they have armed or completed
  *	           +-- a timerfd: deadlines of operations and lanes, device copies that are polled
  *
- * The timer is set to the earliest deadline, by whoever gives the engine back, and only ever moved
- * to an earlier time: one that fires too soon costs a tow_progress that finds nothing. So what
- * comes and goes costs no system call, and what is due is never missed.
+ * The timer is set to the earliest deadline, by the thread that gives the engine back, and only
+ * ever moved to an earlier time: one that fires too soon costs a tow_progress that finds nothing.
+ * So what comes and goes costs no system call, and what is due is never missed.
  */
 #ifndef TWI_ENGINE_FD_H
 #define TWI_ENGINE_FD_H

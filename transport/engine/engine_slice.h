@@ -9,7 +9,7 @@
  *
  * An exchange needs both of its threads at a time, so the two processes must choose the same pair.
  * That comes about by itself: an owner whose operation does not end while others become due passes
- * to the one that became due last, for that one's partner is who runs over there. An owner that has
+ * to the one that became due last, for that one's partner runs over there. An owner that has
  * exchanged nothing yet is patient, as its partner may have to be woken first; for how long is a
  * matter of chance, so that two sides which choose anew at the same time do not do so for ever.
  *
@@ -17,10 +17,11 @@
  * as there are threads in waits, whichever side each of the pairs is due on. Few threads have short
  * slices, but no shorter than what their waits take that pay for one.
  *
- * Who exchanges seldom is not to wait for a turn, nor would it use one: it is woken at once, at
- * most twice in a slice, and the owner, which may be on the core that it needs, yields once. Its
- * partner in the other process has waited for long, as those have that wait for their turn, so it
- * is known otherwise: the owner there goes on exchanging after the message to it has come.
+ * A thread that exchanges seldom is not to wait for a turn, nor would it use one: it is woken at
+ * once, at most twice in a slice, and the owner, which may be on the core that it needs, yields
+ * once. Its partner in the other process has waited for long, as those have that wait for their
+ * turn, so it is known otherwise: the owner there goes on exchanging after the message to it has
+ * come.
  *
  * Slices begin where waits are many, for operations of memory-polled lanes, whose other process is
  * of this host, too: where more than two threads wait, and more than one for each CORES_EACH

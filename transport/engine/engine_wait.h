@@ -15,7 +15,7 @@
  * which all exchange: where operations take longer than a few times spin_ns, or somebody else keeps
  * the cores, a follower sleeps at once.
  *
- * Whoever drives next takes the watch from the sentry, which sleeps on. When the driver has what it
+ * The next driver takes the watch from the sentry, which sleeps on. When the driver has what it
  * waited for and others are left, somebody must take its place. A driver that was away only shortly
  * the last time (LAZY_NS) will be back before it pays to wake anybody: the library's own thread
  * looks once a tick whether it is, and has a follower take over if not. One that stays away longer
@@ -23,9 +23,9 @@
  * that one drive: who exchanges small messages is not to be served by one who waits for next week.
  *
  * A wait is for one operation or for several, and ends with the first that ends. It has an entry on
- * the list of each of them, so whoever completes any finds it, and it sleeps on one word or one
- * ring however many they are. Where there are several the end is noted when it comes (`ended`): a
- * turn of the driver costs the same for one operation and for thousands.
+ * the list of each of them, so the thread that completes any finds it, and it sleeps on one word or
+ * one ring however many they are. Where there are several the end is noted when it comes (`ended`):
+ * a turn of the driver costs the same for one operation and for thousands.
  *
  * All of it is written by the holder of the engine alone, but for `word`, and what the sleeper's
  * own stack frame needs to come back.

@@ -1,5 +1,5 @@
 /*
- * held_count.h - counting by who holds the engine: several times for each message, so that its
+ * held_count.h - counting by the holder of the engine: several times for each message, so that its
  * thread's counters are found once, when it takes the engine.
  */
 #ifndef TWI_HELD_COUNT_H

@@ -18,7 +18,7 @@
  *   `deferred` completes polls at any time, and lanes have it receive nothing (uring/ring.h).
  * - Sends and receives into memory of the caller's are MSG_DONTWAIT: they are over once they have
  *   been submitted, and until then what they point to must stay.
- * - Completions are plain memory, so whoever holds the engine may reap those of any ring.
+ * - Completions are plain memory, so the holder of the engine may reap those of any ring.
  *
  * Which one a thread gets is the knob `poller`: by `auto`, io_uring where the kernel has it and
  * lets the thread use it, else epoll, with the reason in /v1/info and /v1/peers.

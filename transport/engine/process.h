@@ -10,7 +10,7 @@
  *
  *	user ---+
  *	user ---+--- process: pidfd ---+
- *	user ------- process: pidfd ---+--- one epoll set --- a poll in the ring of whoever drives
+ *	user ------- process: pidfd ---+--- one epoll set --- a poll in the ring of the driver
  *
  * The engine is held in all calls.
  */

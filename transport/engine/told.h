@@ -9,13 +9,14 @@
  *
  * Just before it tells of what has taken long, the library's thread looks whether that thread is
  * asleep, and just after whether it is no longer. If so, and it has slept once since its start, all
- * the time that it slept was for this. Who sleeps on has slept for something else, as a device; who
- * is awake has computed. Of one that has slept more than once the last sleep is known in part:
- * while the library's thread has nothing to do it looks at it from time to time, and a thread that
- * has slept no more often when it is told has slept on since such a look.
+ * the time that it slept was for this. A thread that sleeps on has slept for something else, as a
+ * device; one that is awake has computed. Of one that has slept more than once the last sleep is
+ * known in part: while the library's thread has nothing to do it looks at it from time to time, and
+ * a thread that has slept no more often when it is told has slept on since such a look.
  *
- * Who always sleeps on, and hears of no end itself, may start operations for others, which sleep
- * until they end: of that nothing is known, nor where /proc has no status of threads (proc(5)).
+ * A thread that always sleeps on, and learns of no end itself, may start operations for others,
+ * which sleep until they end: of that nothing is known, nor where /proc has no status of threads
+ * (proc(5)).
  */
 #ifndef TWI_TOLD_H
 #define TWI_TOLD_H

@@ -1,6 +1,6 @@
 /*
- * wait_log.h - for how long the thread that waits has been blocked, for what and for whom: sums
- * that only grow, and marks of them, one a second, so that who asks is told of the last seconds
+ * wait_log.h - for how long the thread that waits has been blocked, for what and for which ranks:
+ * sums that only grow, and marks of them, one a second, so that an answer covers the last seconds
  * (diag/judge/verdict_bound.c).
  *
  *	now -12 s                                          -2 s             now

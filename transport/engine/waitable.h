@@ -1,8 +1,8 @@
 /*
  * waitable.h - what a thread can wait for: all that the engine knows of an operation.
  *
- * Whoever makes something that ends embeds one (struct tow_op), sets DONE when it has ended, and
- * then calls twi_engine_tell. The engine reads it, and links those who wait.
+ * A room that makes something that ends embeds one (struct tow_op), sets DONE when it has ended,
+ * and then calls twi_engine_tell. The engine reads it, and links those who wait.
  */
 #ifndef TWI_WAITABLE_H
 #define TWI_WAITABLE_H

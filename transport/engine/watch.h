@@ -2,7 +2,7 @@
  * watch.h - descriptors of a lane that has no requests of its own in the rings: a sleeper is woken
  * when one becomes readable.
  *
- * A watch is a one-shot poll in the ring of whoever drives (lane.h: that is harmless there when the
+ * A watch is a one-shot poll in the ring of the driver (lane.h: that is harmless there when the
  * engine changes hands). Its completion reaches the lane's `completed` with `rest` in the lower 48
  * bits and the ring's index above them; from then on that ring watches no more.
  *

@@ -1,6 +1,6 @@
 /*
- * foreign_report.c - `foreign_groups` of /v1/coll: groups of other libraries, what came of their
- * collectives by kind, whom their messages waited for, and the last collectives.
+ * foreign_report.c - `foreign_groups` of /v1/coll: groups of other libraries, results of their
+ * collectives by kind, the ranks that their messages waited for, and the last collectives.
  */
 #include "transport/foreign/foreign.h"
 

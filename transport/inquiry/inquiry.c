@@ -1,8 +1,8 @@
 /*
  * inquiry.c - rounds: who is asked, what has come, what is made of it. See inquiry.h.
  *
- * The timer is an operation of the library's own, so that whoever drives asks, with a ring of its
- * own; who begins a round from another thread only wakes a driver.
+ * The timer is an operation of the library's own, so that the driver asks, with a ring of its own;
+ * a round that another thread begins only wakes a driver.
  */
 #include "transport/inquiry/inquiry.h"
 

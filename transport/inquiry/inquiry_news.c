@@ -11,9 +11,9 @@
  *	offset  0        8       12     16     20
  *	        | unix_s | cause | rank | peer | reserved |     behind the head of inquiry.h
  *
- * Who is told decides by its own knob and its own bounds (trace_writer.h), so a rank that tells
- * again and again makes others capture once a minute at most, and names no file of theirs: the
- * folder is made of the time, which must be about that of the receiver.
+ * A rank that gets it decides by its own knob and its own bounds (trace_writer.h), so a rank that
+ * tells again and again makes others capture once a minute at most, and names no file of theirs:
+ * the folder is made of the time, which must be about that of the receiver.
  */
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /*
- * inquiry_serve.c - who may ask: the stats socket, and, where knobs say so, SIGQUIT; and the thread
- * that writes the flight recorder's files, and looks at the job now and then (inquiry_looks.c), so
- * that neither is done by who drives.
+ * inquiry_serve.c - questions from the stats socket and, where a knob allows it, from SIGQUIT. A
+ * thread of its own writes the flight recorder's files, and looks at the job now and then
+ * (inquiry_looks.c), so that the progress thread does no file I/O.
  *
  * The signal's handler writes to an eventfd and does nothing else. It is put in place only where
  * the program has none of its own, and taken away at close.

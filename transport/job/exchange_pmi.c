@@ -3,8 +3,8 @@
  * "cmd=NAME key=value ..." asked, one line answered.
  *
  * We greet, put, meet at a barrier and get. Goodbye (cmd=finalize) is said much later: mpiexec may
- * be asked nothing after it, and the program may be about to call MPI_Init itself; but whoever ends
- * without it has failed, to mpiexec, and the others are killed.
+ * be asked nothing after it, and the program may be about to call MPI_Init itself; but a process
+ * that ends without it has failed, to mpiexec, and the others are killed.
  */
 #include <errno.h>
 #include <poll.h>

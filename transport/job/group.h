@@ -9,7 +9,7 @@
  * groups, and operations of the library's own that are still on their way to their callbacks.
  * Everything in it but the store is touched with the engine held.
  *
- * Who is at the other end of a connection is said in its first message (TWI_SPACE_LINK, tag
+ * Which rank is at the other end of a connection is said in its first message (TWI_SPACE_LINK, tag
  * TWI_GROUP_TAG_WHO), and answered: taken, or not. A pair of ranks that dial each other at once has
  * two connections for a moment: that of the lower rank stays, the other one's dialler is told to
  * wait, and dials again if nothing comes, as the lower rank's may have failed meanwhile.

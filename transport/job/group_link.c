@@ -1,8 +1,8 @@
 /*
- * group_link.c - connections between ranks: who dials, who is at the other end. group.h draws it.
+ * group_link.c - connections between ranks: dialing, and the rank at the other end. See group.h.
  *
  * Everything here runs with the engine held, most of it in callbacks of the library's own
- * operations. A *talk* is a connection that is not a slot's yet: one that we dial, or a guest's.
+ * operations. A *talk* is a connection that is not a slot's yet: one that we dial, or a client's.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /*
- * group_tries.c - since when a rank is dialed in vain, and what has come of it: for whoever asks
+ * group_tries.c - since when a rank is dialed in vain, and what has come of it: for the question
  * why a job does not go on. A rank that is connected has nothing here.
  */
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /*
- * rank_words.h - messages of the library's own between the ranks of a job, in TWI_SPACE_LINK: what
- * carries them. What they say is their users' (inquiry_line.c, coll/coll_line.c); each kind has a
- * tag, and a bound of how many of it are under way, so that none keeps another one back.
+ * rank_words.h - carries control messages between the ranks of a job, in TWI_SPACE_LINK. Their
+ * content is their users' (inquiry_line.c, coll/coll_line.c). Each kind has a tag and a bound of
+ * how many are under way, so that none keeps another one back.
  *
  *	twi_rank_post   a message on its way out
  *	twi_rank_ear    the receive of one connection, again and again until that has gone

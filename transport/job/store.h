@@ -5,8 +5,8 @@
  *
  * Everybody greets first (HELLO). A process that means another job, restart, world or protocol is
  * refused alone, with both sides named: it may be a process that an earlier start of the job left
- * behind, or a stranger, and neither may end the job of the others. Who misses it until its
- * deadline is told how many were refused, and why the last one was.
+ * behind, or a stranger, and neither may end the job of the others. A rank that misses it until its
+ * deadline learns how many were refused, and why the last one was.
  *
  * A greeting alone gives nobody a rank: the first *request* does (twi_store_claim). So somebody
  * who only says that it is rank N neither keeps rank N out nor is missed when it goes.

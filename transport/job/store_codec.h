@@ -67,7 +67,7 @@ enum twi_store_kind {
 	TWI_STORE_REPLY = 0x80 /* a bit beside the kind of the request */
 };
 
-/* What key and value point to is whoever's who filled it. */
+/* `key` and `value` are borrowed from the caller that filled the frame. */
 struct twi_store_frame {
 	uint8_t kind;
 	int32_t status;

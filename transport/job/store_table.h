@@ -92,7 +92,7 @@ int twi_store_judge_hello(const struct twi_store *store, const struct twi_store_
  */
 int twi_store_claim(struct twi_store *store, uint32_t client);
 
-/* Room for so many bytes more. TOW_OK, or TOW_EBUSY. */
+/* Accounts for `bytes` more in the store. TOW_OK, or TOW_EBUSY when it is full. */
 int twi_store_charge(struct twi_store *store, uint64_t bytes);
 
 /* Of store.c: answers the request that a client has out; a refusal's text is the thread's error. */

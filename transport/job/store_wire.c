@@ -30,7 +30,7 @@ void twi_wire_fini(struct twi_wire *wire)
 	explicit_bzero(wire, sizeof(*wire));
 }
 
-/* Room for so many more; `most` bounds the whole. */
+/* Grows the buffer by `more` bytes, to at most `most`. */
 static int buffer_reserve(struct twi_wire_buffer *buffer, size_t more, size_t most)
 {
 	size_t room = buffer->room == 0 ? 512 : buffer->room;

@@ -12,7 +12,7 @@
  * that come back because what they had met was taken away from them: these go in front, behind
  * what is older (twi_match_entry.order). So the first entry with a tag in its chain is the oldest.
  *
- * Invariant: a tag is in at most one of the two tables. Whoever comes looks into the other table
+ * Invariant: a tag is in at most one of the two tables. A newcomer looks into the other table
  * first, and queues only when nothing is there.
  *
  * A *wild* receive takes more than one tag. It stands in a list beside the buckets, from the oldest

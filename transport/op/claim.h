@@ -1,5 +1,5 @@
 /*
- * claim.h - what memory an operation's payload lies in, and the hold on it while it is in flight.
+ * claim.h - the memory of an operation's payload, and the lease on it while it is in flight.
  *
  *	pool          tow_alloc: leased, registered with everyone
  *	outside       tow_alloc of a full pool (exhaust=copy): leased, not registered

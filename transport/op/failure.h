@@ -1,9 +1,9 @@
 /*
  * failure.h - why an operation has failed: a text that its row has until it is released.
  *
- * An operation may end in any thread that drives, most often in the library's own; whoever waits
- * for it, or tests it, wants the message. So it is kept here when the operation ends, stands in its
- * result, and becomes the message of each thread that is told the failed status, callbacks
+ * An operation may end in any thread that drives, most often in the library's own; the thread that
+ * waits for it, or tests it, wants the message. So it is kept here when the operation ends, stands
+ * in its result, and becomes the message of each thread that is told the failed status, callbacks
  * included. Nothing changes it meanwhile, so it needs no lock, and there are at most max_ops.
  *
  * Budget: nothing unless an operation fails; then one allocation of the text's length. Where there

@@ -3,10 +3,10 @@
  *
  * A *view* is a receive without a buffer: it completes with op->data at the message's bytes, where
  * they lie. A lane that can hand over the sender's own memory (shm) does; every other one takes
- * memory of the pool for the message when it knows its length (twi_view_room). Either way whoever
- * sets op->data sets op->view_release, which is called once, when the user gives the view back: the
- * engine is held then, and the peer may have gone long before. It may read op->view_state and
- * op->moved, which a complete receive has no other use for; so all of them pass on together
+ * memory of the pool for the message when it knows its length (twi_view_room). Either way the code
+ * that sets op->data sets op->view_release, which is called once, when the user gives the view
+ * back: the engine is held then, and the peer may have gone long before. It may read op->view_state
+ * and op->moved, which a complete receive has no other use for; so all of them pass on together
  * (twi_view_pass).
  */
 #ifndef TWI_MESSAGE_H

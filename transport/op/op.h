@@ -13,7 +13,7 @@
  *
  * A row belongs to the holder of the engine until DONE is set, and to the user's thread after it.
  * So no read-modify-write is needed: only the holder writes `wait.state` before DONE (release pairs
- * with the acquire of whoever looks), and one that is released earlier is marked under the engine.
+ * with the acquire of the reader), and one that is released earlier is marked under the engine.
  */
 #ifndef TWI_OP_H
 #define TWI_OP_H

@@ -11,7 +11,7 @@
 #include "transport/op/endpoint.h"
 #include "transport/op/op.h"
 
-/* Of what has ended: nothing of it has a span; it has none, as one of many alike; it has one. */
+/* An operation that ended is never recorded; was passed over by sampling; is recorded. */
 enum twi_op_span_is { TWI_OP_SPAN_NONE, TWI_OP_SPAN_PASSED, TWI_OP_SPAN_WANTED };
 
 /*

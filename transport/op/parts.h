@@ -7,7 +7,7 @@
  *	                        ->  else a record; op->data is NULL, op->view is TWI_VIEW_PARTS
  *
  * The record stands in the operation's claim, whose kind is TWI_CLAIM_PARTS from the start on, so
- * whoever ends an operation by dropping its claim drops the claims of the parts and the record as
+ * the end of an operation, which drops its claim, drops the claims of the parts and the record as
  * well. An operation without parts touches none of this.
  *
  * Parts that lie one behind the other are one, unless that would lose something: two allocations of

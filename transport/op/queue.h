@@ -13,9 +13,9 @@
  * The slots were read before `head` moves, so a place is free as soon as it has.
  *
  * The descriptor costs a write and a read each time the ring fills and empties, whatever comes in
- * between. Whoever has written looks whether the ring was emptied meanwhile, and whoever has read
- * looks whether something has come: so at rest it is readable if and only if there is a result
- * (settle_fd in queue.c).
+ * between. A writer looks whether the ring was emptied meanwhile, and a reader looks whether
+ * something has come: so at rest it is readable if and only if there is a result (settle_fd in
+ * queue.c).
  *
  * An operation of a queue has the bit TWI_OP_QUEUED until it is taken: it is the queue's to give
  * back.

@@ -12,14 +12,14 @@
  *	rpc_span.c    spans
  *	rpc_usual.c   what of a call's time on the way was waiting at the server
  *
- * Who starts: the first call to a peer posts receives for its inbox and says OPEN on the link; the
- * other side does the same in answer. A side that has read OPEN may send. Everything but large
- * bodies comes through the inbox, in order, and the inbox never waits: what cannot be taken is
- * refused, so that a side that is full goes on reading answers, and two sides that are full do not
- * hold each other up. At least one slot of every peer is always posted.
+ * Start: the first call to a peer posts receives for its inbox and says OPEN on the link; the other
+ * side does the same in answer. A side that has read OPEN may send. Everything but large bodies
+ * comes through the inbox, in order, and the inbox never waits: what cannot be taken is refused, so
+ * that a side that is full goes on reading answers, and two sides that are full do not hold each
+ * other up. At least one slot of every peer is always posted.
  *
  * Large bodies are offered by rendezvous (a separate body is longer than any small message), so a
- * sender can take them back without a trace. Whoever does not want one tells the sender and no
+ * sender can take them back without a trace. A side that does not want one tells the sender and no
  * more:
  *
  *	client ends a call early   CANCEL    server takes back what it offered, forgets what it

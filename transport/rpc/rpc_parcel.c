@@ -1,5 +1,5 @@
 /*
- * rpc_parcel.c - sending a header with its body. See rpc.h.
+ * rpc_parcel.c - sends a payload descriptor: a header with its body. See rpc.h.
  */
 #include "transport/engine/engine.h"
 #include "transport/op/endpoint.h"

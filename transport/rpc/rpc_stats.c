@@ -6,8 +6,8 @@
  * and given to others: so a server whose clients come and go keeps the sums right and can still
  * tell those apart that are there.
  *
- * The engine is held by who counts. /metrics takes rows_lock instead, which is taken by others only
- * for giving a row away, so that being read often costs the engine nothing.
+ * The thread that counts holds the engine. /metrics takes rows_lock instead, which is taken by
+ * others only for giving a row away, so that being read often costs the engine nothing.
  */
 #include <pthread.h>
 #include <stdatomic.h>

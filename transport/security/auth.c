@@ -197,7 +197,7 @@ static int refuse_version(struct twi_auth *auth, unsigned theirs)
 				     theirs, TWI_AUTH_VERSION));
 }
 
-/* A peer's text goes into a message only when it is a word. */
+/* A peer's purpose is quoted in an error only if it is one word of small letters. */
 static const char *purpose_text(const char purpose[TWI_AUTH_PURPOSE_BYTES])
 {
 	size_t letters = strnlen(purpose, TWI_AUTH_PURPOSE_BYTES);

@@ -11,8 +11,8 @@
  * It is copied once more at each side, which is as long as the way of an offer up to some 64 KiB,
  * and costs bandwidth where messages follow each other. So there are two at a time, as an answer of
  * the program's may be quicker than the acknowledgement: the next goes by rendezvous until the
- * other side has said that it has the first, and any while another large message is on its way.
- * The operation is over before the receiver has posted, so only whoever has allowed that
+ * other side has said that it has the first, and any while another large message is on its way. The
+ * operation is over before the receiver has posted, so only a caller that has allowed that
  * (TOW_OP_AT_ONCE) sends so.
  */
 #include "transport/op/outbound.h"

@@ -1,8 +1,8 @@
 /*
  * rule.h - the rules of the protocol that a peer can break, each with a number that never changes.
  *
- * Whoever finds that its peer has broken one ends the connection, names the rule in its own error
- * message, and tells the other side the number, as the value of its last frame:
+ * A side that finds that its peer has broken one ends the connection, names the rule in its own
+ * error message, and tells the other side the number, as the value of its last frame:
  *
  *	BYE value = TWI_BYE_RULE + number     (a reader that knows no rules takes it for "closed")
  *

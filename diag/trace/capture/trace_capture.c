@@ -61,7 +61,7 @@ static struct part *find_part(struct twi_trace_capture *capture, const struct tw
 	return add_part(capture, ring);
 }
 
-/* Room for so many more; false: there is none. */
+/* Grows a part by `count` spans; false: there is no memory, or the capture is full. */
 static bool make_room(struct twi_trace_capture *capture, struct part *part, size_t count)
 {
 	size_t room = twi_max(part->count + count, 2 * part->room);

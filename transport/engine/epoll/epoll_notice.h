@@ -6,8 +6,8 @@
  *	EPOLLERR --> recvmsg(MSG_ERRQUEUE): numbers from..to, copied or not --> completions
  *
  * The kernel numbers the sends of a socket from 0 on and puts the notices of all of them into the
- * socket's queue of errors, whichever thread sent. So the lists belong to the runtime: whoever
- * looks reads the notices for everybody.
+ * socket's queue of errors, whichever thread sent. So the lists belong to the runtime: the thread
+ * that looks reads the notices of all.
  *
  * A socket that is closed before all of them have come is kept by a descriptor of our own until
  * they have: its sends are the memory's last users, and the lane has cut the connection before.

@@ -6,8 +6,8 @@
  * epoll_ctl from one arrival to the next. A descriptor that is ready while nobody wants that is
  * taken out by the first event that shows it (twi_epoll_unlist).
  *
- * A descriptor's number is given to another file as soon as it is closed. Whoever closes one says
- * so before (twi_epoll_unwatch), and an event carries the serial number of the watch that it was
+ * A descriptor's number is given to another file as soon as it is closed. Code that closes one
+ * calls twi_epoll_unwatch before, and an event carries the serial number of the watch that it was
  * asked for by.
  */
 #ifndef TWI_EPOLL_WATCH_H

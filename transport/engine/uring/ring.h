@@ -11,8 +11,8 @@
  * A kernel without DEFER_TASKRUN (before 6.1) moves a ring whenever its thread enters the kernel
  * for whatever reason, while another one may hold the engine. Polls do no harm then either; a
  * receive into a buffer would: what follows it in the stream could be received by another ring
- * before it is reaped. Such plain rings have no buffers, so lanes arm polls alone, and whoever
- * holds the engine reads.
+ * before it is reaped. Such plain rings have no buffers, so lanes arm polls alone, and the holder
+ * of the engine reads.
  */
 #ifndef TWI_URING_RING_H
 #define TWI_URING_RING_H

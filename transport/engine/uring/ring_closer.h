@@ -4,7 +4,7 @@
  *	holder of the engine:  ring off all lists --> queue --> gives the engine back
  *	thread "tow-rings":                           queue --> io_uring_queue_exit
  *
- * Who closes an io_uring may have to wait for a thread of the kernel's own
+ * A thread that closes an io_uring may have to wait for a thread of the kernel's own
  * (io_ring_ctx_wait_and_kill flushes work, Linux 6.18). Beside threads that spin and yield that one
  * was seen without a core for more than half a minute, in which nobody had the engine, and the
  * other side took this one for dead. So rings that go while the runtime is open are closed by a

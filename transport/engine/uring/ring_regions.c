@@ -7,7 +7,7 @@
  * A registration costs its pages a walk; a second ring need not pay it again: it clones the table
  * of a ring that has it (Linux 6.12; single slots 6.13), and registers itself only where that
  * cannot be done. have[] is written by the ring's own thread under the pool's control lock, or on
- * its own when a region has gone; siblings read it to find whom to clone from.
+ * its own when a region has gone; siblings read it to find the ring to clone from.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /*
- * ofi_measure.c - how a peer of the ofi lane does, for whoever asks why a job does not go on. The
+ * ofi_measure.c - how a peer of the ofi lane does, for the question why a job does not go on. The
  * connection below is libfabric's, so that TCP_INFO is out of reach also where it is TCP: what is
  * known is what this lane counts itself.
  */

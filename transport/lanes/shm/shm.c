@@ -4,8 +4,8 @@
  *
  * Sleeping. Before the engine sleeps it calls flush: every box of this side gets `asleep`, a fence
  * follows, and then deadline_ns looks at every ring once more. A writer writes, fences, and looks
- * at `asleep`: one of the two sees the other. Whoever finds it set clears it and rings the bell
- * once; nobody else ever clears it, so a thread that sleeps while another one drives is still
+ * at `asleep`: one of the two sees the other. The side that finds it set clears it and rings the
+ * bell once; nobody else ever clears it, so a thread that sleeps while another one drives is still
  * woken.
  *
  * Budget of a turn with nothing to do: one load for each peer.

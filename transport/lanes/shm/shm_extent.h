@@ -1,7 +1,7 @@
 /*
  * shm_extent.h - the extents of other processes' pools: each is mapped once, however many
  * connections name it, to be read, and once more, at the first use, to be written. What is the same
- * is told by the file behind the descriptor, not by what a peer says. Who calls holds the engine.
+ * is told by the file behind the descriptor, not by what a peer says. The caller holds the engine.
  */
 #ifndef TWI_SHM_EXTENT_H
 #define TWI_SHM_EXTENT_H

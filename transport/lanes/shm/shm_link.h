@@ -1,7 +1,7 @@
 /*
  * shm_link.h - the mappings of a link: two boxes (shm_ring.h) of its own, and the other side's
  * extents, which all links to that process have in common (shm_extent.h). Counted: views that are
- * out, and groups, hold it beyond its peer. Who calls holds the engine.
+ * out, and groups, hold it beyond its peer. The caller holds the engine.
  */
 #ifndef TWI_SHM_LINK_H
 #define TWI_SHM_LINK_H

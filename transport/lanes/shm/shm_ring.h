@@ -2,17 +2,17 @@
  * shm_ring.h - the memory that two processes share, and the two rings in it. Pure: no system call,
  * no allocation, nothing of the engine.
  *
- * Each side of a link has a *box*, a memfd of its own making that both map:
+ * Each side of a link has a *box*, a shared segment: a memfd of its own making that both map:
  *
  *	| head | offers: a state word each | slots: 64 B each | notes: 32 B each | area: bytes |
  *
  *	slots   messages of the owner: small ones with their bytes (in the slot, or in the area),
  *	        large ones as an offer that says where they lie
- *	notes   what the owner has to say about offers, its own and the other side's
+ *	notes   the owner's control records about offers, its own and the other side's
  *	head    how many of the other side's slots and notes the owner has taken; whether it sleeps
  *	offers  a word each, the one place that both sides write (shm_offer.h)
  *
- * The owner alone writes everything else in its box (but for `asleep`, which whoever wakes it
+ * The owner alone writes everything else in its box (but for `asleep`, which the side that wakes it
  * clears), and reads nothing back from it: what it knows it keeps in its own memory. What it reads
  * in the other box it reads once, into locals, and checks. So a peer that writes nonsense harms
  * itself. Assertions are about what a side keeps in its own memory, never about the other's.

@@ -1,6 +1,6 @@
 /*
- * tcp_accept.c - endpoints, the sockets that listen for them, and the door: who may come in, how
- * many at once, how many a second. tcp_greet.h has the bounds.
+ * tcp_accept.c - endpoints, the sockets that listen for them, and the listener's rules: which
+ * clients may come in, how many at once, how many a second. tcp_greet.h has the bounds.
  *
  *	kernel's queue --accept4, a token, a slot--> stream in its handshake --member--> peer
  *	      ^                |

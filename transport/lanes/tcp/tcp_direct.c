@@ -1,5 +1,5 @@
 /*
- * tcp_direct.c - control streams that whoever polls reads itself. See tcp_direct.h.
+ * tcp_direct.c - control streams that the polling thread reads itself. See tcp_direct.h.
  */
 #include "transport/lanes/tcp/tcp_direct.h"
 

@@ -1,5 +1,5 @@
 /*
- * tcp_direct.h - control streams that whoever polls reads itself.
+ * tcp_direct.h - control streams that the polling thread reads itself.
  *
  *	armed:   multishot receive in the driver's ring; a sleeper is woken by it
  *	  |  ^

@@ -15,7 +15,7 @@
  * The acceptor's side lies in one of TWI_HANDSHAKES_MAX slots made with the lane; nothing else is
  * kept for somebody who has not shown the job's key. When all are in use the oldest stranger of
  * over TWI_STRANGER_NS gives way; TWI_STRANGER_RATE bounds how many a second are heard at all, the
- * others wait in the kernel's queue. Whoever proves to be a member takes nothing from that rate.
+ * others wait in the kernel's queue. A proven member takes nothing from that rate.
  */
 #ifndef TWI_TCP_GREET_H
 #define TWI_TCP_GREET_H

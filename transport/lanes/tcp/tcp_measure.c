@@ -1,5 +1,5 @@
 /*
- * tcp_measure.c - how the connections to a peer do, for whoever asks why a job does not go on.
+ * tcp_measure.c - how the connections to a peer do, for the question why a job does not go on.
  *
  * Which way packets are lost can only be told from how long nothing was acknowledged, and from what
  * came meanwhile. So while a caller waits and a peer is silent, its connections are looked at a few

@@ -16,15 +16,17 @@ static const char *state_of(const struct twi_tcp_peer *peer, const struct twi_tc
 	return line->trial != NULL ? "resuming" : "broken";
 }
 
-static void describe_ends(const struct twi_tcp_stream *stream, struct twi_emit *emit)
+static void describe_ends(const struct twi_tcp_interfaces *have,
+			  const struct twi_tcp_stream *stream, struct twi_emit *emit)
 {
 	struct twi_tcp_address at;
-	char text[TOW_ADDRESS_MAX], iface[TWI_IFACE_BYTES];
+	char text[TOW_ADDRESS_MAX];
+	const char *iface;
 
 	if (twi_tcp_local(stream->fd, &at)) {
 		twi_tcp_format(&at, text);
 		twi_emit_str(emit, "local", text);
-		twi_iface_of(&at.any, iface);
+		iface = twi_tcp_interface_of(have, &at);
 		if (iface[0] != '\0')
 			twi_emit_str(emit, "iface", iface);
 	}
@@ -36,6 +38,7 @@ static void describe_ends(const struct twi_tcp_stream *stream, struct twi_emit *
 
 static void describe_line(const struct twi_tcp_peer *peer, unsigned index, struct twi_emit *emit)
 {
+	const struct twi_tcp_lane *lane = twi_tcp_lane_of(peer->base.engine);
 	const struct twi_tcp_line *line = &peer->lines[index];
 	uint64_t now = twi_engine_now(peer->base.engine);
 	char name[16] = "control";
@@ -55,7 +58,7 @@ static void describe_line(const struct twi_tcp_peer *peer, unsigned index, struc
 	}
 	if (line->stream != NULL) {
 		twi_emit_bool(emit, "encrypted", line->stream->seal != NULL);
-		describe_ends(line->stream, emit);
+		describe_ends(&lane->have, line->stream, emit);
 		twi_tcp_sample_describe(&line->stream->sample, line->stream->fd, now, emit);
 	}
 	twi_emit_object_end(emit);
@@ -67,6 +70,7 @@ void twi_tcp_peer_describe(struct tow_peer *base, struct twi_emit *emit)
 	const char *connection = "up";
 	uint64_t breaks = 0, resumes = 0;
 
+	twi_tcp_refresh_interfaces(twi_tcp_lane_of(base->engine));
 	twi_session_describe(twi_session_of(base), emit);
 	for (unsigned i = 0; i < peer->line_count; i++) {
 		const struct twi_tcp_line *line = &peer->lines[i];

@@ -178,10 +178,8 @@ static void tell_way(const struct twi_tcp_lane *lane, int fd, struct twi_state_s
 	if (!twi_tcp_local(fd, &from) || !twi_tcp_remote(fd, &to))
 		return;
 	snprintf(out->way, sizeof(out->way), "%s -> %s", host_of(&from, here), host_of(&to, there));
-	for (unsigned i = 0; i < lane->have.count; i++) {
-		if (twi_tcp_same_host(&lane->have.rows[i].address, &from))
-			snprintf(out->from_if, sizeof(out->from_if), "%s", lane->have.rows[i].name);
-	}
+	snprintf(out->from_if, sizeof(out->from_if), "%s",
+		 twi_tcp_interface_of(&lane->have, &from));
 }
 
 uint32_t twi_tcp_peer_streams(struct tow_peer *base, struct twi_state_stream *out, uint32_t room)

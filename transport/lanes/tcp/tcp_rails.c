@@ -87,6 +87,16 @@ void twi_tcp_interfaces_read(const char *knob, struct twi_tcp_interfaces *out)
 	freeifaddrs(all);
 }
 
+const char *twi_tcp_interface_of(const struct twi_tcp_interfaces *have,
+				 const struct twi_tcp_address *at)
+{
+	for (unsigned i = 0; i < have->count; i++) {
+		if (twi_tcp_same_host(&have->rows[i].address, at))
+			return have->rows[i].name;
+	}
+	return "";
+}
+
 static bool same_subnet(const struct twi_tcp_interface *row, const struct twi_tcp_address *remote)
 {
 	const uint8_t *a, *b;

@@ -47,6 +47,10 @@ int twi_tcp_interfaces_check(const char *knob);
 /* What the host has now. Never fails: with nothing read the kernel's choice is left. */
 void twi_tcp_interfaces_read(const char *knob, struct twi_tcp_interfaces *out);
 
+/* The name of the interface that has the address; "": none of these. */
+const char *twi_tcp_interface_of(const struct twi_tcp_interfaces *have,
+				 const struct twi_tcp_address *at);
+
 /* The rails to a peer that was dialed at `dialed` and has told `told`; at least one. Pure. */
 void twi_tcp_rails_choose(const char *knob, const struct twi_tcp_interfaces *have,
 			  const struct twi_tcp_address *dialed, const struct twi_tcp_told *told,

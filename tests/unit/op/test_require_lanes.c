@@ -88,6 +88,15 @@ static void must_refuse(const char *lane, int side, const char *require, const c
 	twt_lane_close(&pair);
 }
 
+/* Both sides part while both are driven: a runtime that closes alone waits for the other. */
+static void end_joined(struct twt_lane_pair *pair)
+{
+	for (int i = 0; i < 2; i++)
+		TWT_OK(tow_peer_close(pair->peer[i]));
+	twt_lane_drive(pair, LONG_NS / 10);
+	twt_lane_close(pair);
+}
+
 static json_t *path_of(struct tow_runtime *runtime, json_t **document_out)
 {
 	char *text;
@@ -113,7 +122,7 @@ static void must_take(const char *lane, int side, const char *require, const cha
 	if (iface != NULL)
 		assert_string_equal(json_string_value(json_object_get(path, "iface")), iface);
 	json_decref(document);
-	twt_lane_close(&pair);
+	end_joined(&pair);
 }
 
 static void test_lane_names(void **state)
@@ -143,7 +152,7 @@ static bool ofi_iface(char out[64])
 	snprintf(out, 64, "iface:%s",
 		 json_string_value(json_object_get(path_of(pair.runtime[0], &document), "iface")));
 	json_decref(document);
-	twt_lane_close(&pair);
+	end_joined(&pair);
 	return true;
 }
 
@@ -198,7 +207,7 @@ static void test_encryption(void **state)
 	assert_true(json_is_false(json_object_get(path, "zero_copy")));
 	says(json_string_value(json_object_get(path, "zero_copy_not")), "encrypted");
 	json_decref(document);
-	twt_lane_close(&pair);
+	end_joined(&pair);
 }
 
 /* tow:// takes the first lane that meets it, and says what the others are refused for. */
@@ -221,7 +230,7 @@ static void test_all_lanes(void **state)
 		says(why, side == 0 ? "shm: require=lane:tcp: this is lane shm"
 				    : "shm: not in the other side's address");
 		json_decref(document);
-		twt_lane_close(&pair);
+		end_joined(&pair);
 	}
 	must_refuse("tow", 0, "iface:ib0", "shm: require=iface:ib0: it goes over no interface");
 	must_refuse("tow", 0, "iface:ib0", "tcp: require=iface:ib0: it goes over lo");
@@ -278,7 +287,7 @@ static void break_with(int side, const char *require, bool resumes)
 			break;
 	}
 	assert_int_equal(mended > 0, resumes);
-	twt_lane_close(&pair);
+	end_joined(&pair);
 }
 
 static void test_resumed(void **state)

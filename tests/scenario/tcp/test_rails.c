@@ -331,6 +331,34 @@ static int run_interfaces(void)
 	return status;
 }
 
+/* Where one side requires an interface all bulk streams go over it, whichever side that is. */
+static int run_required(void)
+{
+	struct twt_duo duo;
+	int status = 0;
+
+	if (!two_hosts())
+		return 77;
+	for (int side = 0; side < 2 && status == 0; side++) {
+		twt_duo_init(&duo);
+		duo.address = "tcp://0.0.0.0:0";
+		duo.dialed = "10.9.1.1";
+		duo.prepare = go_far;
+		duo.parent.bulk_streams = duo.child.bulk_streams = 4;
+		duo.parent.require = side == 0 ? "iface:twn1" : NULL;
+		duo.child.require = side == 1 ? "iface:ib0|twf1" : NULL;
+		twt_duo_open(&duo, child_traffic);
+		if (by_net(tcp_of(&duo), 1) != 4)
+			status = 1;
+		if (twt_duo_traffic(&duo, TRAFFIC, NULL) != 0)
+			status = 2;
+		if (twt_duo_end(&duo) != 0 && status == 0)
+			status = 3;
+	}
+	kill(far_host, SIGKILL);
+	return status;
+}
+
 /* In a process of its own, which may take a namespace for itself. */
 static void in_namespace(int (*run)(void))
 {
@@ -365,6 +393,12 @@ static void test_interfaces(void **state)
 	in_namespace(run_interfaces);
 }
 
+static void test_required(void **state)
+{
+	(void)state;
+	in_namespace(run_required);
+}
+
 static int run_link_local(void)
 {
 	struct twt_duo duo;
@@ -396,6 +430,7 @@ int main(void)
 		cmocka_unit_test(test_dual_stack),     cmocka_unit_test(test_socket_knobs),
 		cmocka_unit_test(test_bad_interfaces), cmocka_unit_test(test_rails),
 		cmocka_unit_test(test_interfaces),     cmocka_unit_test(test_link_local),
+		cmocka_unit_test(test_required),
 	};
 
 	if (getenv("TWT_ONLY") != NULL)

@@ -322,12 +322,13 @@ static int welcome_bulk(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream
 		return twi_error(TOW_EPROTOCOL, "a bulk stream names no peer that waits for one");
 	if (line >= peer->line_count || peer->lines[line].stream != NULL || words->tail_bytes != 0)
 		return twi_error(TOW_EPROTOCOL, "a bulk stream of a channel that is there already");
-	stream->peer = peer;
+	/* One that goes over a forbidden interface ends alone: its connector takes another way. */
 	stream->line = (uint8_t)line;
-	peer->lines[line].stream = stream;
 	status = twi_tcp_meet(peer, stream);
 	if (status < 0)
 		return status;
+	stream->peer = peer;
+	peer->lines[line].stream = stream;
 	hello_of(stream, &answer);
 	/* Asked when the connector hears the last word, so nobody can take the place between. */
 	if (is_last(peer, line) && twi_endpoint_full(&peer->listener->endpoint->base))

@@ -62,7 +62,7 @@ static void check_kind(const char *kind, const char *options, struct row want, d
 	unsigned rows = 0;
 	double average = -1;
 
-	snprintf(line, sizeof(line), BENCH "--ranks 3 --op %s --sizes 4M,8M %s 2>/dev/null", kind,
+	snprintf(line, sizeof(line), BENCH "--ranks 3 --op %s --sizes 1M,2M %s 2>/dev/null", kind,
 		 options);
 	twt_command(line, &command);
 	assert_int_equal(command.status, 0);
@@ -94,39 +94,39 @@ static void check_kind(const char *kind, const char *options, struct row want, d
 	assert_int_equal(twt_command_count(&command, "# Out of bounds values : 0 OK\n"), 1);
 }
 
-#define MIB (1ull << 20)
+#define QUARTER (1ull << 18) /* of a MiB */
 
 static void test_columns(void **state)
 {
 	(void)state;
 	check_kind("allreduce", "",
-		   (struct row){ .size = 4 * MIB,
-				 .count = MIB,
+		   (struct row){ .size = 4 * QUARTER,
+				 .count = QUARTER,
 				 .type = "float",
 				 .redop = "sum",
 				 .root = -1,
 				 .fields = 13 },
 		   4.0 / 3);
-	/* Three ranks contribute 4 MiB each; of reduce-scatter each ends up with as much. */
+	/* Three ranks contribute 1 MiB each; of reduce-scatter each ends up with as much. */
 	check_kind("allgather", "--type s64",
-		   (struct row){ .size = 12 * MIB,
-				 .count = MIB / 2,
+		   (struct row){ .size = 12 * QUARTER,
+				 .count = QUARTER / 2,
 				 .type = "int64",
 				 .redop = "none",
 				 .root = -1,
 				 .fields = 13 },
 		   2.0 / 3);
 	check_kind("reduce_scatter", "--reduce max",
-		   (struct row){ .size = 12 * MIB,
-				 .count = MIB,
+		   (struct row){ .size = 12 * QUARTER,
+				 .count = QUARTER,
 				 .type = "float",
 				 .redop = "max",
 				 .root = -1,
 				 .fields = 13 },
 		   2.0 / 3);
 	check_kind("bcast", "--type u8",
-		   (struct row){ .size = 4 * MIB,
-				 .count = 4 * MIB,
+		   (struct row){ .size = 4 * QUARTER,
+				 .count = 4 * QUARTER,
 				 .type = "uint8",
 				 .redop = "none",
 				 .root = 0,
@@ -139,8 +139,8 @@ static void test_one_form(void **state)
 {
 	(void)state;
 	check_kind("sendrecv", "",
-		   (struct row){ .size = 4 * MIB,
-				 .count = MIB,
+		   (struct row){ .size = 4 * QUARTER,
+				 .count = QUARTER,
 				 .type = "float",
 				 .redop = "none",
 				 .root = -1,

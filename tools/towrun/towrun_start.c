@@ -26,23 +26,44 @@ static int failed_call(const char *what)
 }
 
 /*
- * A free port on loopback, which stays ours while the job runs: the socket is bound and does not
- * listen, and as both set SO_REUSEADDR, rank 0 may listen there, while nobody is given it by
- * chance.
+ * A free port at an address of loopback, which stays ours while the job runs: the socket is bound
+ * and does not listen, and as both set SO_REUSEADDR, rank 0 may listen there, while nobody is given
+ * it by chance. Returns 0 and *port_out, or -1.
  */
+static int reserve_port(struct sockaddr *at, socklen_t bytes, const in_port_t *port_at,
+			unsigned *port_out)
+{
+	int fd = socket(at->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1, err;
+
+	if (fd < 0)
+		return -1;
+	if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) < 0 ||
+	    bind(fd, at, bytes) < 0 || getsockname(fd, at, &bytes) < 0) {
+		err = errno;
+		close(fd);
+		errno = err;
+		return -1;
+	}
+	*port_out = ntohs(*port_at);
+	return 0;
+}
+
+/* IPv6's loopback is for hosts that have no IPv4, not even there. */
 static int choose_store(void)
 {
-	struct sockaddr_in at = { .sin_family = AF_INET,
-				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	socklen_t bytes = sizeof(at);
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
+	struct sockaddr_in four = { .sin_family = AF_INET,
+				    .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_in6 six = { .sin6_family = AF_INET6, .sin6_addr = in6addr_loopback };
+	const char *host = "127.0.0.1";
+	unsigned port;
 	char text[64];
 
-	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) < 0 ||
-	    bind(fd, (struct sockaddr *)&at, sizeof(at)) < 0 ||
-	    getsockname(fd, (struct sockaddr *)&at, &bytes) < 0)
-		return failed_call("a port for the job's store");
-	snprintf(text, sizeof(text), "127.0.0.1:%u", ntohs(at.sin_port));
+	if (reserve_port((struct sockaddr *)&four, sizeof(four), &four.sin_port, &port) < 0) {
+		host = "[::1]";
+		if (reserve_port((struct sockaddr *)&six, sizeof(six), &six.sin6_port, &port) < 0)
+			return failed_call("a port for the job's store");
+	}
+	snprintf(text, sizeof(text), "%s:%u", host, port);
 	return setenv("TOW_STORE", text, 1) < 0 ? failed_call("TOW_STORE") : 0;
 }
 

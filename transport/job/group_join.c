@@ -228,7 +228,7 @@ static int tell_address(struct twi_ranks *ranks, const struct twi_until *until)
 	if (bootstrap->exchange == TWI_EXCHANGE_ADDRESS)
 		return TOW_OK;
 	if (bootstrap->local_size == bootstrap->world_size)
-		twi_host_port_put("127.0.0.1", port, mine, sizeof(mine));
+		twi_net_own(port, mine, sizeof(mine));
 	else if (!twi_net_addresses(interfaces, port, mine, sizeof(mine)))
 		return twi_error(TOW_EINVAL,
 				 "interfaces = '%.64s': none of them is up with an address",
@@ -282,8 +282,8 @@ static int join_store(struct twi_ranks *ranks, const struct twi_until *until)
 	join->diag = ranks->engine->diag;
 	join->late_ns = ranks->engine->knobs.log_wait_ns;
 	if (ranks->server != NULL && twi_store_server_any(ranks->server))
-		twi_host_port_put("127.0.0.1", twi_store_server_port(ranks->server),
-				  bootstrap->store, sizeof(bootstrap->store));
+		twi_net_own(twi_store_server_port(ranks->server), bootstrap->store,
+			    sizeof(bootstrap->store));
 	join->addresses = bootstrap->store;
 	join->unreached = note_unreached;
 	join->arg = ranks;
@@ -329,7 +329,7 @@ static int open_endpoint(struct twi_ranks *ranks, struct tow_runtime *runtime, c
 		return status;
 	/* Interfaces that the user has named are all to be used; a job on one host needs none. */
 	snprintf(text, sizeof(text), "tow://%s",
-		 *interfaces == '\0' || strncmp(host, "127.", 4) == 0 ? host : "");
+		 *interfaces == '\0' || twi_net_is_loopback(host) ? host : "");
 	return tow_endpoint_open(runtime, text, &ranks->endpoint);
 }
 

@@ -158,6 +158,19 @@ static int bind_any(uint16_t port, int *fd_out)
 	return status == TOW_AGAIN ? twi_error(TOW_ESYSTEM, "no address to listen at") : status;
 }
 
+/* IPv6's where there is no IPv4, not even on loopback. */
+static int bind_loopback(int *fd_out)
+{
+	struct sockaddr_in6 six = { .sin6_family = AF_INET6, .sin6_addr = in6addr_loopback };
+	struct sockaddr_in four = { .sin_family = AF_INET,
+				    .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	int status = bind_one((struct sockaddr *)&four, sizeof(four), fd_out);
+
+	if (status == TOW_AGAIN)
+		status = bind_one((struct sockaddr *)&six, sizeof(six), fd_out);
+	return status == TOW_AGAIN ? twi_error(TOW_ESYSTEM, "loopback has no address") : status;
+}
+
 static int bind_found(const struct addrinfo *found, uint16_t port, int *fd_out, bool *any_out)
 {
 	int status = TOW_AGAIN;
@@ -179,9 +192,11 @@ int twi_net_listen(const char *address, const struct twi_until *until, int *fd_o
 	uint16_t port = 0;
 	int status = TOW_OK;
 
-	if (strcmp(address, TWI_NET_LOOPBACK) == 0)
-		status = resolve_host("127.0.0.1", 0, until, &found);
-	else if (*address != '\0' && !twi_host_port(address, 0, host, sizeof(host), &port))
+	if (strcmp(address, TWI_NET_LOOPBACK) == 0) {
+		*any_out = false;
+		return bind_loopback(fd_out);
+	}
+	if (*address != '\0' && !twi_host_port(address, 0, host, sizeof(host), &port))
 		return twi_error(TOW_EINVAL, "the store's address '%.128s' is not HOST:PORT",
 				 address);
 	else if (*address != '\0')
@@ -389,6 +404,18 @@ static bool add_address(const struct ifaddrs *at, uint16_t port, char *out, size
 	return true;
 }
 
+bool twi_net_own(uint16_t port, char *out, size_t bytes)
+{
+	int length = snprintf(out, bytes, "127.0.0.1:%u,[::1]:%u", port, port);
+
+	return length > 0 && (size_t)length < bytes;
+}
+
+bool twi_net_is_loopback(const char *host)
+{
+	return strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0;
+}
+
 bool twi_net_addresses(const char *interfaces, uint16_t port, char *out, size_t bytes)
 {
 	static const int families[] = { AF_INET, AF_INET6 };
@@ -413,5 +440,5 @@ bool twi_net_addresses(const char *interfaces, uint16_t port, char *out, size_t 
 	freeifaddrs(all);
 	if (count > 0)
 		return true;
-	return *interfaces == '\0' && twi_host_port_put("127.0.0.1", port, out, bytes);
+	return *interfaces == '\0' && twi_net_own(port, out, bytes);
 }

@@ -35,7 +35,7 @@ int twi_net_wait(int fd, short events, uint64_t until_ns, int cancel_fd);
 
 /*
  * A socket that listens at "HOST:PORT"; "": on all interfaces, any port; TWI_NET_LOOPBACK: on
- * loopback alone, any port. A host that does not
+ * loopback alone, that of IPv6 where there is no other, any port. A host that does not
  * resolve is asked again with back-off, as under Kubernetes names come late; one that is not this
  * machine's (a service's address) means all interfaces, then *any_out is true. A port in use is
  * tried for some seconds, while who had it before may be ending. TOW_OK; TOW_EINVAL; TOW_EBUSY;
@@ -55,6 +55,15 @@ bool twi_net_local(int fd, char host_out[TOW_ADDRESS_MAX], uint16_t *port_out);
 
 /* The other side's host and port, for messages; left as it is when the system does not say. */
 bool twi_net_remote(int fd, char out[TOW_ADDRESS_MAX]);
+
+/*
+ * This machine's own addresses for whoever is on it: loopback of IPv4, and of IPv6, as a machine
+ * may have only one of them. False: `bytes` is too little.
+ */
+bool twi_net_own(uint16_t port, char *out, size_t bytes);
+
+/* Is a numeric host one of loopback's? */
+bool twi_net_is_loopback(const char *host);
 
 /*
  * Addresses under which others may reach this machine, with the port, and commas between them:

@@ -14,6 +14,7 @@
 #include <towline/towline.h>
 
 #include "diag/base/error.h"
+#include "diag/base/program.h"
 #include "diag/base/sized.h"
 #include "diag/bpf/bpf.h"
 #include "diag/knob/environment.h"
@@ -161,7 +162,7 @@ static int open_diag(struct twi_engine *engine)
 	if (status < 0)
 		return status;
 	fit_eager(engine);
-	twi_environment_check(engine->diag, environ);
+	twi_environment_check(engine->diag, twi_program_environ());
 	twi_span_sample(engine->diag, engine->knobs.span_sample);
 	return TOW_OK;
 }

@@ -3,6 +3,7 @@
  */
 #include "diag/base/program.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <stdbool.h>
 #include <string.h>
@@ -100,4 +101,15 @@ void twi_program_self(char out[TWI_PROGRAM_BYTES])
 	if (fd >= 0)
 		close(fd);
 	twi_program_from(line, bytes > 0 ? (size_t)bytes : 0, out);
+}
+
+char **twi_program_environ(void)
+{
+	void *program = dlopen(NULL, RTLD_NOW);
+	char ***its = program != NULL ? dlsym(program, "environ") : NULL;
+	char **found = its != NULL && *its != NULL ? *its : environ;
+
+	if (program != NULL)
+		dlclose(program);
+	return found;
 }

@@ -1,5 +1,5 @@
 /*
- * program.h - what a process runs, in a word: for lists of processes.
+ * program.h - what a process runs, in a word: for lists of processes; and its environment.
  */
 #ifndef TWI_PROGRAM_H
 #define TWI_PROGRAM_H
@@ -18,5 +18,12 @@ void twi_program_from(const char *line, size_t bytes, char out[TWI_PROGRAM_BYTES
 
 /* Of this process; "" where it cannot be read. */
 void twi_program_self(char out[TWI_PROGRAM_BYTES]);
+
+/*
+ * The environment, as environ. A program that names environ has a copy of it, and only the copy is
+ * set; a library that was opened with RTLD_DEEPBIND, as MPItrampoline opens ours, sees the C
+ * library's, which stays NULL. Debian's python3 is such a program.
+ */
+char **twi_program_environ(void);
 
 #endif

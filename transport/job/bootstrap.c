@@ -15,9 +15,8 @@
 #include "diag/base/emit.h"
 #include "diag/base/error.h"
 #include "diag/base/hash.h"
+#include "diag/base/program.h"
 #include "transport/job/bootstrap_scan.h"
-
-extern char **environ;
 
 const char *twi_launcher_name(enum twi_launcher launcher)
 {
@@ -383,7 +382,7 @@ int twi_bootstrap_self(const struct tow_options *options, const char *job,
 	struct addrinfo hints = { .ai_flags = AI_CANONNAME, .ai_socktype = SOCK_STREAM };
 	struct addrinfo *found = NULL;
 	char hostname[256] = "", fqdn[256] = "";
-	struct twi_bootstrap_input in = { .env = (const char *const *)environ,
+	struct twi_bootstrap_input in = { .env = (const char *const *)twi_program_environ(),
 					  .hostname = hostname,
 					  .fqdn = fqdn,
 					  .rank = -1,

@@ -1,6 +1,7 @@
 """What takes a few seconds, so that each run has it: a 32 bit compiler is refused by a sentence,
 and scripts/install-deps says and does what it should on a system whose packages are made up. What
-demo_lines.py finds odd in a demo, it finds; and of a demo without oddities it says nothing."""
+demo_lines.py finds odd in a demo, it finds; and of a demo without oddities it says nothing.
+packaging/first-hour types what stands in docs/install.md."""
 import os
 
 import demo_lines
@@ -125,8 +126,22 @@ def check_odd():
         lab.check(right in DEMO and len(found) == 1 and words in found[0], f"{wrong!r}: {found}")
 
 
+def check_first_hour():
+    script = os.path.join(lab.SOURCE, "packaging", "first-hour")
+    names = lab.must([script, "--text"]).split()
+    lab.check(names == ["demo", "packages", "explain", "jax", "torch"], f"its steps are {names}")
+    with open(os.path.join(lab.SOURCE, "docs", "install.md"), encoding="utf-8") as f:
+        page = f.read()
+    for name in names:
+        text = lab.must([script, "--text", name])
+        lab.check(text and "```sh\n" + text + "```\n" in page, f"{name} types {text!r}")
+    lab.check(lab.must([script, "--text", "demo"]) == "./scripts/demo\n", "the demo's block")
+    lab.check(lab.run([script, "--everything"]).returncode == 2, "it takes any option")
+
+
 lab.need("meson", "cc", "sh")
 refuse_32_bits()
 check_deps()
 check_odd()
+check_first_hour()
 print("quick: passed")

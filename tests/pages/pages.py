@@ -23,9 +23,9 @@ The line above a block says what it is:
   <!-- not run: why -->         neither compiled nor run, for that reason
 
 --show prints what each command printed, for whoever writes a page; --keep keeps the folders.
-/usr/lib/towline/ in a command stands for the folder of the build's plugins. Pools have 64 MiB where
-a page says nothing else, so that less is faulted in. What a page leaves in the background is ended
-with it. Exit: 0 good, 1 something failed, 2 wrong arguments.
+$(pkg-config --variable=libdir towline)/towline/ in a command stands for the folder of the build's
+plugins. Pools have 64 MiB where a page says nothing else, so that less is faulted in. What a page
+leaves in the background is ended with it. Exit: 0 good, 1 something failed, 2 wrong arguments.
 """
 import argparse
 import concurrent.futures
@@ -43,7 +43,7 @@ FENCE = re.compile(r"^```+(\w*)\s*$")
 MARKER = re.compile(r"^<!-- (run|program|file|output|not run)(?:: (.+))? -->$")
 FLAGS = ["-std=c11", "-Wall", "-Wextra", "-pedantic", "-Werror"]
 LIMIT_S = {False: 60, True: 600}  # of one block; with --long
-PLUGINS = "/usr/lib/towline/"
+PLUGINS = "$(pkg-config --variable=libdir towline)/towline/"
 
 
 class Wrong(Exception):

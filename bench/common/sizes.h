@@ -1,5 +1,5 @@
 /*
- * sizes.h - lists of sizes on a command line or in the environment, as tow-perf and coll_bench take
+ * sizes.h - lists of sizes on a command line or in the environment, as tow-perf and tow-coll take
  * them.
  */
 #ifndef BENCH_SIZES_H

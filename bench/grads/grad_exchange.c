@@ -34,7 +34,7 @@ static const char help[] =
 	"  --version         the version\n"
 	"\n"
 	"Each rank is a process of this machine. What it allocates and sends in a step is what\n"
-	"memreg-bench sizes a pool for, with the same --workload and --set.\n"
+	"tow-size sizes a pool for, with the same --workload and --set.\n"
 	"\n"
 	"Data-parallel, two ranks: in each step each makes a gradient for each tensor, the last\n"
 	"tensor first, as a backward pass does. As soon as a bucket of them is there, its\n"

@@ -10,7 +10,7 @@
  *   grads_report.c    what the library says about the run, and what to do about it
  *
  * The list of tensors, which buffers a step needs and which it sends come from bench/workloads:
- * memreg-bench sizes pools by it.
+ * tow-size sizes pools by it.
  *
  * Functions return 0, or an exit code of the program after having said why on stderr.
  */

@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <stdio.h>
 
-#include "bench/memreg/memreg_bench.h"
+#include "bench/memreg/tow_size.h"
 #include "diag/base/clock.h"
 #include "diag/record/diag.h"
 #include "memreg/pool/pool.h"
@@ -123,7 +123,7 @@ int memreg_measure_alloc(struct memreg_rows *rows)
 	struct twi_diag *diag;
 
 	if (twi_diag_create(&diag) < 0) {
-		fprintf(stderr, "memreg-bench: %s\n", tow_error_message());
+		fprintf(stderr, "tow-size: %s\n", tow_error_message());
 		return MEMREG_FAULT;
 	}
 	alloc_rows(rows, diag);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/memreg/memreg_bench.h"
+#include "bench/memreg/tow_size.h"
 #include "memreg/arena/arena.h"
 #include <internal/base.h>
 #include <towline/status.h>
@@ -98,7 +98,7 @@ int memreg_arena_choose(struct memreg_sizing *sizing)
 	const struct twi_arena_ops *ops = name[0] != '\0' ? find_provider(name) : providers[0];
 
 	if (asked != NULL && (ops == NULL || !can_use(ops))) {
-		fprintf(stderr, "memreg-bench: --arena %s: %s\n", asked,
+		fprintf(stderr, "tow-size: --arena %s: %s\n", asked,
 			ops == NULL ? "pagerun or jemalloc" : twi_arena_jemalloc_refusal());
 		return MEMREG_USAGE;
 	}

@@ -1,5 +1,5 @@
 /*
- * memreg_canvas.c - the parts that pictures of memreg-bench are drawn with. memreg_canvas.h.
+ * memreg_canvas.c - the parts that pictures of tow-size are drawn with. memreg_canvas.h.
  */
 #include "bench/memreg/memreg_canvas.h"
 

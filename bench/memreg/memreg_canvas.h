@@ -1,5 +1,5 @@
 /*
- * memreg_canvas.h - the parts that pictures of memreg-bench are drawn with: memreg_svg.c has the
+ * memreg_canvas.h - the parts that pictures of tow-size are drawn with: memreg_svg.c has the
  * page, memreg_svg_time.c what was live over time.
  */
 #ifndef BENCH_MEMREG_CANVAS_H
@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "bench/memreg/memreg_bench.h"
+#include "bench/memreg/tow_size.h"
 
 #define MEMREG_BLUE   "#2563a8"
 #define MEMREG_ORANGE "#d9730d"

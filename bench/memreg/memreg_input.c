@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/memreg/memreg_bench.h"
+#include "bench/memreg/tow_size.h"
 #include <internal/base.h>
 #include <towline/status.h>
 
@@ -17,7 +17,7 @@
 
 static int out_of_memory(void)
 {
-	fprintf(stderr, "memreg-bench: no memory for the events\n");
+	fprintf(stderr, "tow-size: no memory for the events\n");
 	return MEMREG_FAULT;
 }
 
@@ -58,7 +58,7 @@ static int replay_plan(struct memreg_job *job)
 	free(event);
 	if (status == TOW_OK)
 		return 0;
-	fprintf(stderr, "memreg-bench: %s: %s\n", job->source, tow_error_message());
+	fprintf(stderr, "tow-size: %s: %s\n", job->source, tow_error_message());
 	return MEMREG_FAULT;
 }
 
@@ -125,12 +125,12 @@ static int apply_sets(const struct memreg_options *options, struct strategy_plan
 	for (int i = 0; i < options->set_count; i++) {
 		if (strategy_set_text(plan, options->sets[i], error, sizeof(error)) == 0)
 			continue;
-		fprintf(stderr, "memreg-bench: %s\n", error);
+		fprintf(stderr, "tow-size: %s\n", error);
 		return MEMREG_USAGE;
 	}
 	if (strategy_check(plan, error, sizeof(error)) == 0)
 		return 0;
-	fprintf(stderr, "memreg-bench: %s\n", error);
+	fprintf(stderr, "tow-size: %s\n", error);
 	return MEMREG_USAGE;
 }
 
@@ -145,8 +145,8 @@ static int check_tensors(const struct memreg_job *job)
 		if (tensor->bytes <= ram)
 			continue;
 		fprintf(stderr,
-			"memreg-bench: %s: tensor '%s' has %" PRIu64
-			" bytes, more than the %" PRIu64 " bytes of this machine's memory\n",
+			"tow-size: %s: tensor '%s' has %" PRIu64 " bytes, more than the %" PRIu64
+			" bytes of this machine's memory\n",
 			job->source, tensor->name, tensor->bytes, ram);
 		return MEMREG_FAULT;
 	}
@@ -163,12 +163,12 @@ static int open_workload(const struct memreg_options *options, struct memreg_job
 
 	if (strategy != NULL && !strategy_parse(strategy, &kind)) {
 		strategy_names(error);
-		fprintf(stderr, "memreg-bench: strategy '%s' is none of %s\n", strategy, error);
+		fprintf(stderr, "tow-size: strategy '%s' is none of %s\n", strategy, error);
 		return MEMREG_USAGE;
 	}
 	if (workload_find(name, path, sizeof(path), error, sizeof(error)) != 0 ||
 	    workload_load(path, options->limit, &job->work, error, sizeof(error)) != 0) {
-		fprintf(stderr, "memreg-bench: %s\n", error);
+		fprintf(stderr, "tow-size: %s\n", error);
 		return MEMREG_USAGE;
 	}
 	slash = strrchr(path, '/');

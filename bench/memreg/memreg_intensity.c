@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/memreg/memreg_bench.h"
+#include "bench/memreg/tow_size.h"
 
 #define TOP_K 2 /* where the strategy has no such number */
 
@@ -195,7 +195,7 @@ int memreg_intensity(const struct memreg_options *options)
 	it.job = &job;
 	if (has_images(&job.work)) {
 		fprintf(stderr,
-			"memreg-bench: --intensity: %s has tensors of more than two extents; what "
+			"tow-size: --intensity: %s has tensors of more than two extents; what "
 			"convolutions compute depends on the images, which are not in the list\n",
 			job.source);
 		rc = MEMREG_USAGE;

@@ -37,7 +37,7 @@ int memreg_reader_refuse(const struct memreg_reader *reader, const char *what, c
 	/* What stands in the file may be anything, and this is a terminal. */
 	snprintf(shown, sizeof(shown), "%s", value != NULL ? value : "");
 	memreg_clean_text(shown);
-	fprintf(stderr, "memreg-bench: %s%s: %s%s%s%s\n", reader->name, line, what,
+	fprintf(stderr, "tow-size: %s%s: %s%s%s%s\n", reader->name, line, what,
 		value != NULL ? " '" : "", shown, value != NULL ? "'" : "");
 	return MEMREG_USAGE;
 }

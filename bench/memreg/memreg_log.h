@@ -10,7 +10,7 @@
 
 #include <stdio.h>
 
-#include "bench/memreg/memreg_bench.h"
+#include "bench/memreg/tow_size.h"
 
 /* What was allocated before the recording began. */
 struct memreg_earlier {

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "bench/memreg/memreg_bench.h"
+#include "bench/memreg/tow_size.h"
 
 static int compare_values(const void *a, const void *b)
 {

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "bench/memreg/memreg_bench.h"
+#include "bench/memreg/tow_size.h"
 #include "diag/base/clock.h"
 #include "memreg/pool/extent.h"
 #include <internal/base.h>

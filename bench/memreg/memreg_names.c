@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/memreg/memreg_bench.h"
+#include "bench/memreg/tow_size.h"
 #include "diag/base/hash.h"
 #include <internal/base.h>
 

@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bench/memreg/memreg_bench.h"
+#include "bench/memreg/tow_size.h"
 #include "diag/base/clock.h"
 #include "memreg/sizing/replay_slim.h"
 #include <internal/base.h>
@@ -135,7 +135,7 @@ static int runner_open(struct runner *runner, uint64_t bytes)
 	int status;
 
 	options.premap_memory_bytes = (int64_t)bytes;
-	options.job = "memreg-bench";
+	options.job = "tow-size";
 	options.rank = (int64_t)(getpid() & 0xffffff);
 	options.stats = 0;
 	if (runner->job->staging_bytes >= 0)
@@ -442,6 +442,6 @@ int memreg_probe(uint64_t pool_bytes, int64_t staging_bytes, struct memreg_own *
 	json_decref(pool);
 	runner_close(&runner);
 	if (rc != 0)
-		fprintf(stderr, "memreg-bench: no runtime can be opened here: %s\n", run.why);
+		fprintf(stderr, "tow-size: no runtime can be opened here: %s\n", run.why);
 	return rc;
 }

@@ -29,7 +29,7 @@ static int open_logs(struct memreg_several *all)
 		const char *file = all->options->replays[i];
 
 		if (strcmp(file, "-") == 0 && is_read) {
-			fprintf(stderr, "memreg-bench: --replay -: the standard input can be read "
+			fprintf(stderr, "tow-size: --replay -: the standard input can be read "
 					"only once\n");
 			return MEMREG_USAGE;
 		}
@@ -55,7 +55,7 @@ static int agree_arena(struct memreg_several *all)
 		if (job->arena[0] == '\0' || strcmp(named->arena, job->arena) == 0)
 			continue;
 		fprintf(stderr,
-			"memreg-bench: the pool of %s has the arena %s, and that of %s has %s: "
+			"tow-size: the pool of %s has the arena %s, and that of %s has %s: "
 			"--arena says which one to size for\n",
 			named->source, named->arena, job->source, job->arena);
 		return MEMREG_USAGE;

@@ -49,7 +49,7 @@ void memreg_progress(const char *label, uint64_t done, uint64_t total)
 int memreg_sizing_failed(const struct memreg_sizing *sizing)
 {
 	memreg_progress(NULL, 0, 0);
-	fprintf(stderr, "memreg-bench: %s: %s\n", sizing->job.source, tow_error_message());
+	fprintf(stderr, "tow-size: %s: %s\n", sizing->job.source, tow_error_message());
 	return MEMREG_FAULT;
 }
 

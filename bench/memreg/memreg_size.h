@@ -5,7 +5,7 @@
 #ifndef BENCH_MEMREG_SIZE_H
 #define BENCH_MEMREG_SIZE_H
 
-#include "bench/memreg/memreg_bench.h"
+#include "bench/memreg/tow_size.h"
 
 #define MEMREG_LARGE_LOG 1000000 /* events */
 

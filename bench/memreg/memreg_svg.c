@@ -315,13 +315,13 @@ int memreg_svg(const struct memreg_sizing *sizing, const char *path)
 	int rc;
 
 	if (canvas.file == NULL) {
-		fprintf(stderr, "memreg-bench: --svg %s: %s\n", path, strerror(errno));
+		fprintf(stderr, "tow-size: --svg %s: %s\n", path, strerror(errno));
 		return MEMREG_FAULT;
 	}
 	rc = draw_page(&canvas);
 	bad = ferror(canvas.file) != 0;
 	bad = fclose(canvas.file) != 0 || bad;
 	if (bad)
-		fprintf(stderr, "memreg-bench: --svg %s: %s\n", path, strerror(errno));
+		fprintf(stderr, "tow-size: --svg %s: %s\n", path, strerror(errno));
 	return bad ? MEMREG_FAULT : rc;
 }

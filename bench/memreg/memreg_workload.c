@@ -19,7 +19,7 @@
 #include <string.h>
 
 #include "bench/common/lanes.h"
-#include "bench/memreg/memreg_bench.h"
+#include "bench/memreg/tow_size.h"
 #include "diag/knob/knob.h"
 #include "transport/coll/coll.h"
 #include "transport/coll/coll_local.h"
@@ -73,7 +73,7 @@ struct library_model {
 static void fail_model(struct library_model *model)
 {
 	if (model->rc == 0)
-		fprintf(stderr, "memreg-bench: %s: no memory to count what collectives take\n",
+		fprintf(stderr, "tow-size: %s: no memory to count what collectives take\n",
 			model->job->source);
 	model->rc = MEMREG_FAULT;
 }
@@ -135,7 +135,7 @@ static uint64_t scratch_of(struct library_model *model, const struct twi_coll_ca
 		twi_coll_case(group, call, &what);
 		row = twi_coll_choose(group, call, &what, &why);
 		if (row == NULL || twi_plan_build(row, &what, &plan) < 0) {
-			fprintf(stderr, "memreg-bench: %s: no plan for a collective: %s\n",
+			fprintf(stderr, "tow-size: %s: no plan for a collective: %s\n",
 				model->job->source, tow_error_message());
 			model->rc = MEMREG_FAULT;
 			break;
@@ -472,7 +472,7 @@ static int open_model(struct library_model *model, bool local)
 		status = twi_coll_table_load(model->engine->knobs.coll_table,
 					     &model->engine->coll_table);
 	if (status < 0) {
-		fprintf(stderr, "memreg-bench: %s\n", tow_error_message());
+		fprintf(stderr, "tow-size: %s\n", tow_error_message());
 		return MEMREG_USAGE;
 	}
 	if (fill_group(model->group, model->engine, strategy_ranks(&model->job->plan), local) != 0)
@@ -503,7 +503,7 @@ static int judge_lane(const char *lane, bool *local_out)
 	if (*local_out || bench_lane_address(lane, address))
 		return 0;
 	bench_lane_names(names);
-	fprintf(stderr, "memreg-bench: --set lane takes %s or %s, not '%s'\n", names, LANE_DEFAULT,
+	fprintf(stderr, "tow-size: --set lane takes %s or %s, not '%s'\n", names, LANE_DEFAULT,
 		lane);
 	return MEMREG_USAGE;
 }

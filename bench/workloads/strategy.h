@@ -4,7 +4,7 @@
  *   plan   | set-up          | one step, repeated                 | end      |
  *          | ALLOC ALLOC ... | ALLOC SEND FREE ... SEND ... STEP  | FREE ... |
  *
- * Pure. tow-grads takes its buffers from a plan, and memreg-bench sizes pools by the same plan, so
+ * Pure. tow-grads takes its buffers from a plan, and tow-size sizes pools by the same plan, so
  * that the size which the one names is the size that the other needs. A step leaves the memory as
  * it found it: what it allocates it frees; the end frees what the set-up has allocated.
  *

@@ -15,7 +15,7 @@ import ranks
 
 PROGRAM = os.path.join(ranks.SOURCE, "tests/runtimes/import_program.py")
 IMPORT = ranks.built("tools/import/tow-import")
-BENCH = ranks.built("bench/memreg-bench")
+BENCH = ranks.built("bench/tow-size")
 KIB, GIB = 1 << 10, 1 << 30
 
 TRACED = r"""
@@ -50,7 +50,7 @@ def made(name, kind, folder):
 
 
 def imported(files, folder, peak, events=None):
-    """The log's peak; then memreg-bench names a size for it."""
+    """The log's peak; then tow-size names a size for it."""
     log = os.path.join(folder, "log")
     done = subprocess.run([IMPORT, "-o", log, *files], stderr=subprocess.PIPE, timeout=60,
                           check=False)
@@ -61,7 +61,7 @@ def imported(files, folder, peak, events=None):
     ranks.expect(events is None or f": {events} events" in said, f"{events} events", said)
     sized = subprocess.run([BENCH, "--replay", log, "--arena", "pagerun"], stdout=subprocess.PIPE,
                            stderr=subprocess.STDOUT, timeout=120, check=False)
-    ranks.expect(sized.returncode in (0, 3), "memreg-bench takes it", sized.stdout.decode())
+    ranks.expect(sized.returncode in (0, 3), "tow-size takes it", sized.stdout.decode())
     print(said, sized.stdout.decode().splitlines()[0], sep="", flush=True)
     return said
 

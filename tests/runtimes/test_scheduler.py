@@ -11,11 +11,11 @@ import tempfile
 import ranks
 
 PROGRAM = os.path.join(ranks.SOURCE, "tests/runtimes/scheduler_program.py")
-COLL_BENCH = ranks.built("bench/coll_bench")
+TOW_COLL = ranks.built("bench/tow-coll")
 TOWTRACE = ranks.built("tools/towtrace/towtrace")
 RANKS = 4
 SIZES = (65536, 1048576)
-# coll_bench's name, and how much larger than its size the larger side is.
+# tow-coll's name, and how much larger than its size the larger side is.
 KINDS = {"all-reduce": ("allreduce", 1), "all-gather": ("allgather", RANKS),
          "reduce-scatter": ("reduce_scatter", RANKS), "all-to-all": ("alltoall", 1),
          "permute": ("permute", 1)}
@@ -59,7 +59,7 @@ def near(one, other):
 def table(folder):
     """Each collective's time is what was measured, and without the table another one."""
     profile, out = f"{folder}/bench.json", f"{folder}/bench.pb"
-    command(COLL_BENCH, "--ranks", str(RANKS), "--lane", "shm", "--no-pin", "--seconds", "0.05",
+    command(TOW_COLL, "--ranks", str(RANKS), "--lane", "shm", "--no-pin", "--seconds", "0.05",
             "--op", ",".join(name for name, _ in KINDS.values()),
             "--sizes", ",".join(map(str, SIZES)), "--profile", profile)
     command(TOWTRACE, "profile", profile, "-f", "xla-table", "--device", "sm_90", "-o", out)

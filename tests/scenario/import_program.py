@@ -2,7 +2,7 @@
 
     logs       an artefact of each format, made here, becomes the log that was reckoned by hand
     refusals   what makes no sense is refused: status 2, and the file with its line or byte
-    replays    memreg-bench takes each log, and names a size that holds its peak
+    replays    tow-size takes each log, and names a size that holds its peak
     random     artefacts with bytes and lines changed, by seed: never a traceback, and no status
                but 0, 1 and 2; of those that end well the log is one that fits together
 """

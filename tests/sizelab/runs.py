@@ -1,4 +1,4 @@
-"""runs.py - starts the ranks of a program of the sizing laboratory, and memreg-bench.
+"""runs.py - starts the ranks of a program of the sizing laboratory, and tow-size.
 
 Environment: TOW_TEST_BUILD (meson sets it).
 """
@@ -15,7 +15,7 @@ PROGRAMS = {"pagerun": os.path.join(BUILD, "tests/sizelab/size_job"),
             "jemalloc": os.path.join(BUILD, "tests/sizelab/size_job_jemalloc")}
 JEMALLOC = os.path.exists(PROGRAMS["jemalloc"])
 TOWSTAT = os.path.join(BUILD, "tools/towstat/towstat")
-BENCH = os.path.join(BUILD, "bench/memreg-bench")
+BENCH = os.path.join(BUILD, "bench/tow-size")
 LIMIT_S = 60
 LOOK_S = 0.005
 
@@ -115,9 +115,9 @@ class Run:
 
 
 def size_of(log):
-    """memreg-bench's document about a log."""
+    """tow-size's document about a log."""
     done = subprocess.run([BENCH, "--quick", "--json", "--replay", log], env=plain_env(),
                           capture_output=True, text=True, timeout=2 * LIMIT_S, check=False)
     if done.returncode not in (0, 3):
-        raise Failure(f"memreg-bench: status {done.returncode}: {done.stderr.strip()[-300:]}")
+        raise Failure(f"tow-size: status {done.returncode}: {done.stderr.strip()[-300:]}")
     return json.loads(done.stdout)

@@ -1,4 +1,4 @@
-"""sizelab.py - records programs of many shapes, sizes their pools by memreg-bench, runs them again
+"""sizelab.py - records programs of many shapes, sizes their pools by tow-size, runs them again
 at the size named and at 90 % of it, and prints how often the size was right.
 
     sizelab.py                            100 programs

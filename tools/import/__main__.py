@@ -1,4 +1,4 @@
-"""tow-import - what a job's runtime already writes, as a log that memreg-bench can size a pool by
+"""tow-import - what a job's runtime already writes, as a log that tow-size can size a pool by
 (docs/import.md). The log is on standard output, what was read and left out on standard error.
 """
 import argparse
@@ -15,7 +15,7 @@ except ImportError:  # run from the tree, python3 tools/import
     VERSION = "of the tree, not built"
 
 TEXT = """\
-Turns what a runtime writes about memory into a log for memreg-bench --replay.
+Turns what a runtime writes about memory into a log for tow-size --replay.
 
 formats, found by content:
   hlo     XLA's module with its schedule (*after_optimizations.txt of --xla_dump_to), and beside

@@ -36,7 +36,7 @@ def find(path):
     if not head:
         raise Refused(f"{path}: the file is empty")
     if head.startswith(b"kind"):
-        raise Refused(f"{path}:1: it is a log of Towline's already: memreg-bench --replay {path}")
+        raise Refused(f"{path}:1: it is a log of Towline's already: tow-size --replay {path}")
     for name, (looks_like, _) in FORMATS.items():
         if looks_like(head):
             return name

@@ -1,4 +1,4 @@
-"""log.py - what is written: an allocation log as memreg-bench --replay reads it (docs/sizing.md).
+"""log.py - what is written: an allocation log as tow-size --replay reads it (docs/sizing.md).
 
 Formats say what happened (alloc, free, step), with the place in their file; the log gives numbers
 to blocks, keeps the sum of what lives, and refuses what no pool can be asked for. Nothing is on
@@ -7,7 +7,7 @@ standard output before all has been read: a log that stops in the middle would b
 import shutil
 import tempfile
 
-BLOCK_BYTES_MAX = 1 << 40   # memreg-bench refuses larger blocks
+BLOCK_BYTES_MAX = 1 << 40   # tow-size refuses larger blocks
 EVENTS_MAX = 1 << 26        # and more events
 FLUSH_EVENTS = 1 << 14
 
@@ -52,7 +52,7 @@ class Log:
     def _write(self, line, where):
         self.events += 1
         if self.events > self.events_max:
-            raise Refused(f"{where}: more than {self.events_max} events, which memreg-bench does "
+            raise Refused(f"{where}: more than {self.events_max} events, which tow-size does "
                           "not read; cut the file")
         self._lines.append(line)
         if len(self._lines) >= FLUSH_EVENTS:

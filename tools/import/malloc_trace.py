@@ -110,7 +110,7 @@ class Reader:
         if len(text) > LINE_MAX:
             raise Refused(f"{where}: a line of more than {LINE_MAX} characters")
         if text.startswith("kind"):
-            raise Refused(f"{where}: it is a log of Towline's already: memreg-bench --replay")
+            raise Refused(f"{where}: it is a log of Towline's already: tow-size --replay")
         if text.startswith(("=", "#")) or not text.strip():
             return
         text = text.rstrip()

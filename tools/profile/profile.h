@@ -1,7 +1,7 @@
 /*
  * profile.h - how long collectives take, as a table for programs that schedule them.
  *
- *	coll_bench --profile ---\                        /--- JSON (docs/scheduler-profile.md)
+ *	tow-coll --profile -----\                        /--- JSON (docs/scheduler-profile.md)
  *	a capture --------------- struct tool_profile ---
  *	JSON -------------------/                        \--- XLA's own formats (tools/trace)
  *

@@ -498,7 +498,7 @@ static void add_pools(json_t *rows, const struct explain_input *input)
 				  json_sprintf("the pool was too small: %s", text), "cure",
 				  json_sprintf(
 					  "premap_memory_bytes=%lld (TOW_PREMAP_MEMORY_BYTES), at "
-					  "least; memreg-bench names the size for a log",
+					  "least; tow-size names the size for a log",
 					  (long long)enough),
 				  "ranks", ranks));
 	json_decref(ranks);

@@ -71,7 +71,7 @@ static const char usage[] =
 	"runs\n"
 	"                                      (runs towbpf, which needs CAP_BPF or root)\n"
 	"  towstat alloclog [NAME] -o FILE     a log of allocations, of --seconds N; for\n"
-	"                                      tow-alloclog and memreg-bench --replay\n"
+	"                                      tow-alloclog and tow-size --replay\n"
 	"  towstat knobs [PART]                every knob, or those with PART in their name: "
 	"default\n"
 	"                                      and range\n"

@@ -42,7 +42,7 @@ static const char usage[] =
 	"      --version       the version\n"
 	"\n"
 	"FILEs are xspace; the other formats do not hold all of a trace. Those of profile can be\n"
-	"what coll_bench --profile wrote, too. Status: 0 done, 1 failed\n"
+	"what tow-coll --profile wrote, too. Status: 0 done, 1 failed\n"
 	"(capture: also when a rank did not answer; what came is written), 2 wrong usage.\n";
 
 struct arguments {

@@ -2,8 +2,8 @@
  * coll_choose.c - which plan serves a call: the caller's wish, the knob, measured tables, in that
  * order. All ranks choose alike, as they look at nothing that differs between them.
  *
- * The table below was measured with `coll_tune` (docs/collectives.md has the figures); a file in
- * the same form, named by the knob coll_table, goes before it (coll_table.c).
+ * The table below was measured with `tow-coll-tune` (docs/collectives.md has the figures); a file
+ * in the same form, named by the knob coll_table, goes before it (coll_table.c).
  */
 #include "diag/base/error.h"
 #include "transport/coll/coll.h"

@@ -6,7 +6,7 @@
  *	all-reduce shm 2 16384 local
  *
  * kind as in plan.h; lane is shm (all ranks share one host's memory), mixed, or net; ranks is a
- * number; bytes_max a number or inf. The first line that matches a call is taken. `coll_tune`
+ * number; bytes_max a number or inf. The first line that matches a call is taken. `tow-coll-tune`
  * writes such a file. It is read once, when the runtime opens.
  */
 #ifndef TWI_COLL_TABLE_H

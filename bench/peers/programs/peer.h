@@ -1,7 +1,7 @@
 /*
  * peer.h - what the programs of this folder share: settings, clocks, and the lines that they print.
  *
- * Each program does with one peer what tow-perf and coll_bench do with Towline, by the same method,
+ * Each program does with one peer what tow-perf and tow-coll do with Towline, by the same method,
  * and prints the same lines:
  *
  *	PEER PATH OP BYTES METRIC VALUE

@@ -1,7 +1,7 @@
 /*
  * test_log_names.c - tags and call sites by their names, from a program that has them to whoever
  * reads its log: in JSON and summary of tow-alloclog, and in the sum, the call sites, the warning
- * of a leak and the picture of memreg-bench. Then text logs with words, units and odd names, and
+ * of a leak and the picture of tow-size. Then text logs with words, units and odd names, and
  * sums of tiny pools.
  */
 #include "twt.h"
@@ -188,7 +188,7 @@ static void tools_tell_names(void)
 
 static void sizing_tells_names(void)
 {
-	json_t *json = run_json("bench/memreg-bench", "--quick --json --replay job.log");
+	json_t *json = run_json("bench/tow-size", "--quick --json --replay job.log");
 	const json_t *row = row_of(json_object_get(json, "budget"), "name", "tag metrics_cache");
 	const json_t *sites = json_object_get(json, "call_sites");
 
@@ -209,7 +209,7 @@ static void sizing_tells_names(void)
 	assert_string_equal(json_string_value(json_object_get(row, "tag")), "tag metrics_cache");
 	assert_int_equal(number(row, "blocks"), 4);
 	json_decref(json);
-	run_line("bench/memreg-bench", "--quick --replay job.log --svg job.svg");
+	run_line("bench/tow-size", "--quick --replay job.log --svg job.svg");
 	twt_command_expect(&ran, 0, "  tag weights <&\"> of the model", 1);
 	twt_command_expect(&ran, 0, "  tag gradients", 1);
 	twt_command_expect(&ran, 0, "what is live grows by 39.06 KiB a step", 1);
@@ -265,7 +265,7 @@ static void text_has_words(void **state)
 				"alloc 4 100 64 0 \033[31m\377red\n"
 				"free 1 2MiB 64 0 weights load+0x41\n"
 				"free 3\n");
-	run_line("bench/memreg-bench", "--quick --arena pagerun --replay words.tsv --svg w.svg");
+	run_line("bench/tow-size", "--quick --arena pagerun --replay words.tsv --svg w.svg");
 	twt_command_expect(&ran, 0,
 			   "  tag weights                                            2097152 ", 1);
 	twt_command_expect(&ran, 0, "  tag 5 ", 1);
@@ -300,14 +300,14 @@ static void text_is_refused(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		write_file("bad.tsv", bad[i].text);
-		run_line("bench/memreg-bench", "--quick --replay bad.tsv");
+		run_line("bench/tow-size", "--quick --replay bad.tsv");
 		twt_command_expect(&ran, 2, bad[i].words, 1);
 	}
 	memset(text, 'x', sizeof(text));
 	memcpy(text, "alloc 1 64 64 0 ", 16);
 	memcpy(text + 200, "\n", 2);
 	write_file("bad.tsv", text);
-	run_line("bench/memreg-bench", "--quick --replay bad.tsv");
+	run_line("bench/tow-size", "--quick --replay bad.tsv");
 	twt_command_expect(&ran, 2, ":1: tag is longer than 127 characters: 'xxx", 1);
 }
 
@@ -322,7 +322,7 @@ static void words_are_bounded(void **state)
 		at += sprintf(at, "alloc %d 64 64 0 step_%d\n", i, i);
 	write_file("many.tsv", text);
 	free(text);
-	run_line("bench/memreg-bench", "--quick --replay many.tsv");
+	run_line("bench/tow-size", "--quick --replay many.tsv");
 	twt_command_expect(&ran, 2, ":1025: tag is one word more than the 1024 that are kept", 1);
 }
 
@@ -341,7 +341,7 @@ static void tiny_pools_add_up(void **state)
 		size_t k;
 
 		write_file("tiny.tsv", logs[i]);
-		json = run_json("bench/memreg-bench",
+		json = run_json("bench/tow-size",
 				"--quick --json --arena pagerun --replay tiny.tsv");
 		json_array_foreach(json_object_get(json, "budget"), k, row) sum +=
 			number(row, "bytes");
@@ -350,7 +350,7 @@ static void tiny_pools_add_up(void **state)
 		json_decref(json);
 	}
 	write_file("tiny.tsv", logs[0]);
-	run_line("bench/memreg-bench", "--quick --arena pagerun --replay tiny.tsv");
+	run_line("bench/tow-size", "--quick --arena pagerun --replay tiny.tsv");
 	twt_command_expect(&ran, 0, "at most 300 bytes live, 100 bytes the largest", 1);
 	twt_command_expect(&ran, 0,
 			   "  all of the program                                         300      "

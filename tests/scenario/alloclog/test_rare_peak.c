@@ -83,15 +83,14 @@ static void record(int64_t events, const char *name)
 	assert_int_equal(tow_runtime_close(runtime), TOW_OK);
 }
 
-/* memreg-bench's document about a log. */
+/* tow-size's document about a log. */
 static json_t *judge(const char *name)
 {
 	static struct twt_command ran;
 	char line[256];
 	json_t *root;
 
-	snprintf(line, sizeof(line), "@/bench/memreg-bench --quick --json --replay %s/%s", dir,
-		 name);
+	snprintf(line, sizeof(line), "@/bench/tow-size --quick --json --replay %s/%s", dir, name);
 	twt_command(line, &ran);
 	root = json_loads(ran.text, 0, NULL);
 	if (root == NULL)

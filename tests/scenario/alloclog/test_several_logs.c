@@ -1,5 +1,5 @@
 /*
- * test_several_logs.c - memreg-bench names one size for several logs: the one that fits the worst
+ * test_several_logs.c - tow-size names one size for several logs: the one that fits the worst
  * of them, how many the smaller ones fit, and what it says of logs and options that do not go
  * together. Sizes are compared with what the same program names for each log alone.
  */
@@ -108,7 +108,7 @@ static void run_bench(const char *arguments, int status)
 {
 	char line[4096];
 
-	snprintf(line, sizeof(line), "cd %s && @/bench/memreg-bench --quick %s", dir, arguments);
+	snprintf(line, sizeof(line), "cd %s && @/bench/tow-size --quick %s", dir, arguments);
 	ran.status = -1;
 	for (int i = 0; i < TRIES && ran.status != status; i++)
 		twt_command(line, &ran);
@@ -272,7 +272,7 @@ static void agrees_on_arenas(void **state)
 	run_bench("--arena pagerun --replay pagerun.log --replay jemalloc.log", 0);
 	/* Of a text log, which does not say, it is that of the others. */
 	snprintf(line, sizeof(line),
-		 "cd %s && @/bench/memreg-bench --quick --arena jemalloc "
+		 "cd %s && @/bench/tow-size --quick --arena jemalloc "
 		 "--replay small.tsv",
 		 dir);
 	twt_command(line, &ran);

@@ -89,14 +89,14 @@ static struct ran run_job(const struct job *job, uint64_t premap, const char *re
 	return worst_of(ran.text);
 }
 
-/* What memreg-bench names for the log of rank 0, verified. */
+/* What tow-size names for the log of rank 0, verified. */
 static uint64_t name_size(const struct job *job)
 {
 	static struct twt_command ran;
 	unsigned long long named = 0;
 	char line[256];
 
-	snprintf(line, sizeof(line), "@/bench/memreg-bench --quick --replay %s/log", dir);
+	snprintf(line, sizeof(line), "@/bench/tow-size --quick --replay %s/log", dir);
 	twt_command(line, &ran);
 	if (ran.status != 0 || sscanf(ran.text, "premap_memory_bytes=%llu", &named) != 1 ||
 	    strstr(ran.text, "MiB), verified") == NULL ||

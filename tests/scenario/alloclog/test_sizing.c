@@ -1,5 +1,5 @@
 /*
- * test_sizing.c - memreg-bench names a size, and the job that it names it for has nothing to
+ * test_sizing.c - tow-size names a size, and the job that it names it for has nothing to
  * complain of at that size, and something at 90 % of it: gpt2's gradients, and logs of random
  * programs. How a pool that is too small shows (growth, copies, refusals) is up to the policy. Then
  * what it says of files and options that make no sense, and the picture.
@@ -54,7 +54,7 @@ static char *bench(const char *command, int *status_out)
  */
 #define TRIES 3
 
-#define UNVERIFIED 3 /* memreg-bench's status where it names a size without proof */
+#define UNVERIFIED 3 /* tow-size's status where it names a size without proof */
 
 static json_t *sizing(const char *arguments, int wanted)
 {
@@ -62,7 +62,7 @@ static json_t *sizing(const char *arguments, int wanted)
 	int status = -1;
 	json_t *json;
 
-	snprintf(command, sizeof(command), "memreg-bench --quick --json %s", arguments);
+	snprintf(command, sizeof(command), "tow-size --quick --json %s", arguments);
 	for (unsigned i = 0; i < TRIES && status != wanted; i++) {
 		free(text);
 		text = bench(command, &status);
@@ -241,7 +241,7 @@ static bool is_clean(const char *path, uint64_t bytes)
 	char command[256];
 	int status = 1;
 
-	snprintf(command, sizeof(command), "memreg-bench --quick --replay %s --premap %llu", path,
+	snprintf(command, sizeof(command), "tow-size --quick --replay %s --premap %llu", path,
 		 (unsigned long long)bytes);
 	for (unsigned i = 0; i < TRIES && status == 1; i++)
 		free(bench(command, &status));
@@ -281,7 +281,7 @@ static void names_logs(void **state)
 
 /*
  * A log that does not say which arena its program has is sized for each that there is here, not for
- * the one that memreg-bench links: this one needs a quarter more among page runs than in jemalloc.
+ * the one that tow-size links: this one needs a quarter more among page runs than in jemalloc.
  */
 static void names_arenas(void **state)
 {
@@ -293,7 +293,7 @@ static void names_arenas(void **state)
 	int status;
 
 	(void)state;
-	snprintf(line, sizeof(line), "memreg-bench --quick --replay %s --arena jemalloc", path);
+	snprintf(line, sizeof(line), "tow-size --quick --replay %s --arena jemalloc", path);
 	text = bench(line, &status);
 	if (status == 2) {
 		printf("no jemalloc arena: %s", text);
@@ -391,7 +391,7 @@ static void refuses(void **state)
 				 bad[i].arguments, path);
 		else
 			snprintf(arguments, sizeof(arguments), "%s", bad[i].arguments);
-		snprintf(command, sizeof(command), "memreg-bench --quick %s", arguments);
+		snprintf(command, sizeof(command), "tow-size --quick %s", arguments);
 		text = bench(command, &status);
 		if (status != bad[i].status || strstr(text, bad[i].words) == NULL)
 			fail_msg("%s (%s): status %d, wanted %d with \"%s\":\n%s", command,
@@ -428,13 +428,13 @@ static void reads_forms(void **state)
 	}
 }
 
-/* Runs `memreg-bench --quick --arena pagerun ARGUMENTS` and looks for each of the words in it. */
+/* Runs `tow-size --quick --arena pagerun ARGUMENTS` and looks for each of the words in it. */
 static void check_words(const char *arguments, int wanted, const char *const *words)
 {
 	char command[512], *text;
 	int status;
 
-	snprintf(command, sizeof(command), "memreg-bench --quick --arena pagerun %s", arguments);
+	snprintf(command, sizeof(command), "tow-size --quick --arena pagerun %s", arguments);
 	text = bench(command, &status);
 	for (; status == wanted && *words != NULL; words++)
 		if (strstr(text, *words) == NULL)
@@ -531,7 +531,7 @@ static void draws(void **state)
 
 	(void)state;
 	/* A name that XML would take for markup. */
-	snprintf(command, sizeof(command), "memreg-bench --quick --replay '%s' --svg %s/a.svg",
+	snprintf(command, sizeof(command), "tow-size --quick --replay '%s' --svg %s/a.svg",
 		 write_file("<&\">.tsv", "alloc 1 8388608 64 0 5\nfree 1\n"), dir);
 	text = bench(command, &status);
 	if (status != 0)
@@ -551,8 +551,7 @@ static void draws(void **state)
 		assert_null(strstr(text, outside[i]));
 	assert_non_null(strstr(text, "&lt;&amp;&quot;&gt;"));
 	free(text);
-	text = bench("memreg-bench --quick --workload resnet50:fsdp --svg /no/such/dir/a.svg",
-		     &status);
+	text = bench("tow-size --quick --workload resnet50:fsdp --svg /no/such/dir/a.svg", &status);
 	assert_int_equal(status, 1);
 	assert_non_null(strstr(text, "/no/such/dir/a.svg"));
 	free(text);

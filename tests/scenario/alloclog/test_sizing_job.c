@@ -1,5 +1,5 @@
 /*
- * test_sizing_job.c - the size that memreg-bench names for a workload is one for the job: tow-grads
+ * test_sizing_job.c - the size that tow-size names for a workload is one for the job: tow-grads
  * of the same workload, strategy and lane has no late registration in a pool so large, and has some
  * in one of 90 %. What its collectives take beside its buffers is counted, too: over tcp that is a
  * quarter of this workload's size. Without zero-copy sends: memory that the kernel still holds when
@@ -81,7 +81,7 @@ static uint64_t named_bytes(const struct job *job)
 	uint64_t bytes;
 
 	snprintf(command, sizeof(command),
-		 "memreg-bench --quick --json --workload %s/small.tsv:%s %s --set lane=%s", dir,
+		 "tow-size --quick --json --workload %s/small.tsv:%s %s --set lane=%s", dir,
 		 job->strategy, job->numbers, job->lane);
 	/* A run that the machine kept from its CPUs may be unclean at any size: once more. */
 	for (int i = 0; i < 3 && json == NULL; i++)
@@ -187,13 +187,13 @@ static void refuses(void **state)
 	static const struct {
 		const char *command, *words;
 	} bad[] = {
-		{ "memreg-bench --workload %s/small.tsv --set lane=tpc", "lane takes " },
-		{ "memreg-bench --workload %s/small.tsv:pipeline --set stage=9", "stage 9 of 4" },
-		{ "memreg-bench --workload resnet50:pipeline", "does not show 'width'" },
-		{ "memreg-bench --intensity", "--intensity needs --workload" },
-		{ "memreg-bench --intensity --workload resnet50", "more than two extents" },
-		{ "memreg-bench --intensity --workload gpt2 --flops 0", "--flops takes 1 to" },
-		{ "memreg-bench --set lane=tcp", "--set needs --workload" },
+		{ "tow-size --workload %s/small.tsv --set lane=tpc", "lane takes " },
+		{ "tow-size --workload %s/small.tsv:pipeline --set stage=9", "stage 9 of 4" },
+		{ "tow-size --workload resnet50:pipeline", "does not show 'width'" },
+		{ "tow-size --intensity", "--intensity needs --workload" },
+		{ "tow-size --intensity --workload resnet50", "more than two extents" },
+		{ "tow-size --intensity --workload gpt2 --flops 0", "--flops takes 1 to" },
+		{ "tow-size --set lane=tcp", "--set needs --workload" },
 		{ "tow-grads --workload %s/small.tsv:sideways", "is none of data-parallel, fsdp" },
 		{ "tow-grads --workload %s/small.tsv:fsdp --set ranks=65", "65 ranks" },
 		{ "tow-grads --workload %s/small.tsv:fsdp --set ranks=1", "1 ranks" },
@@ -224,7 +224,7 @@ static void names_large(void **state)
 	json_t *json;
 
 	(void)state;
-	assert_int_equal(bench("memreg-bench --quick --json --workload mixtral:fsdp --set ranks=64",
+	assert_int_equal(bench("tow-size --quick --json --workload mixtral:fsdp --set ranks=64",
 			       text, sizeof(text)),
 			 3);
 	json = json_loads(text, 0, NULL);
@@ -270,7 +270,7 @@ static void intensity(void **state)
 		char command[256], text[8192];
 		json_t *json;
 
-		snprintf(command, sizeof(command), "memreg-bench --intensity --json --workload %s",
+		snprintf(command, sizeof(command), "tow-size --intensity --json --workload %s",
 			 rows[i].arguments);
 		assert_int_equal(bench(command, text, sizeof(text)), 0);
 		json = json_loads(text, 0, NULL);

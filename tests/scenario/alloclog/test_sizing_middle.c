@@ -1,5 +1,5 @@
 /*
- * test_sizing_middle.c - what memreg-bench knows of the time before a recording that begins in the
+ * test_sizing_middle.c - what tow-size knows of the time before a recording that begins in the
  * middle: the blocks that were live, as the log lists them, or as a sum, as they were asked for or,
  * where the header says so, as they were taken of the pool; the most that the pool has held, and
  * how far it was in pieces, below which no size is.
@@ -19,7 +19,7 @@
 #define MIB   ((uint64_t)1 << 20)
 #define SLABS (124 << 10) /* that small blocks leave free of their slabs */
 
-#define UNVERIFIED 3 /* memreg-bench's status where it names a size without proof */
+#define UNVERIFIED 3 /* tow-size's status where it names a size without proof */
 
 static char dir[64], path[80];
 
@@ -54,7 +54,7 @@ static json_t *size_of(const struct twi_alloc_trace *trace)
 	assert_int_equal(fwrite(bytes, 1, count, file), count);
 	assert_int_equal(fclose(file), 0);
 	free(bytes);
-	snprintf(command, sizeof(command), "%s/bench/memreg-bench --quick --json --replay %s",
+	snprintf(command, sizeof(command), "%s/bench/tow-size --quick --json --replay %s",
 		 build != NULL ? build : ".", path);
 	pipe = popen(command, "r");
 	assert_non_null(pipe);

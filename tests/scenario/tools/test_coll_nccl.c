@@ -1,12 +1,12 @@
 /*
- * test_coll_nccl.c - coll_bench --format nccl-tests: its rows have the columns of NVIDIA's
+ * test_coll_nccl.c - tow-coll --format nccl-tests: its rows have the columns of NVIDIA's
  * nccl-tests, and the numbers in them are those of that project's formulas.
  */
 #include "command.h"
 
 #include <math.h>
 
-#define BENCH "@/bench/coll_bench --no-pin --seconds 0.02 --format nccl-tests "
+#define BENCH "@/bench/tow-coll --no-pin --seconds 0.02 --format nccl-tests "
 
 static struct twt_command command;
 
@@ -160,10 +160,9 @@ static void test_words(void **state)
 		1);
 	twt_command(BENCH "--in-place", &command);
 	twt_command_expect(&command, 2, "are not for --format: 'nccl-tests'", 1);
-	twt_command("@/bench/coll_bench --format csv", &command);
+	twt_command("@/bench/tow-coll --format csv", &command);
 	twt_command_expect(&command, 2, "--format is table, plain or nccl-tests: 'csv'", 1);
-	twt_command("@/bench/coll_bench --no-pin --seconds 0.001 --sizes 8 --format plain",
-		    &command);
+	twt_command("@/bench/tow-coll --no-pin --seconds 0.001 --sizes 8 --format plain", &command);
 	twt_command_expect(&command, 0, "#wrong 0\n", 1);
 }
 

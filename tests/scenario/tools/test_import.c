@@ -1,5 +1,5 @@
 /*
- * test_import.c - tow-import: what runtimes write about memory becomes logs for memreg-bench.
+ * test_import.c - tow-import: what runtimes write about memory becomes logs for tow-size.
  * import_program.py has the artefacts and says what each part holds it to; those of real runtimes
  * are in tests/runtimes/test_import.py.
  */
@@ -15,7 +15,7 @@ static void run_part(const char *part)
 
 	snprintf(line, sizeof(line),
 		 "PYTHONDONTWRITEBYTECODE=1 python3 %s/tests/scenario/import_program.py %s "
-		 "@/tools/import/tow-import @/bench/memreg-bench %llu",
+		 "@/tools/import/tow-import @/bench/tow-size %llu",
 		 getenv("TOW_TEST_SOURCE"), part, (unsigned long long)twt_seed());
 	twt_command(line, &ran);
 	if (ran.status != 0)

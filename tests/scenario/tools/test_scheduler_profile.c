@@ -1,5 +1,5 @@
 /*
- * test_scheduler_profile.c - profiles for schedulers from end to end: coll_bench's has the numbers
+ * test_scheduler_profile.c - profiles for schedulers from end to end: tow-coll's has the numbers
  * of its own table; a job's capture has its collectives; towtrace joins them, chooses, and says
  * what is wrong.
  */
@@ -109,7 +109,7 @@ static void a_bench_has_its_own_numbers(void **state)
 	json_t *json;
 
 	(void)state;
-	run("timeout 60 @/bench/coll_bench --ranks 2 --lane tcp --type bf16 --seconds 0.01 "
+	run("timeout 60 @/bench/tow-coll --ranks 2 --lane tcp --type bf16 --seconds 0.01 "
 	    "--no-pin "
 	    "--op allreduce,allgather,reduce_scatter,permute,barrier --sizes 1000,64K --plain "
 	    "--profile bench.json",
@@ -117,7 +117,7 @@ static void a_bench_has_its_own_numbers(void **state)
 	twt_command_expect(&done, 0, "#wrong 0", 1);
 	json = load("bench.json");
 	assert_string_equal(text_of(json, "schema"), "towline-collective-profile");
-	assert_string_equal(text_of(json, "source"), "coll_bench");
+	assert_string_equal(text_of(json, "source"), "tow-coll");
 	compare_row(json, done.text, "allreduce-n2 1000 time_us ", "all-reduce", 1000);
 	compare_row(json, done.text, "allreduce-n2 65536 time_us ", "all-reduce", 65536);
 	/* The larger side: what all ranks give, together. */
@@ -128,9 +128,9 @@ static void a_bench_has_its_own_numbers(void **state)
 			    "ring");
 	find_row(json, "collectives", "barrier", 0);
 	json_decref(json);
-	expect("@/bench/coll_bench --profile x --depth 2", 2, "neither --overlap nor --depth");
-	expect("@/bench/coll_bench --profile x --overlap", 2, "neither --overlap nor --depth");
-	expect("timeout 60 @/bench/coll_bench --ranks 2 --sizes 8 --seconds 0.001 --no-pin "
+	expect("@/bench/tow-coll --profile x --depth 2", 2, "neither --overlap nor --depth");
+	expect("@/bench/tow-coll --profile x --overlap", 2, "neither --overlap nor --depth");
+	expect("timeout 60 @/bench/tow-coll --ranks 2 --sizes 8 --seconds 0.001 --no-pin "
 	       "--profile nowhere/x",
 	       2, "nowhere/x");
 }

@@ -1,7 +1,7 @@
 /*
- * memreg_bench.h - what the parts of memreg-bench share.
+ * tow_size.h - what the parts of tow-size share.
  *
- *   memreg_bench.c     options, which of the two programs this is
+ *   tow_size.c         options, which of the two programs this is
  *   memreg_machine.c   --machine: the tables of what memory costs here
  *   memreg_measure.c   the measurements behind them: premapping, registering late
  *   memreg_alloc.c     likewise: allocating, leasing
@@ -22,8 +22,8 @@
  *
  * Functions that return int return 0, or an exit code of the program after having said why.
  */
-#ifndef BENCH_MEMREG_BENCH_H
-#define BENCH_MEMREG_BENCH_H
+#ifndef BENCH_TOW_SIZE_H
+#define BENCH_TOW_SIZE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /*
- * coll_bench_report.c - results as a table, or as the baselines' plain lines. Rank 0 prints.
+ * coll_report.c - results as a table, or as the baselines' plain lines. Rank 0 prints.
  *
  * Each result is printed when it is there, so that a run that is stopped still shows its first
  * part. How many elements were wrong goes through the job's store, not through a collective: what
@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "bench/coll/coll_bench.h"
+#include "bench/coll/tow_coll.h"
 
 static void plain_line(const struct coll_rank *rank, const struct coll_case *what,
 		       const char *prefix, const char *metric, double value)
@@ -231,13 +231,13 @@ int coll_wrong_of_all(struct coll_rank *rank, uint64_t own, uint64_t *all_out)
 	int rc = TOW_OK;
 
 	*all_out = own;
-	snprintf(key, sizeof(key), "coll_bench-wrong-%" PRIu64 "-%u", turn, rank->rank);
+	snprintf(key, sizeof(key), "tow-coll-wrong-%" PRIu64 "-%u", turn, rank->rank);
 	if (rank->rank != 0) {
 		rc = tow_group_set(rank->group, key, &own, sizeof(own), rank->options->timeout_ns);
 		return rc < 0 ? coll_failed(rank, "telling what was wrong", rc) : 0;
 	}
 	for (uint32_t r = 1; r < rank->ranks && rc >= 0; r++) {
-		snprintf(key, sizeof(key), "coll_bench-wrong-%" PRIu64 "-%u", turn, r);
+		snprintf(key, sizeof(key), "tow-coll-wrong-%" PRIu64 "-%u", turn, r);
 		rc = tow_group_get(rank->group, key, &theirs, sizeof(theirs), &bytes,
 				   rank->options->timeout_ns);
 		*all_out += theirs;

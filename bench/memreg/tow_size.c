@@ -1,6 +1,6 @@
 /*
- * memreg_bench.c - how large must the pool be, and what does memory cost on this machine: the
- * options of the two programs that memreg-bench is.
+ * tow_size.c - how large must the pool be, and what does memory cost on this machine: the
+ * options of the two programs that tow-size is.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/memreg/memreg_bench.h"
+#include "bench/memreg/tow_size.h"
 #include <internal/base.h>
 #include <towline/version.h>
 
@@ -16,9 +16,9 @@
 #define FLOPS_PER_S 1e14
 
 static const char help[] =
-	"usage: memreg-bench --workload FILE[:STRATEGY] [--set NAME=N]... [options]\n"
-	"       memreg-bench --replay LOG [--replay LOG]... [options]\n"
-	"       memreg-bench [--machine] [--sizes LIST] [--rounds N] [--quick] [--json]\n"
+	"usage: tow-size --workload FILE[:STRATEGY] [--set NAME=N]... [options]\n"
+	"       tow-size --replay LOG [--replay LOG]... [options]\n"
+	"       tow-size [--machine] [--sizes LIST] [--rounds N] [--quick] [--json]\n"
 	"\n"
 	"The first two name the smallest premap_memory_bytes at which a job has 0 late\n"
 	"registrations and 0 fallback copies, prove it by running the job, and say what smaller\n"
@@ -66,12 +66,12 @@ static int parse_sizes(struct memreg_options *options, char *list)
 	options->size_count = 0;
 	for (char *item = strsep(&rest, ","); item != NULL; item = strsep(&rest, ",")) {
 		if (options->size_count == MEMREG_SIZES) {
-			fprintf(stderr, "memreg-bench: --sizes: at most %d sizes\n", MEMREG_SIZES);
+			fprintf(stderr, "tow-size: --sizes: at most %d sizes\n", MEMREG_SIZES);
 			return MEMREG_USAGE;
 		}
 		if (!memreg_parse_bytes(item, &options->sizes[options->size_count])) {
 			fprintf(stderr,
-				"memreg-bench: --sizes: '%s' is not a size such as 64MiB, 1.5GiB, "
+				"tow-size: --sizes: '%s' is not a size such as 64MiB, 1.5GiB, "
 				"64MB\n",
 				item);
 			return MEMREG_USAGE;
@@ -89,7 +89,7 @@ static int parse_set(struct memreg_options *options, const char *text)
 		return 0;
 	}
 	if (options->set_count == MEMREG_SETS) {
-		fprintf(stderr, "memreg-bench: --set: at most %d\n", MEMREG_SETS);
+		fprintf(stderr, "tow-size: --set: at most %d\n", MEMREG_SETS);
 		return MEMREG_USAGE;
 	}
 	options->sets[options->set_count++] = text;
@@ -105,7 +105,7 @@ static int parse_count(const char *name, const char *text, long max, long *out)
 	*out = strtol(text, &end, 10);
 	if (errno == 0 && end != text && *end == '\0' && *out >= 1 && *out <= max)
 		return 0;
-	fprintf(stderr, "memreg-bench: %s: '%s' is not in 1..%ld\n", name, text, max);
+	fprintf(stderr, "tow-size: %s: '%s' is not in 1..%ld\n", name, text, max);
 	return MEMREG_USAGE;
 }
 
@@ -114,7 +114,7 @@ static int parse_premap(struct memreg_options *options, const char *text)
 	if (memreg_parse_bytes(text, &options->premap) && options->premap >= TWI_REPLAY_POOL_MIN)
 		return 0;
 	fprintf(stderr,
-		"memreg-bench: --premap takes a size from 1MiB to 1024GiB, such as 1.5GiB, 64MB or "
+		"tow-size: --premap takes a size from 1MiB to 1024GiB, such as 1.5GiB, 64MB or "
 		"1048576, not '%s'\n",
 		text);
 	return MEMREG_USAGE;
@@ -128,14 +128,14 @@ static int parse_flops(struct memreg_options *options, const char *text)
 	if (end != text && *end == '\0' && options->flops_per_s >= 1 &&
 	    options->flops_per_s <= 1e21)
 		return 0;
-	fprintf(stderr, "memreg-bench: --flops takes 1 to 1e21, such as 4e14, not '%s'\n", text);
+	fprintf(stderr, "tow-size: --flops takes 1 to 1e21, such as 4e14, not '%s'\n", text);
 	return MEMREG_USAGE;
 }
 
 static int add_replay(struct memreg_options *options, const char *path)
 {
 	if (options->replay_count == MEMREG_LOGS) {
-		fprintf(stderr, "memreg-bench: --replay: at most %d logs\n", MEMREG_LOGS);
+		fprintf(stderr, "tow-size: --replay: at most %d logs\n", MEMREG_LOGS);
 		return MEMREG_USAGE;
 	}
 	options->replays[options->replay_count++] = path;
@@ -208,10 +208,10 @@ static int apply_option(struct memreg_options *options, int option, char *value)
 		fputs(help, stdout);
 		return -1;
 	case 'V':
-		puts("memreg-bench " TOW_VERSION);
+		puts("tow-size " TOW_VERSION);
 		return -1;
 	default:
-		fputs("memreg-bench --help tells the options\n", stderr);
+		fputs("tow-size --help tells the options\n", stderr);
 		return MEMREG_USAGE; /* getopt has said why */
 	}
 	return rc;
@@ -242,7 +242,7 @@ static int check_options(const struct memreg_options *options)
 
 	if (alone == NULL)
 		return 0;
-	fprintf(stderr, "memreg-bench: %s\n", alone);
+	fprintf(stderr, "tow-size: %s\n", alone);
 	return MEMREG_USAGE;
 }
 
@@ -253,7 +253,7 @@ static int parse_options(struct memreg_options *options, int argc, char **argv)
 	while (rc == 0 && (option = getopt_long(argc, argv, "h", long_options, NULL)) != -1)
 		rc = apply_option(options, option, optarg);
 	if (rc == 0 && optind < argc) {
-		fprintf(stderr, "memreg-bench: unexpected argument '%s'\n", argv[optind]);
+		fprintf(stderr, "tow-size: unexpected argument '%s'\n", argv[optind]);
 		rc = MEMREG_USAGE;
 	}
 	if (rc == 0)

@@ -1,5 +1,5 @@
 /*
- * coll_bench_profile.c - what was measured, for schedulers: docs/scheduler-profile.md.
+ * coll_profile.c - what was measured, for schedulers: docs/scheduler-profile.md.
  *
  * Quantiles are those of the slowest rank, as the table's mean is: the largest of what all ranks
  * say. Only rank 0 keeps rows and writes the file.
@@ -8,12 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/coll/coll_bench.h"
+#include "bench/coll/tow_coll.h"
 #include "tools/common/save.h"
 
 static int complain_profile(const struct coll_rank *rank, const char *why)
 {
-	fprintf(stderr, "coll_bench: rank %u: --profile: %s\n", rank->rank, why);
+	fprintf(stderr, "tow-coll: rank %u: --profile: %s\n", rank->rank, why);
 	return COLL_FAILED;
 }
 
@@ -81,9 +81,9 @@ int coll_profile_write(const struct coll_rank *rank)
 
 	if (rank->samples == NULL || rank->rank != 0)
 		return 0;
-	if (tool_profile_write(&rank->profile, "coll_bench", &text, why) != 0)
+	if (tool_profile_write(&rank->profile, "tow-coll", &text, why) != 0)
 		return complain_profile(rank, why);
-	rc = save_file("coll_bench", rank->options->profile, text, strlen(text));
+	rc = save_file("tow-coll", rank->options->profile, text, strlen(text));
 	free(text);
 	return rc == 0 ? 0 : COLL_FAILED;
 }

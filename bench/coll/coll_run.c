@@ -1,5 +1,5 @@
 /*
- * coll_bench_run.c - the measured loops, the same at all ranks.
+ * coll_run.c - the measured loops, the same at all ranks.
  *
  * The method is the baselines': one collective to warm up, three to find how many fit the time,
  * then so many (3 to 20,000) with no barrier in between; the time is the slowest rank's mean. With
@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "bench/coll/coll_bench.h"
+#include "bench/coll/tow_coll.h"
 #include "bench/common/lanes.h"
 
 #define REPETITIONS_MIN 3
@@ -48,7 +48,7 @@ double coll_cpu(void)
 
 int coll_failed(const struct coll_rank *rank, const char *what, int status)
 {
-	fprintf(stderr, "coll_bench: rank %u: %s: %s (%s)%s%s\n", rank->rank, what,
+	fprintf(stderr, "tow-coll: rank %u: %s: %s (%s)%s%s\n", rank->rank, what,
 		tow_status_name(status), tow_status_text(status),
 		status < 0 && tow_error_message()[0] != '\0' ? ": " : "",
 		status < 0 ? tow_error_message() : "");

@@ -1,5 +1,5 @@
 /*
- * coll_bench_overlap.c - how much of a collective is hidden behind a compute loop.
+ * coll_overlap.c - how much of a collective is hidden behind a compute loop.
  *
  * Three things in turns, each begun by all ranks together: the collective alone, the loop alone,
  * and the collective started before the loop and awaited after it. The loop is arithmetic in
@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "bench/coll/coll_bench.h"
+#include "bench/coll/tow_coll.h"
 
 #define TURNS_MIN    5
 #define TURNS_MAX    101
@@ -66,7 +66,7 @@ static void put_on(pid_t thread, long cpu)
 	CPU_ZERO(&set);
 	CPU_SET((unsigned)cpu, &set);
 	if (sched_setaffinity(thread, sizeof(set), &set) != 0)
-		perror("coll_bench: --apart: sched_setaffinity");
+		perror("tow-coll: --apart: sched_setaffinity");
 }
 
 /* This thread to the first CPU, all others of the process to the last. */

@@ -1,5 +1,5 @@
 /*
- * coll_bench_check.c - payload that can be checked, of every type and operator.
+ * coll_check.c - payload that can be checked, of every type and operator.
  *
  * What is only moved is a hash of (seed, rank, index), cut to the type's width: a part that is
  * shifted, torn, in another's place or not there at all differs. What is reduced are whole numbers
@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "bench/coll/coll_bench.h"
+#include "bench/coll/tow_coll.h"
 #include "bench/common/pattern.h"
 
 #define SPOILED 0xa5
@@ -217,7 +217,7 @@ static void complain_of(const struct coll_rank *rank, const struct coll_case *wh
 			const struct coll_piece *piece, uint64_t i, const uint64_t bits[2])
 {
 	fprintf(stderr,
-		"coll_bench: WRONG RESULT at rank %u: %s of %llu bytes, element %llu: "
+		"tow-coll: WRONG RESULT at rank %u: %s of %llu bytes, element %llu: "
 		"%#llx, not %#llx\n",
 		rank->rank, coll_kind_names[what->kind], (unsigned long long)what->bytes,
 		(unsigned long long)(piece->offset + i), (unsigned long long)bits[0],

@@ -1,21 +1,21 @@
 /*
- * coll_bench.h - what the parts of coll_bench share.
+ * tow_coll.h - what the parts of tow-coll share.
  *
- *   coll_bench.c          the ranks: started by itself, or by a launcher
- *   coll_bench_options.c  the command line and the BENCH_ environment
- *   coll_bench_kind.c     the table of collectives: buffers, calls, bytes that they must move
- *   coll_bench_check.c    payload that can be checked, of every type and operator
- *   coll_bench_run.c      the measured loops
- *   coll_bench_overlap.c  communication beside a compute loop
- *   coll_bench_report.c   tables and plain lines
- *   coll_bench_nccl.c     the columns of nccl-tests
- *   coll_bench_profile.c  what was measured, for schedulers
+ *   tow_coll.c      the ranks: started by itself, or by a launcher
+ *   coll_options.c  the command line and the BENCH_ environment
+ *   coll_kind.c     the table of collectives: buffers, calls, bytes that they must move
+ *   coll_check.c    payload that can be checked, of every type and operator
+ *   coll_run.c      the measured loops
+ *   coll_overlap.c  communication beside a compute loop
+ *   coll_report.c   tables and plain lines
+ *   coll_nccl.c     the columns of nccl-tests
+ *   coll_profile.c  what was measured, for schedulers
  *
  * All ranks run the same; rank 0 prints. Functions return 0, or an exit code of the program
  * (COLL_*) after having said on stderr what went wrong; callers hand it on unchanged.
  */
-#ifndef BENCH_COLL_BENCH_H
-#define BENCH_COLL_BENCH_H
+#ifndef BENCH_TOW_COLL_H
+#define BENCH_TOW_COLL_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /*
- * coll_bench_kind.c - the collectives: what `bytes` means, buffers, the call, what the result is.
+ * coll_kind.c - the collectives: what `bytes` means, buffers, the call, what the result is.
  *
  * `bytes` is what the baselines mean by it:
  *   allreduce, reduce, bcast, permute, sendrecv   the vector that each rank holds
@@ -11,7 +11,7 @@
  */
 #include <string.h>
 
-#include "bench/coll/coll_bench.h"
+#include "bench/coll/tow_coll.h"
 
 const char *const coll_kind_names[COLL_KINDS] = {
 #define COLL_KIND_TEXT(name, text) [COLL_##name] = text,

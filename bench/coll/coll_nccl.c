@@ -1,5 +1,5 @@
 /*
- * coll_bench_nccl.c - results in the columns of NVIDIA's nccl-tests (--format nccl-tests), so that
+ * coll_nccl.c - results in the columns of NVIDIA's nccl-tests (--format nccl-tests), so that
  * what reads those reads these. Rank 0 prints.
  *
  * The formulas are those of nccl-tests' doc/PERFORMANCE.md; S is the size, n the number of ranks:
@@ -18,7 +18,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "bench/coll/coll_bench.h"
+#include "bench/coll/tow_coll.h"
 
 #define CELL_BYTES 16
 

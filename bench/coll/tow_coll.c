@@ -1,5 +1,5 @@
 /*
- * coll_bench.c - how long the collectives of Towline take, and whether their results are right.
+ * tow_coll.c - how long the collectives of Towline take, and whether their results are right.
  *
  * Without a launcher this process only starts the ranks: it executes itself once for each, with the
  * variables that towrun sets, and waits for them. With one (towrun, mpirun, torchrun, ...), or as
@@ -19,7 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "bench/coll/coll_bench.h"
+#include "bench/coll/tow_coll.h"
 #include "bench/common/lanes.h"
 
 /* Room in the pool beyond our buffers: the library keeps its own there too. */
@@ -58,7 +58,7 @@ static void pin_thread(uint32_t rank)
 	CPU_ZERO(&set);
 	CPU_SET(rank % (cpus > 0 ? (uint32_t)cpus : 1), &set);
 	if (sched_setaffinity(0, sizeof(set), &set) != 0)
-		perror("coll_bench: not pinned: sched_setaffinity");
+		perror("tow-coll: not pinned: sched_setaffinity");
 }
 
 /* Bytes that the largest measurement takes. */
@@ -125,7 +125,7 @@ static int open_rank(struct coll_rank *rank, const struct tow_job_info *info)
 			(int64_t)(HEADROOM +
 				  (rank->options->outside ? 0 : need_of(rank->options, ranks)));
 	if (getenv("TOW_JOB") == NULL)
-		options.job = "coll_bench";
+		options.job = "tow-coll";
 	rc = tow_runtime_open(&options, &rank->runtime);
 	if (rc < 0)
 		return coll_failed(rank, "opening the runtime", rc);
@@ -170,7 +170,7 @@ static int run_rank(struct coll_options *options, const struct tow_job_info *inf
 	rc = open_rank(&rank, info);
 	if (rc == 0 && (rank.ranks > COLL_RANKS_MAX ||
 			(options->ranks != 0 && options->ranks != rank.ranks))) {
-		fprintf(stderr, "coll_bench: the job has %u ranks, not --ranks %u (at most %d)\n",
+		fprintf(stderr, "tow-coll: the job has %u ranks, not --ranks %u (at most %d)\n",
 			rank.ranks, options->ranks, COLL_RANKS_MAX);
 		rc = COLL_FAILED;
 	}
@@ -230,12 +230,12 @@ static int set_common(uint32_t ranks)
 
 	if (choose_store(store, sizeof(store)) != 0 ||
 	    getrandom(random, sizeof(random), 0) != sizeof(random)) {
-		fprintf(stderr, "coll_bench: no port or key for the job: %s\n", strerror(errno));
+		fprintf(stderr, "tow-coll: no port or key for the job: %s\n", strerror(errno));
 		return COLL_FAILED;
 	}
 	for (size_t i = 0; i < sizeof(random); i++)
 		snprintf(key + 2 * i, 3, "%02x", random[i]);
-	snprintf(job, sizeof(job), "coll_bench-%ld", (long)getpid());
+	snprintf(job, sizeof(job), "tow-coll-%ld", (long)getpid());
 	if (setenv("TOW_STORE", store, 1) != 0 || setenv("TOW_JOB", job, 0) != 0 ||
 	    (getenv("TOW_JOB_KEY_FILE") == NULL && setenv("TOW_JOB_KEY", key, 0) != 0) ||
 	    set_number("TOW_WORLD_SIZE", ranks) != 0 || set_number("TOW_LOCAL_SIZE", ranks) != 0)
@@ -250,7 +250,7 @@ static _Noreturn void become_rank(uint32_t rank, pid_t parent, char **argv)
 	if (getppid() == parent && set_number("TOW_RANK", rank) == 0 &&
 	    set_number("TOW_LOCAL_RANK", rank) == 0)
 		execv("/proc/self/exe", argv);
-	fprintf(stderr, "coll_bench: rank %u cannot be started: %s\n", rank, strerror(errno));
+	fprintf(stderr, "tow-coll: rank %u cannot be started: %s\n", rank, strerror(errno));
 	_exit(COLL_FAILED);
 }
 
@@ -296,7 +296,7 @@ static int run_parent(const struct coll_options *options, char **argv)
 		if (children[i] == 0)
 			become_rank(i, parent, argv);
 		if (children[i] < 0) {
-			fprintf(stderr, "coll_bench: no process: %s\n", strerror(errno));
+			fprintf(stderr, "tow-coll: no process: %s\n", strerror(errno));
 			for (uint32_t j = 0; j < i; j++)
 				kill(children[j], SIGKILL);
 			rc = COLL_FAILED;

@@ -1,9 +1,9 @@
 /*
- * coll_tune.c - measures which plan is the fastest for which collective, and writes the table that
- * the knob coll_table reads (transport/coll/coll_table.h has its form).
+ * tow_coll_tune.c - measures which plan is the fastest for which collective, and writes the table
+ * that the knob coll_table reads (transport/coll/coll_table.h has its form).
  *
  * For each lane, number of ranks and operation every plan that can serve it runs over a ladder of
- * sizes, by coll_bench, which checks the results; plans take turns, several times, and medians are
+ * sizes, by tow-coll, which checks the results; plans take turns, several times, and medians are
  * compared. A plan goes on being chosen at the next size while it is within a few per cent of the
  * best, so that noise does not make the table flicker; between two sizes with different plans the
  * border is their geometric mean. At the end the table is read back, and what runs then is compared
@@ -31,7 +31,7 @@
 #define CLOSE      1.03 /* as good as the best */
 #define FAILED     2
 
-/* Operations as coll_bench calls them. */
+/* Operations as tow-coll calls them. */
 static const char *const bench_names[TWI_COLL_KINDS] = {
 	[TWI_COLL_ALL_REDUCE] = "allreduce",  [TWI_COLL_REDUCE_SCATTER] = "reduce_scatter",
 	[TWI_COLL_ALL_GATHER] = "allgather",  [TWI_COLL_ALL_GATHER_V] = "allgather_v",
@@ -43,20 +43,20 @@ static const char *const bench_names[TWI_COLL_KINDS] = {
 };
 
 static const char help[] =
-	"usage: coll_tune [options]\n"
+	"usage: tow-coll-tune [options]\n"
 	"\n"
 	"  --out FILE       the table [standard output]\n"
-	"  --lanes LIST     coll_bench's --lane [shm,tcp]; all but shm are \"net\" in "
+	"  --lanes LIST     tow-coll's --lane [shm,tcp]; all but shm are \"net\" in "
 	"the "
 	"table\n"
 	"  --ranks LIST     numbers of ranks [2,4]\n"
-	"  --op LIST        operations, by coll_bench's names [all of them]\n"
+	"  --op LIST        operations, by tow-coll's names [all of them]\n"
 	"  --sizes LIST     bytes, ascending "
 	"[8,256,2K,8K,16K,64K,256K,1M,4M,16M]\n"
 	"  --plans LIST     only these plans [all that can serve the operation]\n"
 	"  --passes N       how often everything is measured [3]\n"
 	"  --seconds S      time of each measurement [0.05]\n"
-	"  --bench PROGRAM  coll_bench [the one beside this program]\n"
+	"  --bench PROGRAM  tow-coll [the one beside this program]\n"
 	"  -h, --help       this text\n"
 	"  --version        the version\n"
 	"\n"
@@ -89,12 +89,12 @@ struct field {
 	double times[PLANS_MAX][SIZES_MAX][PASSES_MAX];
 	unsigned int samples[PLANS_MAX][SIZES_MAX];
 	int chosen[SIZES_MAX];    /* index of a plan; -1: none */
-	char seen[SIZES_MAX][32]; /* which plan ran, as coll_bench says */
+	char seen[SIZES_MAX][32]; /* which plan ran, as tow-coll says */
 };
 
 static int usage_error(const char *what, const char *value)
 {
-	fprintf(stderr, "coll_tune: %s: '%s' (coll_tune --help)\n", what, value);
+	fprintf(stderr, "tow-coll-tune: %s: '%s' (tow-coll-tune --help)\n", what, value);
 	return FAILED;
 }
 
@@ -201,7 +201,7 @@ static int apply_option(struct tune *tune, int option, const char *value)
 		fputs(help, stdout);
 		return -1;
 	case 'V':
-		puts("coll_tune " TOW_VERSION);
+		puts("tow-coll-tune " TOW_VERSION);
 		return -1;
 	}
 	return FAILED; /* getopt has said why */
@@ -228,7 +228,7 @@ static int parse_options(struct tune *tune, int argc, char **argv)
 
 	tune->bench[length > 0 ? length : 0] = '\0';
 	if (strrchr(tune->bench, '/') != NULL)
-		strcpy(strrchr(tune->bench, '/') + 1, "coll_bench");
+		strcpy(strrchr(tune->bench, '/') + 1, "tow-coll");
 	tune->passes = 3;
 	tune->seconds = "0.05";
 	rc = split_list(&tune->lanes, "shm,tcp");
@@ -243,7 +243,7 @@ static int parse_options(struct tune *tune, int argc, char **argv)
 	return rc;
 }
 
-/* In the child: coll_bench, of one plan or, for the check of the table, of none in particular. */
+/* In the child: tow-coll, of one plan or, for the check of the table, of none in particular. */
 static _Noreturn void become_bench(const struct tune *tune, const struct field *field,
 				   const char *plan, int fd)
 {
@@ -268,11 +268,11 @@ static _Noreturn void become_bench(const struct tune *tune, const struct field *
 	if (dup2(fd, STDOUT_FILENO) >= 0 &&
 	    (plan != NULL || setenv("TOW_COLL_TABLE", tune->out_name, 1) == 0))
 		execv(tune->bench, (char *const *)argv);
-	fprintf(stderr, "coll_tune: %s: %s\n", tune->bench, strerror(errno));
+	fprintf(stderr, "tow-coll-tune: %s: %s\n", tune->bench, strerror(errno));
 	_exit(FAILED);
 }
 
-/* A line of coll_bench: a time, or which plan ran. */
+/* A line of tow-coll: a time, or which plan ran. */
 static void take_line(const struct tune *tune, struct field *field, unsigned int plan,
 		      const char *line)
 {
@@ -295,7 +295,7 @@ static void take_line(const struct tune *tune, struct field *field, unsigned int
 	}
 }
 
-/* plan PLANS_MAX: none, by the table. Returns coll_bench's exit code. */
+/* plan PLANS_MAX: none, by the table. Returns tow-coll's exit code. */
 static int run_bench(struct tune *tune, struct field *field, unsigned int plan)
 {
 	const char *name = plan < PLANS_MAX ? field->plans[plan]->name : NULL;
@@ -306,7 +306,7 @@ static int run_bench(struct tune *tune, struct field *field, unsigned int plan)
 
 	fflush(NULL);
 	if (pipe(fds) != 0 || (child = fork()) < 0) {
-		fprintf(stderr, "coll_tune: no process: %s\n", strerror(errno));
+		fprintf(stderr, "tow-coll-tune: no process: %s\n", strerror(errno));
 		return FAILED;
 	}
 	if (child == 0) {
@@ -411,7 +411,7 @@ static void write_field(struct tune *tune, struct field *field)
 	fflush(tune->out);
 }
 
-/* Every plan that may serve the operation; which sizes it does not, coll_bench says. */
+/* Every plan that may serve the operation; which sizes it does not, tow-coll says. */
 static void find_plans(const struct tune *tune, struct field *field)
 {
 	bool shm = strcmp(field->lane, "shm") == 0;
@@ -435,7 +435,8 @@ static void measure_field(struct tune *tune, struct field *field)
 
 			if (rc == 0)
 				continue;
-			fprintf(stderr, "coll_tune: %s on %s, %s ranks, plan %s: exit code %d\n",
+			fprintf(stderr,
+				"tow-coll-tune: %s on %s, %s ranks, plan %s: exit code %d\n",
 				bench_names[field->kind], field->lane, field->ranks,
 				field->plans[p]->name, rc);
 			broken[p] = true;
@@ -462,7 +463,7 @@ static void read_back(struct tune *tune, struct field *field)
 		if (field->chosen[at] < 0 || field->seen[s][0] == '\0' ||
 		    strcmp(field->seen[s], field->plans[field->chosen[at]]->name) == 0)
 			continue;
-		fprintf(stderr, "coll_tune: %s of %" PRIu64 " bytes ran by %s, not by %s\n",
+		fprintf(stderr, "tow-coll-tune: %s of %" PRIu64 " bytes ran by %s, not by %s\n",
 			bench_names[field->kind], tune->sizes[s], field->seen[s],
 			field->plans[field->chosen[at]]->name);
 		tune->status = 1;
@@ -474,7 +475,7 @@ static int tune_one(struct tune *tune, const char *lane, const char *ranks, enum
 	struct field *field = calloc(1, sizeof(*field));
 
 	if (field == NULL) {
-		fprintf(stderr, "coll_tune: no memory\n");
+		fprintf(stderr, "tow-coll-tune: no memory\n");
 		return FAILED;
 	}
 	field->lane = lane;
@@ -505,7 +506,7 @@ static void write_head(const struct tune *tune)
 	uname(&host);
 	strftime(date, sizeof(date), "%Y-%m-%d", gmtime_r(&now, &day));
 	fprintf(tune->out,
-		"# coll_tune of towline %s, %s\n# %s, %ld CPUs, %s %s; medians of %u "
+		"# tow-coll-tune of towline %s, %s\n# %s, %ld CPUs, %s %s; medians of %u "
 		"passes\n# kind lane ranks bytes_max plan\n",
 		tow_version(), date, model, sysconf(_SC_NPROCESSORS_ONLN), host.sysname,
 		host.release, tune->passes);
@@ -522,7 +523,7 @@ int main(int argc, char **argv)
 	unsetenv("TOW_COLL_PLAN");
 	tune.out = tune.out_name != NULL ? fopen(tune.out_name, "we") : stdout;
 	if (tune.out == NULL) {
-		fprintf(stderr, "coll_tune: %s: %s\n", tune.out_name, strerror(errno));
+		fprintf(stderr, "tow-coll-tune: %s: %s\n", tune.out_name, strerror(errno));
 		return FAILED;
 	}
 	write_head(&tune);
@@ -533,7 +534,7 @@ int main(int argc, char **argv)
 					rc = tune_one(&tune, tune.lanes.items[l],
 						      tune.ranks.items[n], kind);
 	if (tune.out_name != NULL && fclose(tune.out) != 0) {
-		fprintf(stderr, "coll_tune: %s: %s\n", tune.out_name, strerror(errno));
+		fprintf(stderr, "tow-coll-tune: %s: %s\n", tune.out_name, strerror(errno));
 		return FAILED;
 	}
 	return rc != 0 ? rc : tune.status;

@@ -1,5 +1,5 @@
 /*
- * coll_bench_options.c - what to measure: command line over BENCH_ environment over the method's
+ * coll_options.c - what to measure: command line over BENCH_ environment over the method's
  * defaults, which are those of the side-by-side baselines.
  */
 #include <errno.h>
@@ -8,12 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/coll/coll_bench.h"
+#include "bench/coll/tow_coll.h"
 #include "bench/common/lanes.h"
 
 static const char help[] =
-	"usage: coll_bench [--ranks N] [options]      N processes on this host, started here\n"
-	"       towrun -n N coll_bench [options]      or mpirun, torchrun, srun: its ranks\n"
+	"usage: tow-coll [--ranks N] [options]        N processes on this host, started here\n"
+	"       towrun -n N tow-coll [options]        or mpirun, torchrun, srun: its ranks\n"
 	"\n"
 	"  --ranks N           processes to start, up to 64 [2]\n"
 	"  --lane LANE         a lane of `towstat lanes` on this host, LANE:REST for LANE://REST\n"
@@ -66,7 +66,7 @@ static const char help[] =
 
 static int usage_error(const char *what, const char *value)
 {
-	fprintf(stderr, "coll_bench: %s: '%s' (coll_bench --help)\n", what, value);
+	fprintf(stderr, "tow-coll: %s: '%s' (tow-coll --help)\n", what, value);
 	return COLL_FAILED;
 }
 
@@ -125,7 +125,7 @@ static int parse_number(const char *name, const char *text, double min, double m
 	*out = strtod(text, &end);
 	if (errno == 0 && end != text && *end == '\0' && *out >= min && *out <= max)
 		return 0;
-	fprintf(stderr, "coll_bench: %s takes %g to %g, not '%s'\n", name, min, max, text);
+	fprintf(stderr, "tow-coll: %s takes %g to %g, not '%s'\n", name, min, max, text);
 	return COLL_FAILED;
 }
 
@@ -303,7 +303,7 @@ static int apply_option(struct coll_options *options, int option, const char *va
 		fputs(help, stdout);
 		return -1;
 	case 'V':
-		puts("coll_bench " TOW_VERSION);
+		puts("tow-coll " TOW_VERSION);
 		return -1;
 	}
 	return apply_number(options, option, value);

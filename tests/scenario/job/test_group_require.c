@@ -6,8 +6,13 @@
 #include "coll_job.h"
 
 #include <jansson.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
 
 #define RANKS 3
+
+/* Ranks that have heard why they were refused: in memory that the test's processes share. */
+static _Atomic unsigned *refused;
 
 static void must_say(const struct twt_job *job, const char *text, const char *part)
 {
@@ -80,14 +85,22 @@ static void play_refused(struct twt_job *job, const void *plan)
 	}
 	must_say(job, tow_error_message(), "shm: require=iface:ib0: it goes over no interface");
 	must_say(job, tow_error_message(), "tcp: require=iface:ib0: it goes over lo");
+	/* No barrier can be made; and whoever is gone refuses in another way. */
+	atomic_fetch_add(refused, 1);
+	for (unsigned i = 0; i < 3000 && atomic_load(refused) < 2; i++)
+		usleep(10000);
 }
 
 static void test_refused(void **state)
 {
 	(void)state;
+	refused = mmap(NULL, sizeof(*refused), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+		       -1, 0);
+	assert_ptr_not_equal(refused, MAP_FAILED);
 	setenv("TOW_REQUIRE", "iface:ib0", 1);
 	twt_job_run("tow://127.0.0.1", 2, 0, play_refused, NULL, NULL);
 	unsetenv("TOW_REQUIRE");
+	munmap(refused, sizeof(*refused));
 }
 
 int main(void)

@@ -1,6 +1,11 @@
 /* screen.c - a terminal's screen, from what a program writes to it. */
 #include "screen.h"
 
+#include "diag/base/clock.h"
+
+/* A machine was seen on which no program that looks into /proc went on for 60 to 100 s. */
+#define PATIENCE_NS (150ull * 1000 * 1000 * 1000)
+
 void twt_screen_clear(struct twt_screen *screen, size_t from)
 {
 	for (size_t i = from; i < TWT_SCREEN_ROWS; i++)
@@ -109,11 +114,13 @@ static bool twt_screen_has(const struct twt_screen *screen, const char *words)
 
 void twt_screen_await(struct twt_screen *screen, const char *words, bool there)
 {
-	for (int i = 0; i < 1000; i++) {
+	const uint64_t until = twi_now_ns() + PATIENCE_NS;
+
+	do {
 		if (twt_screen_has(screen, words) == there)
 			return;
 		twt_screen_read(screen);
-	}
+	} while (twi_now_ns() < until);
 	for (size_t i = 0; i < screen->rows; i++)
 		print_message("%.*s\n", (int)screen->columns, screen->cells[i]);
 	fail_msg("\"%s\" is %s the screen", words, there ? "not on" : "still on");
@@ -127,12 +134,13 @@ void twt_screen_type(struct twt_screen *screen, const char *keys)
 int twt_screen_end(struct twt_screen *screen)
 {
 	struct termios after;
+	const uint64_t until = twi_now_ns() + PATIENCE_NS;
 	int status = 0, ended = 0;
 
-	for (int i = 0; i < 1000 && ended == 0; i++) {
+	do {
 		twt_screen_read(screen);
 		ended = (int)waitpid(screen->pid, &status, WNOHANG);
-	}
+	} while (ended == 0 && twi_now_ns() < until);
 	if (ended == 0) {
 		kill(screen->pid, SIGKILL);
 		waitpid(screen->pid, &status, 0);

@@ -46,12 +46,12 @@ void twt_screen_open(struct twt_screen *screen, const char *const *arguments);
 /* What came within a moment; false: nothing did. */
 bool twt_screen_read(struct twt_screen *screen);
 
-/* Until the words are there, or are not: 20 s at most. */
+/* Until the words are there, or are not: 150 s at most. */
 void twt_screen_await(struct twt_screen *screen, const char *words, bool there);
 
 void twt_screen_type(struct twt_screen *screen, const char *keys);
 
-/* Waits for the end, 20 s at most; as the shell says its status. The terminal is as it was. */
+/* Waits for the end, 150 s at most; as the shell says its status. The terminal is as it was. */
 int twt_screen_end(struct twt_screen *screen);
 
 #endif

@@ -64,7 +64,8 @@ struct tow_result {
  * Called once when the operation completes, by whichever thread drives the runtime then: one of the
  * caller's inside a call, or the library's own (knob background; it blocks all signals). Callbacks
  * of one runtime never run at the same time. It may start, test, cancel and release operations; it
- * must not wait and must not close the runtime.
+ * must not wait and must not close the runtime. `result` has all that tow_op_result would tell: the
+ * operation itself is in flight for every call, and every thread, until the callback has returned.
  */
 typedef void (*tow_op_callback)(struct tow_op *op, const struct tow_result *result);
 
@@ -360,7 +361,7 @@ int tow_op_cancel(struct tow_op *op);
  * Copies: none.
  * Blocks: never.
  * Threads: any.
- * Returns: TOW_OK; TOW_AGAIN while it is in flight; TOW_EINVAL; TOW_EFORKED.
+ * Returns: TOW_OK; TOW_AGAIN while it is in flight, or its callback runs; TOW_EINVAL; TOW_EFORKED.
  */
 int tow_op_result(struct tow_op *op, struct tow_result *result_out);
 

@@ -4,13 +4,10 @@
  * recommended above one that was enough, no bytes that are shown as none, no number that this
  * program does not use.
  */
-#include "twt.h"
+#include "command.h"
 
 #include <ctype.h>
 #include <sched.h>
-#include <stdbool.h>
-#include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define LITTLE 25 /* percent of overlap, below which there is a reason */
@@ -45,22 +42,19 @@ static int teardown(void **state)
 	return system(command);
 }
 
-static void run(const char *options, char *text, size_t size)
-{
-	const char *build = getenv("TOW_TEST_BUILD");
-	char command[512];
-	FILE *pipe;
-	int status;
+static struct twt_command command;
 
-	snprintf(command, sizeof(command),
-		 "</dev/null %s/bench/tow-grads --workload %s/some.tsv --bucket 8MiB %s 2>&1",
-		 build != NULL ? build : ".", dir, options);
-	pipe = popen(command, "r");
-	assert_non_null(pipe);
-	text[fread(text, 1, size - 1, pipe)] = '\0';
-	status = pclose(pipe);
-	if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-		fail_msg("%s: status %d:\n%s", command, status, text);
+/* What it printed. */
+static const char *run(const char *options)
+{
+	char line[512];
+
+	snprintf(line, sizeof(line), "@/bench/tow-grads --workload %s/some.tsv --bucket 8MiB %s",
+		 dir, options);
+	twt_command(line, &command);
+	if (command.status != 0)
+		fail_msg("%s: status %d:\n%s", line, command.status, command.text);
+	return command.text;
 }
 
 /* What stands behind a label. */
@@ -82,7 +76,6 @@ static bool says(const char *text, const char *words)
 /* Both ranks have one processor: nothing can be hidden, and the line says so. */
 static void overlap_with_reason(void **state)
 {
-	static char text[1 << 16];
 	cpu_set_t all, one;
 	int first = 0;
 
@@ -94,10 +87,8 @@ static void overlap_with_reason(void **state)
 	CPU_SET(first, &one);
 	assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
 	for (int i = 0; i < 3; i++) {
-		const char *overlap;
+		const char *overlap = behind(run("--steps 3"), "\n  overlap ");
 
-		run("--steps 3", text, sizeof(text));
-		overlap = behind(text, "\n  overlap ");
 		if (*overlap == '-')
 			fail_msg("less than nothing is hidden: %.40s", overlap);
 		if ((!isdigit((unsigned char)*overlap) || atoi(overlap) < LITTLE) &&
@@ -110,11 +101,10 @@ static void overlap_with_reason(void **state)
 /* The collectives that the steps were, with times; not the barriers, which move nothing. */
 static void tables_of_the_run(void **state)
 {
-	static char text[1 << 16];
+	const char *text = run("--steps 2 --lane shm");
 	double count = 0, p50 = 0;
 
 	(void)state;
-	run("--steps 2 --lane shm", text, sizeof(text));
 	assert_int_equal(sscanf(behind(text, "\n  all-reduce "), "shm %lf %lf", &count, &p50), 2);
 	assert_true(count >= 5 * 8 && p50 > 0); /* 8 tensors: a first exchange, 2 in each step */
 	assert_false(says(text, "\n  barrier "));
@@ -132,24 +122,22 @@ static void tables_of_the_run(void **state)
 /* What was enough is what is recommended at most; what is recommended of too little is enough. */
 static void sizes_agree(void **state)
 {
-	static char text[1 << 16];
+	const char *text = run("--steps 1 --premap 72MiB");
 	unsigned long long cure;
 	double size, named;
 	char options[64];
 
 	(void)state;
-	run("--steps 1 --premap 72MiB", text, sizeof(text));
 	size = atof(behind(text, "\n  size "));
 	named = atof(behind(text, "\n  recommended premap_memory_bytes "));
 	assert_false(says(text, "FAULT"));
 	assert_true(size >= 72 && named > 64 && named <= size);
-	run("--steps 1 --premap 16MiB", text, sizeof(text));
+	text = run("--steps 1 --premap 16MiB");
 	assert_true(says(text, "FAULT: the pool is too small"));
 	cure = strtoull(behind(text, "CURE: a pool of "), NULL, 10);
 	snprintf(options, sizeof(options), "--steps 1 --premap %lluMiB", cure);
 	assert_true(says(behind(text, "export TOW_PREMAP_MEMORY_BYTES="), "MiB\n"));
-	run(options, text, sizeof(text));
-	assert_false(says(text, "FAULT"));
+	assert_false(says(run(options), "FAULT"));
 }
 
 int main(void)

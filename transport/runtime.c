@@ -42,6 +42,7 @@
 #include "transport/inquiry/inquiry.h"
 #include "transport/job/group.h"
 #include "transport/op/endpoint.h"
+#include "transport/op/op_table.h"
 #include "transport/rpc/rpc.h"
 #include "transport/runtime_report.h"
 #include "transport/runtime_share.h"

@@ -15,6 +15,7 @@
 #include "transport/job/group.h"
 #include "transport/op/endpoint.h"
 #include "transport/op/op_span.h"
+#include "transport/op/op_table.h"
 #include "transport/rpc/rpc.h"
 #include "transport/tracing.h"
 

@@ -44,10 +44,10 @@ static inline void twi_hold_begin(_Atomic uint32_t *hold)
 	atomic_store_explicit(hold, TWI_HOLD_LIVE, memory_order_release);
 }
 
-static inline int twi_hold_swap(_Atomic uint32_t *hold, uint32_t *seen, uint32_t next)
+static inline int twi_hold_swap(_Atomic uint32_t *hold, uint32_t *word, uint32_t next)
 {
 	/* acq_rel: whoever ends the allocation sees all that others did before they let go. */
-	return atomic_compare_exchange_weak_explicit(hold, seen, next, memory_order_acq_rel,
+	return atomic_compare_exchange_weak_explicit(hold, word, next, memory_order_acq_rel,
 						     memory_order_acquire);
 }
 
@@ -60,42 +60,42 @@ static inline void twi_hold_mark_placed(_Atomic uint32_t *hold)
 /* TOW_OK, TWI_HOLD_FIRST, TOW_EFREED, or TOW_EBUSY past the counter's range. */
 static inline int twi_hold_lease(_Atomic uint32_t *hold)
 {
-	uint32_t seen = atomic_load_explicit(hold, memory_order_acquire);
+	uint32_t word = atomic_load_explicit(hold, memory_order_acquire);
 
 	do {
-		if (!(seen & TWI_HOLD_LIVE) || (seen & TWI_HOLD_FREED))
+		if (!(word & TWI_HOLD_LIVE) || (word & TWI_HOLD_FREED))
 			return TOW_EFREED;
-		if ((seen & TWI_HOLD_LEASES) == TWI_HOLD_LEASES)
+		if ((word & TWI_HOLD_LEASES) == TWI_HOLD_LEASES)
 			return TOW_EBUSY;
-	} while (!twi_hold_swap(hold, &seen, seen + 1));
-	return (seen & TWI_HOLD_LEASES) ? TOW_OK : TWI_HOLD_FIRST;
+	} while (!twi_hold_swap(hold, &word, word + 1));
+	return (word & TWI_HOLD_LEASES) ? TOW_OK : TWI_HOLD_FIRST;
 }
 
 /* One more for who has a lease already: its owner may have freed it since. TOW_OK or TOW_EBUSY. */
 static inline int twi_hold_lease_again(_Atomic uint32_t *hold)
 {
-	uint32_t seen = atomic_load_explicit(hold, memory_order_relaxed);
+	uint32_t word = atomic_load_explicit(hold, memory_order_relaxed);
 
 	do {
-		if ((seen & TWI_HOLD_LEASES) == 0 || (seen & TWI_HOLD_LEASES) == TWI_HOLD_LEASES)
+		if ((word & TWI_HOLD_LEASES) == 0 || (word & TWI_HOLD_LEASES) == TWI_HOLD_LEASES)
 			return TOW_EBUSY;
-	} while (!twi_hold_swap(hold, &seen, seen + 1));
+	} while (!twi_hold_swap(hold, &word, word + 1));
 	return TOW_OK;
 }
 
 /* TOW_OK, TWI_HOLD_LAST, TWI_HOLD_ENDED, or TOW_EINVAL when there is no lease to end. */
 static inline int twi_hold_release(_Atomic uint32_t *hold)
 {
-	uint32_t seen = atomic_load_explicit(hold, memory_order_acquire);
+	uint32_t word = atomic_load_explicit(hold, memory_order_acquire);
 	uint32_t next;
 
 	do {
-		if (!(seen & TWI_HOLD_LEASES))
+		if (!(word & TWI_HOLD_LEASES))
 			return TOW_EINVAL;
-		next = seen - 1;
+		next = word - 1;
 		if ((next & ~TWI_HOLD_PLACED) == (TWI_HOLD_LIVE | TWI_HOLD_FREED))
 			next = 0;
-	} while (!twi_hold_swap(hold, &seen, next));
+	} while (!twi_hold_swap(hold, &word, next));
 	if (next == 0)
 		return TWI_HOLD_ENDED;
 	return (next & TWI_HOLD_LEASES) ? TOW_OK : TWI_HOLD_LAST;
@@ -104,14 +104,14 @@ static inline int twi_hold_release(_Atomic uint32_t *hold)
 /* TWI_HOLD_ENDED, TWI_HOLD_DEFERRED, or TOW_EFREED. */
 static inline int twi_hold_free(_Atomic uint32_t *hold)
 {
-	uint32_t seen = atomic_load_explicit(hold, memory_order_acquire);
+	uint32_t word = atomic_load_explicit(hold, memory_order_acquire);
 	uint32_t next;
 
 	do {
-		if (!(seen & TWI_HOLD_LIVE) || (seen & TWI_HOLD_FREED))
+		if (!(word & TWI_HOLD_LIVE) || (word & TWI_HOLD_FREED))
 			return TOW_EFREED;
-		next = (seen & TWI_HOLD_LEASES) ? seen | TWI_HOLD_FREED : 0;
-	} while (!twi_hold_swap(hold, &seen, next));
+		next = (word & TWI_HOLD_LEASES) ? word | TWI_HOLD_FREED : 0;
+	} while (!twi_hold_swap(hold, &word, next));
 	return next ? TWI_HOLD_DEFERRED : TWI_HOLD_ENDED;
 }
 

@@ -17,6 +17,7 @@
 #include "transport/op/endpoint.h"
 #include "transport/op/message.h"
 #include "transport/op/op.h"
+#include "transport/op/op_table.h"
 #include "transport/stream/session_parts.h"
 
 #define CREDIT (64u << 10)

@@ -6,6 +6,7 @@
 
 #include "transport/message/inbox.h"
 #include "transport/op/op.h"
+#include "transport/op/op_table.h"
 
 #define BATCH 16
 

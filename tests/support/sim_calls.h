@@ -21,6 +21,7 @@
 #include "memreg/pool/pool.h"
 #include "transport/engine/runtime.h"
 #include "transport/op/endpoint.h"
+#include "transport/op/op_table.h"
 #include "transport/rpc/rpc.h"
 #include "transport/rpc/rpc_records.h"
 #include "transport/sim/loop_sim.h"

@@ -128,7 +128,7 @@ struct twi_engine {
 	uint32_t turns;                 /* of spinning waiters */
 	uint32_t notices;               /* zero-copy sends whose notification is to come */
 	uint32_t read_directly;         /* connections that whoever polls reads by itself */
-	struct twi_op_table *ops;       /* op/op.h */
+	struct twi_op_table *ops;       /* op/op_table.h */
 
 	/* What seldom changes. */
 	_Alignas(64) bool virtual_clock;

@@ -23,6 +23,7 @@
 #include "transport/job/group.h"
 #include "transport/op/channel.h"
 #include "transport/op/endpoint.h"
+#include "transport/op/op_table.h"
 
 #define VERSION     "2.10" /* of the fields, as PyTorch counts */
 #define MESSAGES    256u   /* under way, and ended, that are told of */

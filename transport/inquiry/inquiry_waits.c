@@ -13,6 +13,7 @@
 #include "transport/job/group.h"
 #include "transport/op/endpoint.h"
 #include "transport/op/message.h"
+#include "transport/op/op_table.h"
 
 #define OPS_SCANNED    8192u /* rows of the table, in which the oldest are looked for */
 #define STRAYS_OF_PEER 2u

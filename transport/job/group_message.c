@@ -13,6 +13,7 @@
 #include "transport/message/channel.h"
 #include "transport/message/inbox.h"
 #include "transport/op/endpoint.h"
+#include "transport/op/op_table.h"
 
 static uint16_t number_of(const struct tow_group *group)
 {

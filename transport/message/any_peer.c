@@ -11,6 +11,7 @@
 #include "transport/message/inbox.h"
 #include "transport/op/endpoint.h"
 #include "transport/op/message.h"
+#include "transport/op/op_table.h"
 
 static struct tow_peer *peer_of(struct twi_list *link)
 {

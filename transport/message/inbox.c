@@ -19,6 +19,7 @@
 #include "transport/message/waiting.h"
 #include "transport/op/message.h"
 #include "transport/op/op_span.h"
+#include "transport/op/op_table.h"
 #include "transport/op/parts.h"
 #include "transport/op/path.h"
 #include "transport/wire/frame.h"
@@ -342,17 +343,11 @@ void twi_inbox_take(struct twi_inbox *inbox, struct tow_op *op, struct twi_unexp
 
 /* --- receives --- */
 
-/* Not of one buffer. A function of its own: the usual way does not pay for it. */
-static __attribute__((noinline)) void lease_parts(struct tow_peer *peer, struct tow_op *op)
-{
-	if (twi_op_in_parts(op))
-		twi_parts_lease(peer, op);
-}
-
 void twi_inbox_recv(struct twi_inbox *inbox, struct tow_op *op)
 {
 	struct tow_peer *peer = inbox->peer;
 	struct twi_match_entry *entry;
+	int status;
 
 	twi_held_count(peer->engine, TWI_C_recvs, op->space == TWI_SPACE_USER);
 	twi_assert_hot(op->match.context == twi_context_of(op->space, op->channel));
@@ -361,19 +356,19 @@ void twi_inbox_recv(struct twi_inbox *inbox, struct tow_op *op)
 		op->match.order = ++peer->engine->ops->recvs;
 	if (twi_unlikely(op->channel != 0))
 		twi_channel_add_op(peer, op);
-	if (twi_likely(!op->view))
-		twi_claim_lease(peer, op);
-	else
-		lease_parts(peer, op);
-	if (op->bytes > inbox->claim_above && op->view != TWI_VIEW_WHOLE) {
-		int status = twi_claim_need(peer, op);
-
+	if (twi_likely(!op->view && op->bytes <= inbox->claim_above)) {
+		entry = twi_match_post(&inbox->match, &op->match);
+		/* One that is here already is copied out before this returns. */
+		if (entry == NULL || !arrival_of(entry)->whole)
+			twi_claim_lease(peer, op);
+	} else {
+		status = twi_claim_recv(peer, op, inbox->claim_above);
 		if (status < 0) {
 			twi_inbox_end(inbox, op, status, 0);
 			return;
 		}
+		entry = twi_match_post(&inbox->match, &op->match);
 	}
-	entry = twi_match_post(&inbox->match, &op->match);
 	if (entry != NULL) {
 		twi_inbox_take(inbox, op, arrival_of(entry));
 	} else if (twi_unlikely(inbox->failed != 0)) {

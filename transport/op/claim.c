@@ -13,6 +13,7 @@
 #include "transport/lanes/lane.h"
 #include "transport/op/endpoint.h"
 #include "transport/op/op.h"
+#include "transport/op/op_table.h"
 #include "transport/op/parts.h"
 
 void twi_peer_claims_init(struct twi_peer_claims *claims)
@@ -91,15 +92,14 @@ int twi_claim_room(struct tow_peer *peer, uint64_t bytes)
 			 (unsigned long long)bytes);
 }
 
-static inline int claim_piece(struct twi_pool *pool, struct twi_claim *claim, const void *data,
-			      uint64_t bytes)
+/* No operation of this engine has a lease on that memory, or none that can be shared. */
+static __attribute__((noinline)) int claim_alone(struct twi_engine *engine, struct twi_claim *claim,
+						 const void *data, uint64_t bytes)
 {
+	struct twi_pool *pool = engine->pool;
 	const struct twi_extent *extent = twi_pool_find(pool, data, bytes);
 	int status;
 
-	claim->memory = data;
-	claim->bytes = bytes;
-	claim->kind = TWI_CLAIM_UNREGISTERED;
 	if (extent == NULL && !twi_pool_overflow(pool, data, bytes))
 		return TOW_OK;
 	status = extent != NULL ? twi_pool_lease_block(pool, extent, data, &claim->block)
@@ -107,13 +107,32 @@ static inline int claim_piece(struct twi_pool *pool, struct twi_claim *claim, co
 	if (twi_unlikely(status < 0))
 		return status;
 	claim->kind = extent != NULL ? TWI_CLAIM_POOL : TWI_CLAIM_OUTSIDE;
-	claim->region = extent != NULL ? &extent->region : NULL;
+	if (extent != NULL) {
+		claim->region = &extent->region;
+		twi_shared_keep(&engine->ops->leases, &claim->block, extent);
+	}
+	return TOW_OK;
+}
+
+static inline int claim_piece(struct twi_engine *engine, struct twi_claim *claim, const void *data,
+			      uint64_t bytes)
+{
+	const struct twi_extent *extent;
+
+	claim->memory = data;
+	claim->bytes = bytes;
+	claim->kind = TWI_CLAIM_UNREGISTERED;
+	if (twi_unlikely(
+		    !twi_shared_lease(&engine->ops->leases, data, bytes, &claim->block, &extent)))
+		return claim_alone(engine, claim, data, bytes);
+	claim->kind = TWI_CLAIM_POOL;
+	claim->region = &extent->region;
 	return TOW_OK;
 }
 
 int twi_claim_memory(struct tow_op *op)
 {
-	return claim_piece(op->engine->pool, &op->claim, op->data, op->bytes);
+	return claim_piece(op->engine, &op->claim, op->data, op->bytes);
 }
 
 void twi_claim_lease(struct tow_peer *peer, struct tow_op *op)
@@ -132,7 +151,7 @@ void twi_claim_lease_piece(struct tow_peer *peer, struct tow_op *op, struct twi_
 	twi_assert_held(op->engine);
 	if (claim->kind != TWI_CLAIM_NONE)
 		return;
-	claim_piece(op->engine->pool, claim, data, bytes);
+	claim_piece(op->engine, claim, data, bytes);
 	if (peer != NULL)
 		twi_claim_list_piece(peer, claim);
 }
@@ -226,6 +245,17 @@ int twi_claim_need(struct tow_peer *peer, struct tow_op *op)
 	return need_piece(peer, op, &op->claim, op->data, op->bytes);
 }
 
+int twi_claim_recv(struct tow_peer *peer, struct tow_op *op, uint64_t above)
+{
+	if (!op->view)
+		twi_claim_lease(peer, op);
+	else if (twi_op_in_parts(op))
+		twi_parts_lease(peer, op);
+	if (op->bytes <= above || op->view == TWI_VIEW_WHOLE)
+		return TOW_OK;
+	return twi_claim_need(peer, op);
+}
+
 int twi_claim_need_piece(struct tow_peer *peer, struct tow_op *op, struct twi_claim *claim,
 			 const void *data, uint64_t bytes)
 {
@@ -293,7 +323,7 @@ void twi_claim_drop(struct twi_engine *engine, struct twi_claim *claim)
 	twi_assert_held(engine);
 	delist_claim(claim);
 	if (claim->kind == TWI_CLAIM_POOL)
-		twi_pool_release_block(engine->pool, &claim->block);
+		twi_shared_release(&engine->ops->leases, engine->pool, &claim->block);
 	else if (claim->kind == TWI_CLAIM_OUTSIDE)
 		twi_pool_release(engine->pool, claim->memory);
 	else if (claim->kind != TWI_CLAIM_UNREGISTERED)

@@ -104,6 +104,9 @@ void twi_claim_unlist(struct tow_op *op);
 /* The second step: TOW_OK; TOW_EZEROCOPY; TOW_EEXHAUSTED without staging. */
 int twi_claim_need(struct tow_peer *peer, struct tow_op *op);
 
+/* Both steps of a receive; the second where it is longer than `above`, and no view. */
+int twi_claim_recv(struct tow_peer *peer, struct tow_op *op, uint64_t above);
+
 /*
  * All of the above for one part of a message of parts, of which `claim` is: what the call for an
  * operation does with its claim and memory. peer NULL: on nobody's list.

@@ -19,6 +19,7 @@
 #include "transport/op/message.h"
 #include "transport/op/op.h"
 #include "transport/op/op_options.h"
+#include "transport/op/op_table.h"
 #include "transport/wire/rule.h"
 
 static _Atomic uint64_t next_peer_id = 1;

@@ -14,6 +14,7 @@
 #include "transport/op/instant.h"
 #include "transport/op/op.h"
 #include "transport/op/op_options.h"
+#include "transport/op/op_table.h"
 #include "transport/op/outbound.h"
 #include "transport/op/parts.h"
 #include "transport/wire/frame.h"

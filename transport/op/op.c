@@ -16,6 +16,7 @@
 #include "transport/op/message.h"
 #include "transport/op/op_describe.h"
 #include "transport/op/op_span.h"
+#include "transport/op/op_table.h"
 #include "transport/op/op_wait.h"
 #include "transport/op/polled.h"
 #include "transport/op/queue.h"
@@ -32,34 +33,6 @@ _Static_assert(TWI_C_call_messages == TWI_C_sends + TWI_SPACE_RPC &&
 	       "the families of counter.def stand in the order of enum twi_space");
 
 __thread uint64_t twi_op_blocked_ns __attribute__((tls_model("initial-exec")));
-
-static struct tow_op *pop_free(struct twi_op_table *table)
-{
-	struct tow_op *row;
-
-	if (table->cached == 0) {
-		/* acquire: pairs with the release in give_back, so that next_free is seen */
-		if (atomic_load_explicit(&table->returned, memory_order_relaxed) != 0)
-			table->cached =
-				atomic_exchange_explicit(&table->returned, 0, memory_order_acquire);
-		if (table->cached == 0)
-			return twi_op_table_new(table);
-	}
-	row = &table->rows[table->cached - 1];
-	table->cached = row->next_free;
-	return row;
-}
-
-/* By any thread. Whoever takes rows takes all, so a row cannot come back while this one looks. */
-static void give_back(struct twi_op_table *table, struct tow_op *row)
-{
-	uint32_t head = atomic_load_explicit(&table->returned, memory_order_relaxed);
-
-	do
-		row->next_free = head;
-	while (!atomic_compare_exchange_weak_explicit(&table->returned, &head, row->index + 1,
-						      memory_order_release, memory_order_relaxed));
-}
 
 static void prepare_op(struct tow_op *op, struct twi_engine *engine, const struct twi_op_ops *ops,
 		       const struct tow_op_options *options, bool early)
@@ -85,6 +58,7 @@ static void prepare_op(struct tow_op *op, struct twi_engine *engine, const struc
 	op->impatient = false;
 	op->roomless = false;
 	op->canceled = false;
+	op->unused = 0;
 	op->embedded = false;
 	atomic_store_explicit(&op->held, TWI_HELD_NOT, memory_order_relaxed);
 	op->early = early;
@@ -119,22 +93,23 @@ static void prepare_op(struct tow_op *op, struct twi_engine *engine, const struc
 static void recycle_op(struct tow_op *op)
 {
 	struct twi_op_table *table = op->engine->ops;
+	uint32_t state = atomic_load_explicit(&op->wait.state, memory_order_relaxed);
 
 	twi_assert_held(op->engine);
-	twi_assert_hot(
-		(atomic_load_explicit(&op->wait.state, memory_order_relaxed) & TWI_OP_USED) != 0);
+	twi_assert_hot((state & TWI_OP_USED) != 0);
 	if (twi_unlikely(op->ops->release != NULL))
 		op->ops->release(op);
 	twi_failure_drop(op);
-	atomic_store_explicit(&op->wait.state, 0, memory_order_relaxed);
-	op->next_free = table->cached;
-	table->cached = op->index + 1;
+	if ((state & TWI_OP_DONE) != 0 && op->ops->release == NULL)
+		twi_op_table_release(table, op);
+	else
+		twi_op_table_put_free(table, op);
 }
 
 static inline struct tow_op *acquire_row(struct twi_engine *engine, const struct twi_op_ops *ops,
 					 const struct tow_op_options *options, bool early)
 {
-	struct tow_op *op = pop_free(engine->ops);
+	struct tow_op *op = twi_op_table_take(engine->ops);
 
 	twi_assert_held(engine);
 	if (op == NULL) {
@@ -210,10 +185,13 @@ static void publish_op(struct tow_op *op)
 	uint32_t state = atomic_load_explicit(&op->wait.state, memory_order_relaxed);
 
 	twi_assert((state & TWI_OP_DONE) == 0);
-	if ((state & TWI_OP_RELEASED) != 0)
+	if ((state & TWI_OP_RELEASED) != 0) {
 		recycle_op(op);
-	else /* release: the result is written before; pairs with the load in twi_op_is_done */
+	} else { /* release: the result is written before; pairs with the load in twi_op_is_done */
+		if (twi_likely(op->ops->release == NULL))
+			twi_op_table_put_ended(engine->ops, op);
 		atomic_store_explicit(&op->wait.state, state | TWI_OP_DONE, memory_order_release);
+	}
 	if (twi_unlikely(atomic_load_explicit(&engine->sleepers, memory_order_relaxed) > 0 ||
 			 engine->any_waits > 0))
 		twi_engine_tell(engine, &op->wait);
@@ -445,8 +423,7 @@ void twi_op_take(struct tow_op *op, struct tow_result *out)
 		out->op = op;
 		return;
 	}
-	atomic_store_explicit(&op->wait.state, 0, memory_order_relaxed);
-	give_back(op->engine->ops, op);
+	twi_op_table_release(op->engine->ops, op);
 }
 
 TOW_PUBLIC int tow_view_release(struct tow_op *op)
@@ -470,7 +447,6 @@ TOW_PUBLIC int tow_op_release(struct tow_op *op)
 		return TOW_OK;
 	}
 	twi_failure_drop(op);
-	atomic_store_explicit(&op->wait.state, 0, memory_order_relaxed);
-	give_back(op->engine->ops, op);
+	twi_op_table_release(op->engine->ops, op);
 	return TOW_OK;
 }

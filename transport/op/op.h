@@ -152,7 +152,7 @@ struct tow_op {
 	struct twi_engine *engine;
 	struct tow_peer *peer;
 	uint32_t index;
-	uint32_t next_free; /* index + 1, on the stack that it is on; 0: the last */
+	uint32_t next_free; /* index + 1, on the stack of free rows; 0: the last */
 	uint8_t kind;       /* of its ops */
 	uint8_t truncate;   /* receive: enum twi_truncate */
 	bool embedded; /* not of the table: its owner's, who has it back when `done` is called */
@@ -178,6 +178,7 @@ struct tow_op {
 			bool canceled : 1;  /* asked to end early, as its payload was on the way */
 			bool lent : 1;      /* send: nobody writes to it while a view shows it */
 			bool early : 1; /* send: start_ns is a time before its start (outbox.h) */
+			uint8_t unused : 3; /* cleared as well: the byte is written whole */
 		};
 	};
 	uint64_t deadline_ns; /* engine time; UINT64_MAX: none */
@@ -229,23 +230,6 @@ _Static_assert(TWI_OP_OUT(data) && TWI_OP_OUT(bytes) && TWI_OP_OUT(tag) && TWI_O
 	       "what goes out has two names");
 
 _Static_assert(sizeof(struct tow_op) % 64 == 0, "each row of the table has its lines to itself");
-
-/* The table of a runtime's operations. */
-struct twi_op_table {
-	_Alignas(64) uint32_t count;
-	uint32_t made;   /* rows from here on were never used: their memory is not touched */
-	uint32_t cached; /* index + 1: the stack of the holder of the engine */
-	_Atomic uint32_t returned; /* likewise: the stack that any thread may push onto */
-	uint64_t recvs;            /* that were started (match_entry.h) */
-	_Alignas(64) struct tow_op rows[];
-};
-
-/* Makes a runtime's table, of max_ops rows. TOW_OK or TOW_ENOMEM. */
-int twi_op_table_open(struct twi_engine *engine);
-/* Frees it; the engine may have none. */
-void twi_op_table_close(struct twi_engine *engine);
-/* A row that was never used, whose page may have to be faulted in; NULL: there is none. */
-struct tow_op *twi_op_table_new(struct twi_op_table *table);
 
 /* A row of the table made ready, or NULL and the thread's error TOW_EBUSY. The engine is held. */
 struct tow_op *twi_op_acquire(struct twi_engine *engine, const struct twi_op_ops *ops,

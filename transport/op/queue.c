@@ -13,6 +13,7 @@
 #include "transport/engine/engine_drive.h"
 #include "transport/engine/runtime.h"
 #include "transport/op/op.h"
+#include "transport/op/op_table.h"
 #include "transport/op/polled.h"
 
 #define CHUNK 32u /* results that one move of the head takes */

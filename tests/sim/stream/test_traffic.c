@@ -13,6 +13,7 @@
 #include "sim_verdict.h"
 
 #include "transport/op/message.h"
+#include "transport/op/op_table.h"
 
 #define MS 1000000ull
 

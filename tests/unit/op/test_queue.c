@@ -13,6 +13,7 @@
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
 #include "transport/op/op.h"
+#include "transport/op/op_table.h"
 
 #define LARGE 200000u
 #define ROOM  16u

@@ -11,6 +11,7 @@
 #include "transport/engine/engine.h"
 #include "transport/engine/runtime.h"
 #include "transport/op/endpoint.h"
+#include "transport/op/op_table.h"
 #include "transport/rpc/rpc.h"
 #include "transport/rpc/rpc_records.h"
 

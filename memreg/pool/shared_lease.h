@@ -1,0 +1,103 @@
+/*
+ * shared_lease.h - one lease that many operations share. A window of messages lies in one or two
+ * allocations, so the first operation leases the allocation, later ones are counted here, and the
+ * last one to go ends the lease. That spares each of them two atomic changes of the hold word and
+ * the search for the allocation.
+ *
+ * Which of the operations took the lease from the pool is not kept: leases on one allocation are
+ * alike. With c operations on it and n of them counted here, the hold word has c - n leases, and
+ * one more if n > 0. So it has one as long as there is an operation, and none afterwards.
+ *
+ * Whoever holds the engine calls, whose table of operations has one of these. Any thread may free
+ * the memory meanwhile.
+ */
+#ifndef TWI_SHARED_LEASE_H
+#define TWI_SHARED_LEASE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <internal/base.h>
+
+#include "memreg/pool/pool.h"
+#include "memreg/region/lease.h"
+
+#define TWI_SHARED_LEASES 4u /* what is sent and what is received, of two kinds of work */
+
+struct twi_shared_lease {
+	struct twi_block block;
+	const struct twi_extent *extent;
+	uint64_t users; /* 0: the place is free, and the lease has ended */
+};
+
+struct twi_shared_leases {
+	struct twi_shared_lease lease[TWI_SHARED_LEASES];
+	uint32_t next; /* the place that is looked at for the next allocation */
+};
+
+/* The place that shares the allocation around [p, p + bytes), or NULL: none does. */
+static inline struct twi_shared_lease *twi_shared_find(struct twi_shared_leases *leases,
+						       const void *p, uint64_t bytes)
+{
+	for (uint32_t i = 0; i < TWI_SHARED_LEASES; i++) {
+		struct twi_shared_lease *lease = &leases->lease[i];
+		uint64_t offset = (uint64_t)((uintptr_t)p - (uintptr_t)lease->block.base);
+
+		if (lease->users > 0 && offset < lease->block.bytes &&
+		    bytes <= lease->block.bytes - offset)
+			return lease;
+	}
+	return NULL;
+}
+
+/*
+ * One more lease, and what twi_pool_find and twi_pool_lease_block would say of it. False: none is
+ * shared there, so the pool has to be asked.
+ */
+static inline bool twi_shared_lease(struct twi_shared_leases *leases, const void *p, uint64_t bytes,
+				    struct twi_block *block_out,
+				    const struct twi_extent **extent_out)
+{
+	struct twi_shared_lease *lease = twi_shared_find(leases, p, bytes);
+
+	/* Its owner may have freed it: the pool says so. Relaxed: who frees what is being sent has
+	 * to order the two itself. */
+	if (lease == NULL ||
+	    (atomic_load_explicit(lease->block.hold, memory_order_relaxed) & TWI_HOLD_FREED) != 0)
+		return false;
+	lease->users++;
+	*block_out = lease->block;
+	*extent_out = lease->extent;
+	return true;
+}
+
+/* A lease of the pool's on `block` is shared from now on, where there is a free place. */
+static inline void twi_shared_keep(struct twi_shared_leases *leases, const struct twi_block *block,
+				   const struct twi_extent *extent)
+{
+	struct twi_shared_lease *lease = &leases->lease[leases->next];
+
+	leases->next = (leases->next + 1) % TWI_SHARED_LEASES;
+	if (lease->users > 0)
+		return;
+	*lease = (struct twi_shared_lease){ .block = *block, .extent = extent, .users = 1 };
+}
+
+/* A lease ends. */
+static inline void twi_shared_release(struct twi_shared_leases *leases, struct twi_pool *pool,
+				      const struct twi_block *block)
+{
+	for (uint32_t i = 0; i < TWI_SHARED_LEASES; i++) {
+		struct twi_shared_lease *lease = &leases->lease[i];
+
+		if (lease->users > 0 && lease->block.hold == block->hold) {
+			if (--lease->users > 0)
+				return;
+			break;
+		}
+	}
+	twi_pool_release_block(pool, block);
+}
+
+#endif

@@ -2,8 +2,9 @@
  * tow_rpc.c - calls between two processes: latency by size, and calls per second.
  *
  * A raw unary call as gRPC's: the request has the size, the answer as well (latency is of the whole
- * round trip), one at a time; then calls of 64 bytes with a window of 64. The figures to hold them
- * against are in docs/rpc.md. Exit: 0; 1 when an answer was wrong; 2 when a call failed.
+ * round trip), one at a time; then calls of 64 bytes, 64 of them on their way: the oldest is waited
+ * for, and another started in its place. The figures to hold them against are in docs/rpc.md.
+ * Exit: 0; 1 when an answer was wrong; 2 when a call failed.
  */
 #include <getopt.h>
 #include <sched.h>
@@ -167,30 +168,31 @@ static void print_latency(struct tow_peer *peer, uint8_t *out, uint8_t *in, size
 
 static void print_rate(struct tow_peer *peer, uint8_t *out, uint8_t *in, size_t bytes)
 {
-	int rounds = options.quick ? 10 : 3000, done = 0;
+	int calls = (options.quick ? 10 : 6000) * WINDOW, warm = calls / 10;
 	struct tow_op *ops[WINDOW];
 	double start = 0;
 
-	for (int i = -rounds / 10 - 1; i < rounds; i++) {
-		if (i == 0)
-			start = now_us();
-		for (int j = 0; j < WINDOW; j++)
-			must_succeed(tow_call_start(peer, "echo", out, bytes,
-						    in + (size_t)j * bytes, bytes, NULL, &ops[j]),
-				     "call");
-		for (int j = 0; j < WINDOW; j++) {
-			if (tow_op_wait(ops[j], 20 * SECOND) != TOW_OK) /* TOW_COPIED, too */
+	for (int i = 0; i < warm + calls + WINDOW; i++) {
+		int at = i % WINDOW;
+
+		if (i >= WINDOW) {
+			if (tow_op_wait(ops[at], 20 * SECOND) != TOW_OK) /* TOW_COPIED, too */
 				fail_call("call");
-			tow_op_release(ops[j]);
-			done += i >= 0;
+			tow_op_release(ops[at]);
 		}
+		if (i == warm + WINDOW)
+			start = now_us();
+		if (i < warm + calls)
+			must_succeed(tow_call_start(peer, "echo", out, bytes,
+						    in + (size_t)at * bytes, bytes, NULL, &ops[at]),
+				     "call");
 	}
 	if (options.json)
 		printf("{\"op\":\"rate\",\"bytes\":%zu,\"window\":%d,\"calls_per_s\":%.0f}\n",
-		       bytes, WINDOW, done / (now_us() - start) * 1e6);
+		       bytes, WINDOW, calls / (now_us() - start) * 1e6);
 	else
 		printf("\n%d at once, %zu bytes: %.0f calls/s\n", WINDOW, bytes,
-		       done / (now_us() - start) * 1e6);
+		       calls / (now_us() - start) * 1e6);
 }
 
 static struct tow_peer *join_loop(struct tow_runtime *runtime)

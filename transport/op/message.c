@@ -116,8 +116,7 @@ static __attribute__((noinline, cold)) int refuse_message(const char *call, uint
  * A message without a handle. Whether one whose result would come by a queue was over at once, so
  * that nothing comes, nobody could tell: such a start always makes an operation.
  */
-static __attribute__((noinline)) int check_headless(const struct twi_message *message,
-						    const char *call,
+static __attribute__((noinline)) int check_headless(enum twi_op_kind kind, const char *call,
 						    const struct tow_op_options **options_io,
 						    struct tow_op_options *known)
 {
@@ -129,7 +128,7 @@ static __attribute__((noinline)) int check_headless(const struct twi_message *me
 		*options_io = known;
 		return TOW_OK;
 	}
-	if (message->kind == TWI_OP_RECV && (options == NULL || options->done == NULL))
+	if (kind == TWI_OP_RECV && (options == NULL || options->done == NULL))
 		return twi_error(TOW_EINVAL,
 				 "%s: op_out is NULL, and there is neither a callback nor a queue: "
 				 "nobody would know what has come",
@@ -157,7 +156,7 @@ ONE_CALL int check_arguments(struct twi_engine *engine, const struct twi_message
 			engine, call,
 			(message->kind == TWI_OP_RECV ? TOW_OP_TRUNCATE : TOW_OP_LEND) | allowed,
 			options_io, known);
-	return status == TOW_OK && forget ? check_headless(message, call, options_io, known)
+	return status == TOW_OK && forget ? check_headless(message->kind, call, options_io, known)
 					  : status;
 }
 

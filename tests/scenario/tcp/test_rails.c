@@ -305,6 +305,101 @@ static int run_rails(void)
 	return status;
 }
 
+/* Whose end of the second cable is pulled. */
+static const char *const pulls[] = { "ip link set twn2 down",
+				     "nsenter -t %d -n ip link set twf2 down" };
+
+/*
+ * A rail goes in the midst of traffic both ways, and by the other one all goes on at once: long
+ * before the silence of a peer, or the sockets' own timeout, would say anything.
+ */
+static int run_cut(const char *pull)
+{
+	uint64_t began_ns = 0;
+	struct twt_duo duo;
+	char command[96];
+	int status = 0;
+
+	if (!two_hosts())
+		return 77;
+	snprintf(command, sizeof(command), pull, (int)far_host);
+	twt_duo_init(&duo);
+	duo.address = "tcp://0.0.0.0:0";
+	duo.dialed = "10.9.1.1";
+	duo.prepare = go_far;
+	duo.parent.bulk_streams = duo.child.bulk_streams = 4;
+	duo.parent.peer_timeout_ns = duo.child.peer_timeout_ns = 90 * (int64_t)TWT_SECOND;
+	twt_duo_open(&duo, child_traffic_twice);
+	if (by_net(tcp_of(&duo), 2) != 2)
+		status = 1;
+	if (status == 0 && twt_duo_traffic(&duo, TRAFFIC, NULL) != 0)
+		status = 2;
+	if (status == 0 && system(command) != 0)
+		status = 3;
+	began_ns = twi_now_ns();
+	if (status == 0 && twt_duo_traffic(&duo, TRAFFIC, NULL) != 0)
+		status = 4;
+	printf("%s: %llu ms, %llu stalled here\n", command,
+	       (unsigned long long)((twi_now_ns() - began_ns) / 1000000),
+	       (unsigned long long)counter(&duo, TWI_C_connections_stalled));
+	if (status == 0 && twi_now_ns() - began_ns > 20 * (uint64_t)TWT_SECOND)
+		status = 5;
+	if (status == 0 && counter(&duo, TWI_C_connections_resumed) < 1)
+		status = 6;
+	if (twt_duo_end(&duo) != 0 && status == 0)
+		status = 7;
+	kill(far_host, SIGKILL);
+	return status;
+}
+
+static int run_cut_near(void)
+{
+	return run_cut(pulls[0]);
+}
+
+static int run_cut_far(void)
+{
+	return run_cut(pulls[1]);
+}
+
+/* The peer's process stands still for half a second, once. */
+static void stop_peer(struct twt_duo *duo)
+{
+	static bool stopped;
+	char command[96];
+
+	if (stopped)
+		return;
+	stopped = true;
+	kill(duo->side.child, SIGSTOP);
+	snprintf(command, sizeof(command), "(sleep 0.5; kill -CONT %d) &", (int)duo->side.child);
+	assert_int_equal(system(command), 0);
+}
+
+/* Its kernel acknowledges what comes all the same: no rail was cut, and none is left. */
+static int run_stopped(void)
+{
+	struct twt_duo duo;
+	int status = 0;
+
+	if (!two_hosts())
+		return 77;
+	twt_duo_init(&duo);
+	duo.address = "tcp://0.0.0.0:0";
+	duo.dialed = "10.9.1.1";
+	duo.prepare = go_far;
+	duo.parent.bulk_streams = duo.child.bulk_streams = 4;
+	twt_duo_open(&duo, child_traffic);
+	if (twt_duo_traffic(&duo, TRAFFIC, stop_peer) != 0)
+		status = 1;
+	if (status == 0 && counter(&duo, TWI_C_connections_broken) != 0)
+		status = 2;
+	if (twt_duo_end(&duo) != 0 && status == 0)
+		status = 3;
+	kill(far_host, SIGKILL);
+	return status;
+}
+
 /* The knob leaves only the second interface, which is not the way that the kernel would choose. */
 static int run_interfaces(void)
 {
@@ -387,6 +482,19 @@ static void test_rails(void **state)
 	in_namespace(run_rails);
 }
 
+static void test_cut(void **state)
+{
+	(void)state;
+	in_namespace(run_cut_near);
+	in_namespace(run_cut_far);
+}
+
+static void test_stopped(void **state)
+{
+	(void)state;
+	in_namespace(run_stopped);
+}
+
 static void test_interfaces(void **state)
 {
 	(void)state;
@@ -430,7 +538,8 @@ int main(void)
 		cmocka_unit_test(test_dual_stack),     cmocka_unit_test(test_socket_knobs),
 		cmocka_unit_test(test_bad_interfaces), cmocka_unit_test(test_rails),
 		cmocka_unit_test(test_interfaces),     cmocka_unit_test(test_link_local),
-		cmocka_unit_test(test_required),
+		cmocka_unit_test(test_required),       cmocka_unit_test(test_cut),
+		cmocka_unit_test(test_stopped),
 	};
 
 	if (getenv("TWT_ONLY") != NULL)

@@ -36,6 +36,7 @@
 #include "transport/lanes/tcp/tcp_rails.h"
 #include "transport/lanes/tcp/tcp_seal.h"
 #include "transport/lanes/tcp/tcp_socket.h"
+#include "transport/lanes/tcp/tcp_stall.h"
 #include "transport/lanes/tcp/tcp_zerocopy.h"
 #include "transport/op/lane_host.h"
 #include "transport/stream/session.h"
@@ -119,6 +120,7 @@ struct twi_tcp_stream {
 	struct iovec tx_parts[3], rx_parts[2];
 	struct twi_tcp_missed tx_missed;
 	struct twi_tcp_sample sample;
+	struct twi_tcp_pulse pulse;
 };
 
 struct twi_tcp_line {
@@ -132,6 +134,7 @@ struct twi_tcp_line {
 	uint64_t refused_ns; /* the first of them */
 	uint8_t rail;        /* the next one */
 	bool counted;        /* this break is: the other side is not just closing */
+	struct twi_tcp_stall stall;
 	uint64_t breaks, resumes;
 	char why[64];   /* it broke the last time */
 	char error[96]; /* the last, of that or of a redial */
@@ -161,6 +164,7 @@ struct twi_tcp_peer {
 	bool heard;              /* something has come since the last look */
 	bool session_up;         /* the session is initialised */
 	bool up;                 /* all lines have been greeted once */
+	bool several_ways;       /* its lines have not all the same two ends (tcp_stall.h) */
 	bool parting, lost;      /* parting: ended by this side, whose last words still go */
 	struct twi_route route;
 	struct twi_tcp_watch watch;
@@ -196,6 +200,7 @@ struct twi_tcp_lane {
 	uint64_t beat_ns;   /* when silence is looked at next */
 	uint64_t looked_ns; /* and when it was last */
 	uint64_t watch_ns;  /* when the silent ones are, while a caller waits */
+	struct twi_tcp_stalls stalls;
 	uint32_t turns;
 	uint32_t words;   /* that direct streams have brought, of whatever peer */
 	bool slept;       /* due_ns was asked for: look at the clock in the next turn */

@@ -137,7 +137,9 @@ void twi_tcp_line_mended(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, u
 	at->broken_ns = 0;
 	at->attempts = 0;
 	at->refusals = 0;
+	at->stall.shuns = false;
 	at->resumes++;
+	twi_tcp_stall_ways(peer);
 	peer->heard_ns = twi_engine_now(lane->base.engine);
 	for (unsigned i = 0; i < peer->line_count; i++)
 		troubled = troubled || peer->lines[i].broken_ns != 0;
@@ -374,6 +376,7 @@ void twi_tcp_clock(struct twi_tcp_lane *lane, uint64_t now_ns)
 		beat_peers(lane, now_ns);
 	twi_tcp_due(lane, lane->beat_ns);
 	twi_tcp_due(lane, twi_tcp_watch_silent(lane, now_ns));
+	twi_tcp_due(lane, twi_tcp_stall_look(lane, now_ns));
 	redial_lines(lane, now_ns);
 	expire_orphans(lane, now_ns);
 	expire_dying(lane, now_ns);

@@ -234,6 +234,27 @@ static const struct twi_tcp_address *dialed_address(const struct twi_tcp_peer *p
 	return peer->told.count > 0 ? &peer->told.rows[0] : NULL;
 }
 
+/* On its way the line has stalled (tcp_stall.h). */
+static bool is_shunned(const struct twi_tcp_line *line, const struct twi_tcp_rail *rail)
+{
+	return line->stall.shuns && twi_tcp_same_host(&rail->remote, &line->stall.way.remote) &&
+	       (rail->local.bytes == 0 || twi_tcp_same_host(&rail->local, &line->stall.way.local));
+}
+
+/* The next rail, or the first behind it that is not shunned. */
+static unsigned take_rail(const struct twi_tcp_peer *peer, struct twi_tcp_line *line)
+{
+	unsigned first = line->rail++ % peer->rails.count;
+
+	for (unsigned i = 0; i < peer->rails.count; i++) {
+		unsigned rail = (first + i) % peer->rails.count;
+
+		if (!is_shunned(line, &peer->rails.rows[rail]))
+			return rail;
+	}
+	return first;
+}
+
 int twi_tcp_dial_again(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, unsigned line,
 		       enum twi_tcp_denial *denial_out)
 {
@@ -247,7 +268,7 @@ int twi_tcp_dial_again(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, uns
 		return twi_error(TOW_EPEER, "peer %s has told no address that could be dialed",
 				 peer->base.address);
 	choose_rails(lane, peer, to);
-	status = connect_stream(lane, peer, line, at->rail++ % peer->rails.count, true, denial_out);
+	status = connect_stream(lane, peer, line, take_rail(peer, at), true, denial_out);
 	if (status == TOW_OK) {
 		limit_ns = twi_min(twi_max(limit_ns, ATTEMPT_MIN_NS), ATTEMPT_MAX_NS);
 		at->trial->deadline_ns = at->trial->start_ns + limit_ns;

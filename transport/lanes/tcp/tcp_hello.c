@@ -179,6 +179,7 @@ static void peer_up(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
 		twi_tcp_stream_up(lane, peer->lines[i].stream);
 	}
 	peer->up = true;
+	twi_tcp_stall_ways(peer);
 	peer->heard_ns = twi_engine_now(lane->base.engine);
 	twi_tcp_beat_start(lane);
 	twi_count(lane->base.engine->diag, TWI_C_peers_connected, 1);

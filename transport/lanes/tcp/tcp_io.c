@@ -405,6 +405,8 @@ void twi_tcp_sent(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, int 
 		return;
 	}
 	stream->tx_bytes += (uint64_t)res;
+	if (twi_unlikely(peer->several_ways))
+		twi_tcp_stall_begin(lane);
 	if (twi_unlikely(stream->seal != NULL)) {
 		twi_tcp_seal_sent(stream, (size_t)res);
 	} else if (stream->line > 0) {

@@ -1,0 +1,244 @@
+/*
+ * tcp_stall.c - see tcp_stall.h.
+ *
+ * Kernels acknowledge what comes whether or not the program reads it, so a connection whose
+ * segments are not acknowledged has lost its way, or its host stands still. That the host does not
+ * is known when another of its connections has something acknowledged, or something comes from it
+ * (a ping asks for that). Then 30 ms and four round trips are enough to wait; an acknowledgement of
+ * one or two small segments may be delayed by 40 ms, so those have 100 ms. Without such a sign it
+ * is 250 ms and eight round trips. A line that stalls again has twice the time, up to a second, so
+ * that a way that loses much is not left again and again.
+ *
+ * linux/tcp.h, not netinet/tcp.h: see tcp_socket.c.
+ */
+#include "transport/lanes/tcp/tcp_stall.h"
+
+#include <linux/tcp.h>
+#include <stddef.h>
+#include <sys/socket.h>
+
+#include "diag/base/error.h"
+#include "diag/record/counter.h"
+#include "diag/record/diag.h"
+#include "transport/lanes/tcp/tcp.h"
+#include "transport/lanes/tcp/tcp_break.h"
+#include "transport/stream/session.h"
+
+#define MS_NS        1000000ull
+#define LOOK_NS      (10 * MS_NS)
+#define LOOKED_AT    64u /* connections in one look */
+#define SHORT_NS     (30 * MS_NS)
+#define DELAYED_NS   (100 * MS_NS)
+#define ALONE_NS     (250 * MS_NS)
+#define LONGEST_NS   (1000 * MS_NS)
+#define ROUND_TRIPS  4u
+#define ALONE_TRIPS  8u
+#define LOOKS        3u /* that saw nothing: the kernel has had time to handle what had come */
+#define FEW_SEGMENTS 2u
+#define ACCEPTOR_NS  (10 * MS_NS) /* the side that connected dials first */
+#define CALM_NS      (10000 * MS_NS)
+
+static bool way_of(const struct twi_tcp_stream *stream, struct twi_tcp_way *out)
+{
+	return twi_tcp_local(stream->fd, &out->local) && twi_tcp_remote(stream->fd, &out->remote);
+}
+
+static bool same_way(const struct twi_tcp_way *a, const struct twi_tcp_way *b)
+{
+	return twi_tcp_same_host(&a->local, &b->local) && twi_tcp_same_host(&a->remote, &b->remote);
+}
+
+void twi_tcp_stall_ways(struct twi_tcp_peer *peer)
+{
+	struct twi_tcp_way first = { .local = { .bytes = 0 } }, way;
+	bool any = false;
+
+	peer->several_ways = false;
+	for (unsigned i = 0; i < peer->line_count; i++) {
+		const struct twi_tcp_stream *stream = peer->lines[i].stream;
+
+		if (stream == NULL || !way_of(stream, &way))
+			continue;
+		if (any && !same_way(&way, &first))
+			peer->several_ways = true;
+		first = any ? first : way;
+		any = true;
+	}
+}
+
+void twi_tcp_stall_begin(struct twi_tcp_lane *lane)
+{
+	if (lane->stalls.look_ns != UINT64_MAX)
+		return;
+	lane->stalls.look_ns = twi_engine_now(lane->base.engine) + LOOK_NS;
+	twi_tcp_due(lane, lane->stalls.look_ns);
+}
+
+static bool read_info(const struct twi_tcp_stream *stream, struct tcp_info *out)
+{
+	socklen_t bytes = sizeof(*out);
+
+	*out = (struct tcp_info){ 0 };
+	return getsockopt(stream->fd, IPPROTO_TCP, TCP_INFO, out, &bytes) == 0 &&
+	       bytes >= offsetof(struct tcp_info, tcpi_snd_wnd) + sizeof(uint32_t);
+}
+
+/*
+ * Something is to be acknowledged: it has been sent; or the kernel has it and the peer has room for
+ * it, but where the interface is down nothing counts as sent.
+ */
+static bool is_owed(const struct tcp_info *info)
+{
+	return info->tcpi_unacked > 0 ||
+	       (info->tcpi_notsent_bytes > 0 && info->tcpi_snd_wnd >= info->tcpi_snd_mss);
+}
+
+/* Returns whether something is awaited on it. */
+static bool take_pulse(struct twi_tcp_stream *stream, uint64_t now_ns, struct tcp_info *info)
+{
+	struct twi_tcp_pulse *pulse = &stream->pulse;
+
+	if (pulse->idle && pulse->tx_bytes == stream->tx_bytes)
+		return false;
+	pulse->tx_bytes = stream->tx_bytes;
+	if (!read_info(stream, info))
+		return false;
+	pulse->idle = info->tcpi_unacked == 0 && info->tcpi_notsent_bytes == 0;
+	if (!is_owed(info)) { /* all is, or the program there has no room for more */
+		pulse->since_ns = 0;
+		pulse->looks = 0;
+	} else if (pulse->since_ns == 0 || info->tcpi_bytes_acked != pulse->acked_bytes) {
+		pulse->since_ns = now_ns;
+		pulse->looks = 0;
+	} else {
+		pulse->looks++;
+	}
+	pulse->acked_bytes = info->tcpi_bytes_acked;
+	return !pulse->idle;
+}
+
+/* Since the stream has had its last acknowledgement: can the peer be reached by another way? */
+static bool is_reached(const struct twi_tcp_peer *peer, const struct twi_tcp_stream *stalled)
+{
+	if (peer->session.input_ns > stalled->pulse.since_ns)
+		return true;
+	for (unsigned i = 0; i < peer->line_count; i++) {
+		const struct twi_tcp_stream *other = peer->lines[i].stream;
+
+		if (other != NULL && other != stalled &&
+		    other->pulse.since_ns > stalled->pulse.since_ns && other->pulse.looks == 0)
+			return true;
+	}
+	return false;
+}
+
+/* For how long nothing has to be acknowledged, until the line is given up. */
+static uint64_t patience_of(const struct twi_tcp_peer *peer, const struct twi_tcp_stream *stream,
+			    const struct tcp_info *info)
+{
+	uint64_t rtt_ns = (uint64_t)info->tcpi_rtt * 1000, ns;
+
+	if (!is_reached(peer, stream))
+		ns = twi_max(ALONE_NS, ALONE_TRIPS * rtt_ns);
+	else if (info->tcpi_unacked <= FEW_SEGMENTS && info->tcpi_notsent_bytes == 0)
+		ns = twi_max(DELAYED_NS, ROUND_TRIPS * rtt_ns);
+	else
+		ns = twi_max(SHORT_NS, ROUND_TRIPS * rtt_ns);
+	return ns << peer->lines[stream->line].stall.times;
+}
+
+/* It is not heard by this way: another one is dialed at once. */
+static void give_up(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer,
+		    struct twi_tcp_stream *stream, uint64_t now_ns)
+{
+	struct twi_tcp_line *line = &peer->lines[stream->line];
+	uint64_t since_ns = stream->pulse.since_ns;
+	unsigned number = stream->line;
+
+	line->stall.shuns = way_of(stream, &line->stall.way);
+	if ((SHORT_NS << (line->stall.times + 1)) <= LONGEST_NS)
+		line->stall.times++;
+	line->stall.last_ns = now_ns;
+	twi_count(lane->base.engine->diag, TWI_C_connections_stalled, 1);
+	twi_error(TOW_EPEER, "nothing was acknowledged for %llu ms",
+		  (unsigned long long)((now_ns - since_ns) / MS_NS));
+	twi_tcp_line_broken(lane, peer, number, since_ns);
+	if (peer->lost || line->broken_ns == 0)
+		return;
+	line->redial_ns = now_ns + (peer->base.connector ? 0 : ACCEPTOR_NS);
+	twi_tcp_due(lane, line->redial_ns);
+}
+
+/* Nothing was acknowledged since the last look: an answer would say that the host is there. */
+static void ask_for_sign(struct twi_tcp_peer *peer, const struct twi_tcp_stream *stalled)
+{
+	const struct twi_tcp_stream *control = peer->lines[0].stream;
+
+	if (control == NULL || control == stalled || control->pulse.looks > 0 ||
+	    peer->session.input_ns > stalled->pulse.since_ns)
+		return;
+	twi_session_ping(&peer->session);
+	twi_tcp_mark_dirty(peer);
+}
+
+/* Returns whether something is awaited of it. */
+static bool look_at_peer(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, uint64_t now_ns)
+{
+	bool awaits = false;
+
+	for (unsigned i = 0; i < peer->line_count && !peer->lost; i++) {
+		struct twi_tcp_line *line = &peer->lines[i];
+		struct twi_tcp_stream *stream = line->stream;
+		struct tcp_info info;
+
+		if (stream == NULL || stream->state != TWI_TCP_UP)
+			continue;
+		if (line->stall.times > 0 && now_ns - line->stall.last_ns > CALM_NS)
+			line->stall.times = 0;
+		if (!take_pulse(stream, now_ns, &info))
+			continue;
+		awaits = true;
+		if (stream->pulse.looks == 1)
+			ask_for_sign(peer, stream);
+		if (stream->pulse.looks >= LOOKS &&
+		    now_ns - stream->pulse.since_ns >= patience_of(peer, stream, &info))
+			give_up(lane, peer, stream, now_ns);
+	}
+	return awaits;
+}
+
+static bool is_looked_at(const struct twi_tcp_lane *lane, const struct tow_peer *base)
+{
+	const struct twi_tcp_peer *peer = (const struct twi_tcp_peer *)(const void *)base;
+
+	return base->lane == &lane->base && peer->several_ways && peer->up && !peer->lost &&
+	       !peer->parting;
+}
+
+/* More than can be looked at have their turns in the looks that follow. */
+uint64_t twi_tcp_stall_look(struct twi_tcp_lane *lane, uint64_t now_ns)
+{
+	struct twi_list *pos, *next;
+	uint32_t place = 0, looked = 0, until = UINT32_MAX;
+	bool awaits = false;
+
+	if (now_ns < lane->stalls.look_ns)
+		return lane->stalls.look_ns;
+	twi_list_for_each_safe (pos, next, &lane->base.engine->peers) {
+		struct tow_peer *base = twi_container_of(pos, struct tow_peer, link);
+		struct twi_tcp_peer *peer = (struct twi_tcp_peer *)(void *)base;
+
+		if (!is_looked_at(lane, base) || place++ < lane->stalls.from)
+			continue;
+		if (looked >= LOOKED_AT) {
+			until = place - 1;
+			break;
+		}
+		looked += peer->line_count;
+		awaits |= look_at_peer(lane, peer, now_ns);
+	}
+	awaits |= until != UINT32_MAX || lane->stalls.from > 0;
+	lane->stalls.from = until != UINT32_MAX ? until : 0;
+	lane->stalls.look_ns = awaits ? now_ns + LOOK_NS : UINT64_MAX;
+	return lane->stalls.look_ns;
+}

@@ -8,9 +8,6 @@ The glossary of docs/style.md has the home-made nouns that were retired, each wi
 took its place. This check knows the words of its second column; a row without a pattern in RETIRED,
 or a pattern without a row, is a fault. Retired nouns are looked for in tables and headings too, but
 not in code.
-
-Pages that are not done stand in language_ratchet.txt with their number of long sentences and of
-retired nouns. The ratchet only turns one way: numbers fall, and a row goes when both are 0.
 """
 import re
 import sys
@@ -19,7 +16,6 @@ import common
 from common import Fault
 
 WORDS = 25
-RATCHET = "tests/check/language_ratchet.txt"
 STYLE = "docs/style.md"
 # What towstat prints, and what is recorded from other programs, is not written here.
 GENERATED = ("docs/counters.md", "docs/knobs.md")
@@ -134,48 +130,20 @@ def check_glossary(tree, faults):
                                 "say there which term took its place"))
 
 
-def read_ratchet(tree):
-    """Page -> (line, long sentences, retired nouns)."""
-    rows = {}
-    for number, line in enumerate(tree.text(RATCHET).split("\n") if RATCHET in tree.names else [],
-                                  1):
-        words = line.split("#")[0].split()
-        if words:
-            rows[words[0]] = (number, int(words[1]), int(words[2]))
-    return rows
-
-
-def check_page(page, text, row, faults):
-    """The faults of a page beyond its row of the ratchet; a row that could be lower is one."""
-    _, most_long, most_nouns = row
-    long, nouns = list(long_sentences(text)), list(retired_nouns(page, text))
-    if len(long) > most_long:
-        for number, words, begins in long:
-            faults.append(Fault(page, number, f"a sentence of {words} words, more than {WORDS}: "
-                                f"{begins} ...", "make two of it" + allowed(most_long)))
-    if len(nouns) > most_nouns:
-        for number, said, noun in nouns:
-            faults.append(Fault(page, number, f"says {said}, a retired noun",
-                                f"take the term for {noun} of the glossary of {STYLE}"
-                                + allowed(most_nouns)))
-    if row[0] and (len(long) < most_long or len(nouns) < most_nouns):
-        now = f"{page} {len(long)} {len(nouns)}" if long or nouns else ""
-        faults.append(Fault(RATCHET, row[0], f"{page} has become better than its row",
-                            f"write {now}" if now else "take the row away"))
-
-
-def allowed(number):
-    return f" (the page may have {number}, and no more)" if number else ""
+def check_page(page, text, faults):
+    for number, words, begins in long_sentences(text):
+        faults.append(Fault(page, number, f"a sentence of {words} words, more than {WORDS}: "
+                            f"{begins} ...", "make two of it"))
+    for number, said, noun in retired_nouns(page, text):
+        faults.append(Fault(page, number, f"says {said}, a retired noun",
+                            f"take the term for {noun} of the glossary of {STYLE}"))
 
 
 def check(tree):
     faults = []
-    rows = read_ratchet(tree)
     for page in tree.match(r"(README|docs/.*)\.md$"):
         if page not in GENERATED and (page == "README.md" or page.startswith("docs/")):
-            check_page(page, tree.text(page), rows.pop(page, (0, 0, 0)), faults)
-    for page, row in rows.items():
-        faults.append(Fault(RATCHET, row[0], f"there is no page {page}", "take the row away"))
+            check_page(page, tree.text(page), faults)
     check_glossary(tree, faults)
     return faults
 
@@ -208,14 +176,6 @@ SAMPLES = [
     ("noun in a heading", page("## What this door can do\n"), "docs/a.md:1: says door"),
     ("who", page("It is so. Who waits, drives.\n"), "docs/a.md:1: says Who"),
     ("who within", page("It is a rank, by who sends.\n"), "docs/a.md:1: says by who"),
-    ("ratchet", page(of(26) + "\nA box.\n", **{RATCHET: "# pages\ndocs/a.md 1 1\n"}), None),
-    ("ratchet, more long", page(of(26) + of(27), **{RATCHET: "docs/a.md 1 0\n"}),
-     "make two of it (the page may have 1, and no more)"),
-    ("ratchet, more nouns", page("A box, a parcel.\n", **{RATCHET: "docs/a.md 0 1\n"}),
-     "says parcel, a retired noun"),
-    ("ratchet, fewer", page(of(26), **{RATCHET: "docs/a.md 2 0\n"}), "write docs/a.md 1 0"),
-    ("ratchet, fewer nouns", page(of(2), **{RATCHET: "docs/a.md 0 2\n"}), "take the row away"),
-    ("ratchet, no page", page(of(2), **{RATCHET: "docs/b.md 2 0\n"}), "there is no page docs/b.md"),
     ("glossary, unknown", {STYLE: GLOSSARY + ROWS + "| t | cubby | m |\n"},
      "docs/style.md:" + str(7 + len(RETIRED)) + ": no check looks for the retired noun cubby"),
     ("glossary, lacking", {STYLE: GLOSSARY + ROWS.replace("| t | parcel | m |\n", "")},

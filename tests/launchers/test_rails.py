@@ -1,8 +1,8 @@
 """test_rails.py - three hosts of two rails each: all six carry payload, and the job goes on by the
 other one when a rail is pulled out of its switch, also when that one leads to the store.
 
-A rail that is pulled loses packets, and no interface is told: who sends by it waits for a third of
-peer_timeout_ns, then dials by the next rail.
+A rail that is pulled loses packets, and no interface is told. Connections that stall by it are
+resumed by the other rail, and go back when it is there again.
 """
 import time
 
@@ -56,12 +56,15 @@ def play(what, environment, host, rail):
     launchers.expect(pulled[host, 1 - rail] > LEAST, "the other rail of the host carries all of it")
     launchers.expect(pulled[host, rail] < 1, "the rail is out")
     net.plug(host, rail)
-    rates(1)
-    print(f"{what}, it is back: {shown(rates(1))}", flush=True)
+    back, seconds = rates(1), 1
+    while back[host, rail] < LEAST and seconds < 12:
+        back, seconds = rates(1), seconds + 1
+    print(f"{what}, it is back, and used after {seconds} s: {shown(back)}", flush=True)
+    launchers.expect(back[host, rail] > LEAST, "the rail that is back carries payload again")
     ranks = launchers.expect_job(hosts.gathered(running), 3, "tow", "tcp", what)
     longest = max(float(said["longest"]) for said in ranks.values())
     print(f"{what}: the longest round took {longest} s", flush=True)
-    launchers.expect(longest > 1, "the pull was in the middle of the job")
+    launchers.expect(longest < 5, "the job went on by the other rail, long before any timeout")
 
 
 play("tow", {}, 1, 1)

@@ -21,6 +21,15 @@ static int child_traffic(struct twt_duo *duo)
 	return twt_duo_traffic(duo, TRAFFIC, NULL);
 }
 
+static int child_traffic_thrice(struct twt_duo *duo)
+{
+	int status = 0;
+
+	for (int i = 0; i < 3 && status == 0; i++)
+		status = twt_duo_traffic(duo, TRAFFIC, NULL);
+	return status;
+}
+
 static int child_traffic_twice(struct twt_duo *duo)
 {
 	int status = twt_duo_traffic(duo, TRAFFIC, NULL);
@@ -305,49 +314,77 @@ static int run_rails(void)
 	return status;
 }
 
-/* Whose end of the second cable is pulled. */
-static const char *const pulls[] = { "ip link set twn2 down",
-				     "nsenter -t %d -n ip link set twf2 down" };
+/* Whose end of the second cable is pulled, and put back. */
+static const char *const pulls[][2] = {
+	{ "ip link set twn2 down", "ip link set twn2 up" },
+	{ "nsenter -t %d -n ip link set twf2 down", "nsenter -t %d -n ip link set twf2 up" },
+};
+
+static bool with_far_host(const char *format)
+{
+	char command[96];
+
+	snprintf(command, sizeof(command), format, (int)far_host);
+	return system(command) == 0;
+}
+
+/* All that have left the second rail go back to it, by and by; without any traffic. */
+static bool are_back(const struct twt_duo *duo)
+{
+	struct twi_engine *engine = twi_runtime_engine(duo->side.runtime);
+	unsigned count = 0;
+
+	for (int i = 0; i < 2000 && count != 2; i++) {
+		usleep(10000);
+		twi_engine_enter(engine);
+		count = by_net(tcp_of(duo), 2);
+		twi_engine_leave(engine);
+	}
+	printf("%u are back\n", count);
+	return count == 2;
+}
 
 /*
  * A rail goes in the midst of traffic both ways, and by the other one all goes on at once: long
  * before the silence of a peer, or the sockets' own timeout, would say anything.
  */
-static int run_cut(const char *pull)
+static int run_cut(const char *const pull[2])
 {
 	uint64_t began_ns = 0;
 	struct twt_duo duo;
-	char command[96];
 	int status = 0;
 
 	if (!two_hosts())
 		return 77;
-	snprintf(command, sizeof(command), pull, (int)far_host);
 	twt_duo_init(&duo);
 	duo.address = "tcp://0.0.0.0:0";
 	duo.dialed = "10.9.1.1";
 	duo.prepare = go_far;
 	duo.parent.bulk_streams = duo.child.bulk_streams = 4;
 	duo.parent.peer_timeout_ns = duo.child.peer_timeout_ns = 90 * (int64_t)TWT_SECOND;
-	twt_duo_open(&duo, child_traffic_twice);
+	twt_duo_open(&duo, child_traffic_thrice);
 	if (by_net(tcp_of(&duo), 2) != 2)
 		status = 1;
 	if (status == 0 && twt_duo_traffic(&duo, TRAFFIC, NULL) != 0)
 		status = 2;
-	if (status == 0 && system(command) != 0)
+	if (status == 0 && !with_far_host(pull[0]))
 		status = 3;
 	began_ns = twi_now_ns();
 	if (status == 0 && twt_duo_traffic(&duo, TRAFFIC, NULL) != 0)
 		status = 4;
-	printf("%s: %llu ms, %llu stalled here\n", command,
+	printf("%s: %llu ms, %llu stalled here\n", pull[0],
 	       (unsigned long long)((twi_now_ns() - began_ns) / 1000000),
 	       (unsigned long long)counter(&duo, TWI_C_connections_stalled));
 	if (status == 0 && twi_now_ns() - began_ns > 20 * (uint64_t)TWT_SECOND)
 		status = 5;
 	if (status == 0 && counter(&duo, TWI_C_connections_resumed) < 1)
 		status = 6;
-	if (twt_duo_end(&duo) != 0 && status == 0)
+	if (status == 0 && (!with_far_host(pull[1]) || !are_back(&duo)))
 		status = 7;
+	if (status == 0 && twt_duo_traffic(&duo, TRAFFIC, NULL) != 0)
+		status = 8;
+	if (twt_duo_end(&duo) != 0 && status == 0)
+		status = 9;
 	kill(far_host, SIGKILL);
 	return status;
 }

@@ -44,7 +44,7 @@ static int lane_open(struct twi_engine *engine, struct twi_lane **lane_out)
 	twi_list_init(&lane->listeners);
 	lane->due_ns = UINT64_MAX;
 	lane->beat_ns = UINT64_MAX;
-	lane->stalls.look_ns = UINT64_MAX;
+	lane->stalls.look_ns = lane->stalls.back_ns = UINT64_MAX;
 	for (uint32_t i = 0; i < TWI_ZC_RECORDS; i++)
 		lane->zc[i].next_free = i + 1 < TWI_ZC_RECORDS ? i + 2 : 0;
 	lane->zc_free = 1;

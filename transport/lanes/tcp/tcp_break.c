@@ -101,6 +101,8 @@ void twi_tcp_line_broken(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, u
 	char text[16], rank[TWI_PEER_RANK];
 
 	note_error(at);
+	if (twi_unlikely(at->trial != NULL && at->stream != NULL)) /* by a way that it had left */
+		twi_tcp_stream_destroy(lane, at->trial);
 	snprintf(at->why, sizeof(at->why), "%s", tow_error_message());
 	twi_log(lane->base.engine->diag, 3, "peer %s: %s connection: %s", peer->base.address,
 		line_name(line, text), at->error);
@@ -127,6 +129,23 @@ void twi_tcp_line_broken(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, u
 	twi_tcp_due(lane, at->broken_ns + timeout_of(lane->base.engine));
 }
 
+void twi_tcp_line_returns(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, unsigned line)
+{
+	static const char why[] = "the way that it had left is there again";
+	struct twi_tcp_line *at = &peer->lines[line];
+
+	snprintf(at->why, sizeof(at->why), "%s", why);
+	snprintf(at->error, sizeof(at->error), "%s", why);
+	cut_line(lane, peer, line);
+	at->broken_ns = twi_engine_now(lane->base.engine);
+	at->attempts = at->refusals = 0;
+	at->backoff_ns = BACKOFF_MIN_NS;
+	at->redial_ns = at->broken_ns; /* once this attempt has come to nothing */
+	if (twi_list_empty(&peer->troubled))
+		twi_list_push_back(&lane->troubled, &peer->troubled);
+	twi_tcp_due(lane, at->broken_ns + timeout_of(lane->base.engine));
+}
+
 void twi_tcp_line_mended(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, unsigned line)
 {
 	struct twi_tcp_line *at = &peer->lines[line];
@@ -137,7 +156,7 @@ void twi_tcp_line_mended(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, u
 	at->broken_ns = 0;
 	at->attempts = 0;
 	at->refusals = 0;
-	at->stall.shuns = false;
+	twi_tcp_stall_mended(lane, peer, line);
 	at->resumes++;
 	twi_tcp_stall_ways(peer);
 	peer->heard_ns = twi_engine_now(lane->base.engine);
@@ -377,6 +396,7 @@ void twi_tcp_clock(struct twi_tcp_lane *lane, uint64_t now_ns)
 	twi_tcp_due(lane, lane->beat_ns);
 	twi_tcp_due(lane, twi_tcp_watch_silent(lane, now_ns));
 	twi_tcp_due(lane, twi_tcp_stall_look(lane, now_ns));
+	twi_tcp_due(lane, twi_tcp_stall_return(lane, now_ns));
 	redial_lines(lane, now_ns);
 	expire_orphans(lane, now_ns);
 	expire_dying(lane, now_ns);

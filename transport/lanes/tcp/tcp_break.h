@@ -4,6 +4,8 @@
  *	broken          the stream has ended, the thread's error says why, and since_ns (0: now) is
  *	                when it was last alive; the peer may be lost, and freed, by it
  *	superseded      the other side has a new stream for the line; the peer stays
+ *	returns         the way that a whole line had left has been connected: its stream is ended,
+ *	                and the one that was connected goes on with its handshake
  *	mended          the line has a stream again
  *	attempt_failed  a redial came to nothing, the thread's error says why; false: the peer is
  *	                lost, and may be freed
@@ -16,6 +18,7 @@
 void twi_tcp_line_broken(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, unsigned line,
 			 uint64_t since_ns);
 void twi_tcp_line_superseded(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, unsigned line);
+void twi_tcp_line_returns(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, unsigned line);
 void twi_tcp_line_mended(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, unsigned line);
 bool twi_tcp_attempt_failed(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, unsigned line,
 			    enum twi_tcp_denial denial);

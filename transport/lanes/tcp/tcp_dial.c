@@ -234,14 +234,13 @@ static const struct twi_tcp_address *dialed_address(const struct twi_tcp_peer *p
 	return peer->told.count > 0 ? &peer->told.rows[0] : NULL;
 }
 
-/* On its way the line has stalled (tcp_stall.h). */
-static bool is_shunned(const struct twi_tcp_line *line, const struct twi_tcp_rail *rail)
+static bool goes_by(const struct twi_tcp_rail *rail, const struct twi_tcp_way *way)
 {
-	return line->stall.shuns && twi_tcp_same_host(&rail->remote, &line->stall.way.remote) &&
-	       (rail->local.bytes == 0 || twi_tcp_same_host(&rail->local, &line->stall.way.local));
+	return twi_tcp_same_host(&rail->remote, &way->remote) &&
+	       (rail->local.bytes == 0 || twi_tcp_same_host(&rail->local, &way->local));
 }
 
-/* The next rail, or the first behind it that is not shunned. */
+/* The next rail, or the first behind it by which the line has not stalled. */
 static unsigned take_rail(const struct twi_tcp_peer *peer, struct twi_tcp_line *line)
 {
 	unsigned first = line->rail++ % peer->rails.count;
@@ -249,10 +248,19 @@ static unsigned take_rail(const struct twi_tcp_peer *peer, struct twi_tcp_line *
 	for (unsigned i = 0; i < peer->rails.count; i++) {
 		unsigned rail = (first + i) % peer->rails.count;
 
-		if (!is_shunned(line, &peer->rails.rows[rail]))
+		if (!line->stall.shuns || !goes_by(&peer->rails.rows[rail], &line->stall.way))
 			return rail;
 	}
 	return first;
+}
+
+static void limit_attempt(struct twi_tcp_lane *lane, const struct twi_tcp_line *line)
+{
+	uint64_t ns = lane->base.engine->knobs.peer_timeout_ns / 4;
+
+	ns = twi_min(twi_max(ns, ATTEMPT_MIN_NS), ATTEMPT_MAX_NS);
+	line->trial->deadline_ns = line->trial->start_ns + ns;
+	twi_tcp_due(lane, line->trial->deadline_ns);
 }
 
 int twi_tcp_dial_again(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, unsigned line,
@@ -260,7 +268,6 @@ int twi_tcp_dial_again(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, uns
 {
 	const struct twi_tcp_address *to = dialed_address(peer);
 	struct twi_tcp_line *at = &peer->lines[line];
-	uint64_t limit_ns = lane->base.engine->knobs.peer_timeout_ns / 4;
 	int status;
 
 	*denial_out = TWI_TCP_NO_ANSWER;
@@ -269,10 +276,28 @@ int twi_tcp_dial_again(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, uns
 				 peer->base.address);
 	choose_rails(lane, peer, to);
 	status = connect_stream(lane, peer, line, take_rail(peer, at), true, denial_out);
-	if (status == TOW_OK) {
-		limit_ns = twi_min(twi_max(limit_ns, ATTEMPT_MIN_NS), ATTEMPT_MAX_NS);
-		at->trial->deadline_ns = at->trial->start_ns + limit_ns;
-		twi_tcp_due(lane, at->trial->deadline_ns);
-	}
+	if (status == TOW_OK)
+		limit_attempt(lane, at);
+	return status;
+}
+
+int twi_tcp_dial_back(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, unsigned line)
+{
+	const struct twi_tcp_address *to = dialed_address(peer);
+	struct twi_tcp_line *at = &peer->lines[line];
+	enum twi_tcp_denial denial;
+	unsigned rail = 0;
+	int status;
+
+	if (to == NULL)
+		return TOW_EPEER;
+	choose_rails(lane, peer, to);
+	while (rail < peer->rails.count && !goes_by(&peer->rails.rows[rail], &at->stall.way))
+		rail++;
+	if (rail == peer->rails.count)
+		return TOW_EPEER; /* its interface is down */
+	status = connect_stream(lane, peer, line, rail, true, &denial);
+	if (status == TOW_OK)
+		limit_attempt(lane, at);
 	return status;
 }

@@ -512,8 +512,9 @@ void twi_tcp_handshake_failed(struct twi_tcp_lane *lane, struct twi_tcp_stream *
 		enum twi_tcp_denial denial = stream->denial;
 
 		twi_tcp_stream_destroy(lane, stream);
-		twi_tcp_attempt_failed(lane, peer, line, denial);
-		return;
+		if (peer->lines[line].stream == NULL)
+			twi_tcp_attempt_failed(lane, peer, line, denial);
+		return; /* else the line has gone on by another way all the time */
 	}
 	if (peer != NULL && peer->dial != NULL && twi_tcp_dial_elsewhere(lane, stream) == TOW_OK)
 		return;
@@ -548,6 +549,8 @@ void twi_tcp_handshake_event(struct twi_tcp_lane *lane, struct twi_tcp_stream *s
 		stream->denial = TWI_TCP_NO_ANSWER;
 		stream->state = TWI_TCP_GREETING;
 		stream->peer->dial_errno = 0;
+		if (stream->redial && stream->peer->lines[stream->line].stream != NULL)
+			twi_tcp_line_returns(lane, stream->peer, stream->line);
 		if (!twi_tcp_greet_start(lane, stream))
 			return;
 	}

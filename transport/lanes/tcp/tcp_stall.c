@@ -37,6 +37,9 @@
 #define FEW_SEGMENTS 2u
 #define ACCEPTOR_NS  (10 * MS_NS) /* the side that connected dials first */
 #define CALM_NS      (10000 * MS_NS)
+#define LATER_NS     (200 * MS_NS) /* likewise, when both would go back */
+#define BACK_MIN_NS  (1000 * MS_NS)
+#define BACK_MAX_NS  (60000 * MS_NS)
 
 static bool way_of(const struct twi_tcp_stream *stream, struct twi_tcp_way *out)
 {
@@ -241,4 +244,66 @@ uint64_t twi_tcp_stall_look(struct twi_tcp_lane *lane, uint64_t now_ns)
 	lane->stalls.from = until != UINT32_MAX ? until : 0;
 	lane->stalls.look_ns = awaits ? now_ns + LOOK_NS : UINT64_MAX;
 	return lane->stalls.look_ns;
+}
+
+/* --- back to the way that was left --- */
+
+void twi_tcp_stall_mended(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, unsigned line)
+{
+	const struct twi_tcp_stream *stream = peer->lines[line].stream;
+	struct twi_tcp_stall *stall = &peer->lines[line].stall;
+	uint64_t now = twi_engine_now(lane->base.engine);
+	struct twi_tcp_way way;
+
+	stall->left |= stall->shuns;
+	stall->shuns = false;
+	if (!stall->left)
+		return;
+	if (way_of(stream, &way) && same_way(&way, &stall->way)) {
+		stall->left = false;
+		return;
+	}
+	if (now - stall->back_ns > BACK_MAX_NS) /* its way was good for long */
+		stall->back_wait_ns = BACK_MIN_NS;
+	stall->back_ns = now + stall->back_wait_ns + (peer->base.connector ? 0 : LATER_NS);
+	lane->stalls.back_ns = twi_min(lane->stalls.back_ns, stall->back_ns);
+	twi_tcp_due(lane, lane->stalls.back_ns);
+}
+
+static void try_back(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, unsigned line,
+		     uint64_t now_ns)
+{
+	struct twi_tcp_stall *stall = &peer->lines[line].stall;
+
+	stall->back_wait_ns = twi_min(stall->back_wait_ns * 2, (uint64_t)BACK_MAX_NS);
+	stall->back_ns = now_ns + stall->back_wait_ns;
+	(void)twi_tcp_dial_back(lane, peer, line);
+}
+
+uint64_t twi_tcp_stall_return(struct twi_tcp_lane *lane, uint64_t now_ns)
+{
+	struct twi_list *pos, *next;
+	uint64_t next_ns = UINT64_MAX;
+
+	if (now_ns < lane->stalls.back_ns)
+		return lane->stalls.back_ns;
+	twi_list_for_each_safe (pos, next, &lane->base.engine->peers) {
+		struct tow_peer *base = twi_container_of(pos, struct tow_peer, link);
+		struct twi_tcp_peer *peer = (struct twi_tcp_peer *)(void *)base;
+
+		if (base->lane != &lane->base || !peer->up || peer->lost || peer->parting)
+			continue;
+		for (unsigned i = 0; i < peer->line_count; i++) {
+			const struct twi_tcp_line *line = &peer->lines[i];
+
+			if (!line->stall.left)
+				continue;
+			if (line->stall.back_ns <= now_ns && line->stream != NULL &&
+			    line->trial == NULL)
+				try_back(lane, peer, i, now_ns);
+			next_ns = twi_min(next_ns, twi_max(line->stall.back_ns, now_ns + LOOK_NS));
+		}
+	}
+	lane->stalls.back_ns = next_ns;
+	return next_ns;
 }

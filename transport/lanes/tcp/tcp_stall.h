@@ -33,15 +33,18 @@ struct twi_tcp_way {
 
 /* Of a line: how it has stalled lately. */
 struct twi_tcp_stall {
-	bool shuns;             /* it is broken for that, */
-	struct twi_tcp_way way; /* and this one is dialed only for want of others */
+	bool shuns;             /* it is broken for that: `way` is dialed only for want of others */
+	bool left;              /* it has another way since then, and goes back when it can */
+	struct twi_tcp_way way; /* by which it went */
 	uint8_t times;          /* its patience has doubled so often */
 	uint64_t last_ns;
+	uint64_t back_ns, back_wait_ns; /* when that is tried next; how long after the last time */
 };
 
 /* Of the lane. */
 struct twi_tcp_stalls {
 	uint64_t look_ns; /* when to look next; UINT64_MAX: when something is sent */
+	uint64_t back_ns; /* when a line may go back to its way; UINT64_MAX: none has left it */
 	uint32_t from;    /* the first peer that is looked at then */
 };
 
@@ -53,5 +56,18 @@ void twi_tcp_stall_begin(struct twi_tcp_lane *lane);
 
 /* Looks, if it is time to. Returns when to look next; UINT64_MAX: when something is sent. */
 uint64_t twi_tcp_stall_look(struct twi_tcp_lane *lane, uint64_t now_ns);
+
+/* The line has a stream again. One that has left its way for a stall is to go back. */
+void twi_tcp_stall_mended(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, unsigned line);
+
+/*
+ * Lines that have left their way are dialed by it once more, if it is time to: after 1 s, then
+ * after twice as long each time, up to a minute. Nothing of the line is touched before such a
+ * connect has succeeded. Returns when to call again.
+ */
+uint64_t twi_tcp_stall_return(struct twi_tcp_lane *lane, uint64_t now_ns);
+
+/* tcp_dial.c: begins that connect, as the line's trial. Below TOW_OK: its interface is down. */
+int twi_tcp_dial_back(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, unsigned line);
 
 #endif

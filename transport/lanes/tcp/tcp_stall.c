@@ -1,13 +1,13 @@
 /*
  * tcp_stall.c - see tcp_stall.h.
  *
- * Kernels acknowledge what comes whether or not the program reads it, so a connection whose
- * segments are not acknowledged has lost its way, or its host stands still. That the host does not
- * is known when another of its connections has something acknowledged, or something comes from it
- * (a ping asks for that). Then 30 ms and four round trips are enough to wait; an acknowledgement of
- * one or two small segments may be delayed by 40 ms, so those have 100 ms. Without such a sign it
- * is 250 ms and eight round trips. A line that stalls again has twice the time, up to a second, so
- * that a way that loses much is not left again and again.
+ * A connection on which something is owed, and no segment comes but data, has lost its way, or its
+ * host stands still, or its program: a kernel acknowledges what its program does not read 200 ms
+ * later at most. That the program reads is known when it has said something meanwhile; a ping asks
+ * for that. Then 30 ms and four round trips are enough to wait. An acknowledgement of one or two
+ * small segments may be delayed by 40 ms, so those have 100 ms. Without such a sign, or where the
+ * window there is full, it is 250 ms and eight round trips. A line that stalls again has twice the
+ * time, up to a second, so that a way that loses much is not left again and again.
  *
  * linux/tcp.h, not netinet/tcp.h: see tcp_socket.c.
  */
@@ -100,39 +100,43 @@ static bool is_owed(const struct tcp_info *info)
 static bool take_pulse(struct twi_tcp_stream *stream, uint64_t now_ns, struct tcp_info *info)
 {
 	struct twi_tcp_pulse *pulse = &stream->pulse;
+	uint32_t acks;
 
 	if (pulse->idle && pulse->tx_bytes == stream->tx_bytes)
 		return false;
 	pulse->tx_bytes = stream->tx_bytes;
 	if (!read_info(stream, info))
 		return false;
+	acks = info->tcpi_segs_in - info->tcpi_data_segs_in;
 	pulse->idle = info->tcpi_unacked == 0 && info->tcpi_notsent_bytes == 0;
 	if (!is_owed(info)) { /* all is, or the program there has no room for more */
 		pulse->since_ns = 0;
 		pulse->looks = 0;
-	} else if (pulse->since_ns == 0 || info->tcpi_bytes_acked != pulse->acked_bytes) {
+	} else if (pulse->since_ns == 0 || info->tcpi_bytes_acked != pulse->acked_bytes ||
+		   acks != pulse->acks) {
 		pulse->since_ns = now_ns;
 		pulse->looks = 0;
 	} else {
 		pulse->looks++;
 	}
 	pulse->acked_bytes = info->tcpi_bytes_acked;
+	pulse->acks = acks;
 	return !pulse->idle;
 }
 
-/* Since the stream has had its last acknowledgement: can the peer be reached by another way? */
+/*
+ * The program there has said something since the stream had its last acknowledgement. So it reads
+ * what comes: of one that does not its kernel delays acknowledgements, by 200 ms at most.
+ */
 static bool is_reached(const struct twi_tcp_peer *peer, const struct twi_tcp_stream *stalled)
 {
-	if (peer->session.input_ns > stalled->pulse.since_ns)
-		return true;
-	for (unsigned i = 0; i < peer->line_count; i++) {
-		const struct twi_tcp_stream *other = peer->lines[i].stream;
+	return peer->session.input_ns > stalled->pulse.since_ns;
+}
 
-		if (other != NULL && other != stalled &&
-		    other->pulse.since_ns > stalled->pulse.since_ns && other->pulse.looks == 0)
-			return true;
-	}
-	return false;
+/* All that the peer has room for is sent: this stream is perhaps not read there. */
+static bool fills_window(const struct tcp_info *info)
+{
+	return ((uint64_t)info->tcpi_unacked + 2) * info->tcpi_snd_mss >= info->tcpi_snd_wnd;
 }
 
 /* For how long nothing has to be acknowledged, until the line is given up. */
@@ -141,7 +145,7 @@ static uint64_t patience_of(const struct twi_tcp_peer *peer, const struct twi_tc
 {
 	uint64_t rtt_ns = (uint64_t)info->tcpi_rtt * 1000, ns;
 
-	if (!is_reached(peer, stream))
+	if (!is_reached(peer, stream) || fills_window(info))
 		ns = twi_max(ALONE_NS, ALONE_TRIPS * rtt_ns);
 	else if (info->tcpi_unacked <= FEW_SEGMENTS && info->tcpi_notsent_bytes == 0)
 		ns = twi_max(DELAYED_NS, ROUND_TRIPS * rtt_ns);

@@ -20,6 +20,7 @@ struct twi_tcp_peer;
 /* What a stream looked like the last time. */
 struct twi_tcp_pulse {
 	uint64_t tx_bytes, acked_bytes;
+	uint32_t acks; /* segments without data that have come */
 	uint64_t
 		since_ns; /* nothing was acknowledged since then, though it is owed; 0: it is not */
 	uint32_t looks;   /* in a row that saw nothing acknowledged */
@@ -33,7 +34,7 @@ struct twi_tcp_way {
 
 /* Of a line: how it has stalled lately. */
 struct twi_tcp_stall {
-	bool shuns;             /* it is broken for that: `way` is dialed only for want of others */
+	bool shuns;             /* it does: `way` is dialed only for want of others */
 	bool left;              /* it has another way since then, and goes back when it can */
 	struct twi_tcp_way way; /* by which it went */
 	uint8_t times;          /* its patience has doubled so often */

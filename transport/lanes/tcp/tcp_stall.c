@@ -267,7 +267,8 @@ void twi_tcp_stall_mended(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, 
 		stall->left = false;
 		return;
 	}
-	if (now - stall->back_ns > BACK_MAX_NS) /* its way was good for long */
+	/* The first time, or its way was good for long: back_ns is behind the last attempt. */
+	if (stall->back_wait_ns == 0 || now > stall->back_ns + BACK_MAX_NS)
 		stall->back_wait_ns = BACK_MIN_NS;
 	stall->back_ns = now + stall->back_wait_ns + (peer->base.connector ? 0 : LATER_NS);
 	lane->stalls.back_ns = twi_min(lane->stalls.back_ns, stall->back_ns);

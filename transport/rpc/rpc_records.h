@@ -107,6 +107,7 @@ struct tow_call_in {
 	uint64_t id;
 	unsigned method;
 	uint32_t method_generation;
+	uint64_t hash; /* of the name */
 	char name[TOW_METHOD_NAME_MAX];
 	tow_method_handler handler;
 	void *user;

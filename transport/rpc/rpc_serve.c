@@ -9,7 +9,6 @@
  *	REPLYING   answered; waits for its stream, or for the answer to be out
  *	ENDED      nobody is to be told; a GIVE_UP may be due
  */
-#include <stdio.h>
 #include <string.h>
 
 #include "diag/base/error.h"
@@ -249,7 +248,8 @@ static struct tow_call_in *take_record(struct twi_rpc_peer *rp, struct twi_rpc_m
 	in->id = head->id;
 	in->method = (unsigned)(method - rp->rpc->methods);
 	in->method_generation = method->generation;
-	snprintf(in->name, sizeof(in->name), "%s", method->name);
+	in->hash = method->hash;
+	twi_rpc_name_set(in->name, method->name);
 	in->handler = method->handler;
 	in->user = method->user;
 	in->slot = NULL;
@@ -377,7 +377,7 @@ static void record_call(struct tow_call_in *in)
 	parts[TWI_LATENCY_MATCH] = in->begun_ns - in->arrived_ns;
 	parts[TWI_LATENCY_SERVE] = in->posted_ns - in->begun_ns;
 	parts[TWI_LATENCY_TOTAL] = in->posted_ns - in->arrived_ns;
-	twi_rpc_stats_record(in->rp, twi_rpc_hash(in->name), in->name, false, in->code != 0, parts);
+	twi_rpc_stats_record(in->rp, in->hash, in->name, false, in->code != 0, parts);
 }
 
 static void record_span(const struct tow_call_in *in)

@@ -1,7 +1,6 @@
 /*
  * rpc_start.c - the public calls of the client's side: arguments are checked here.
  */
-#include <stdio.h>
 #include <string.h>
 
 #include "diag/base/error.h"
@@ -96,7 +95,7 @@ static int start_at(struct tow_peer *peer, const char *method, struct twi_call_w
 	if (method != NULL && strlen(method) >= sizeof(wish->name))
 		return twi_error(TOW_EINVAL, "tow_call_start: a method's name has up to %d bytes",
 				 TOW_METHOD_NAME_MAX - 1);
-	snprintf(wish->name, sizeof(wish->name), "%s", method == NULL ? "" : method);
+	twi_rpc_name_set(wish->name, method == NULL ? "" : method);
 	wish->hash = twi_rpc_hash(wish->name);
 	status = check_call(peer, wish, options);
 	if (status < 0)

@@ -107,6 +107,15 @@ uint64_t twi_rpc_unread_get(uint16_t coded)
 	return exponent == 0 ? fraction : (fraction | 1u << FRACTION_BITS) << (exponent - 1);
 }
 
+void twi_rpc_name_set(char out[TOW_METHOD_NAME_MAX], const char *name)
+{
+	size_t i = 0;
+
+	for (; i + 1 < TOW_METHOD_NAME_MAX && name[i] != '\0'; i++)
+		out[i] = name[i];
+	out[i] = '\0';
+}
+
 uint64_t twi_rpc_hash(const char *name)
 {
 	uint64_t hash = twi_hash_text(name);

@@ -39,6 +39,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <towline/rpc.h>
+
 #define TWI_RPC_HEAD_BYTES 64u
 #define TWI_RPC_BODY_MAX   (UINT64_MAX >> 1)
 
@@ -86,5 +88,8 @@ const char *twi_rpc_head_get(const uint8_t *in, uint64_t bytes, struct twi_rpc_h
 
 /* Of a method's name: FNV-1a. Never 0. */
 uint64_t twi_rpc_hash(const char *name);
+
+/* A copy of a method's name, which each call has. What does not fit is cut off. */
+void twi_rpc_name_set(char out[TOW_METHOD_NAME_MAX], const char *name);
 
 #endif

@@ -2,13 +2,11 @@
  * test_op_table.c - which rows of operations are free, against a plain list of those in use.
  *
  * A row in use is never handed out; a start fails only when all are in use, however they came to be
- * free; and a program that keeps few operations uses few rows. Rows are released under the engine,
- * without it, and by other threads.
+ * free; and a program that keeps few operations uses few rows. unit/op_rows has other threads that
+ * release them.
  */
 #include "twt.h"
 
-#include <pthread.h>
-#include <sched.h>
 #include <stdbool.h>
 
 #include <towline/towline.h>
@@ -17,11 +15,9 @@
 #include "transport/engine/runtime.h"
 #include "transport/op/op_table.h"
 
-#define MOST    2048 /* the table starts with 512 rows, and a ring for as many */
-#define STEPS   400000
-#define PHASE   5000 /* steps that fill the table, then as many that empty it */
-#define THREADS 3
-#define HANDED  20000
+#define MOST  2048 /* the table starts with 512 rows, and a ring for as many */
+#define STEPS 400000
+#define PHASE 5000 /* steps that fill the table, then as many that empty it */
 
 enum row_is { FREE, STARTED, PUBLISHED };
 
@@ -178,93 +174,12 @@ static void few_rows(void **state)
 	close_table();
 }
 
-struct handoff {
-	struct twi_op_table *table;
-	_Atomic(struct tow_op *) slot[THREADS];
-	_Atomic bool stop;
-};
-
-struct releaser {
-	struct handoff *handoff;
-	int number;
-};
-
-static void *release_handed(void *arg)
-{
-	struct releaser *self = arg;
-	_Atomic(struct tow_op *) *slot = &self->handoff->slot[self->number];
-
-	for (;;) {
-		bool stop = atomic_load(&self->handoff->stop);
-		struct tow_op *op = atomic_exchange(slot, NULL);
-
-		if (op != NULL) {
-			op->tag = (uint64_t)self->number; /* TSan sees who writes it next */
-			twi_op_table_release(self->handoff->table, op);
-		} else if (stop) {
-			return NULL;
-		} else {
-			sched_yield();
-		}
-	}
-}
-
-static void hand_rows_out(struct handoff *handoff)
-{
-	for (int i = 0; i < HANDED;) {
-		struct tow_op *op = twi_op_table_take(world.table), *none = NULL;
-
-		if (op == NULL) { /* all are with the others: one of them comes back */
-			sched_yield();
-			continue;
-		}
-		op->tag = THREADS;
-		atomic_store(&op->wait.state, TWI_OP_USED);
-		twi_op_table_put_ended(world.table, op);
-		atomic_store(&op->wait.state, TWI_OP_USED | TWI_OP_DONE);
-		if (atomic_compare_exchange_strong(&handoff->slot[i % THREADS], &none, op))
-			i++;
-		else
-			twi_op_table_release(world.table, op);
-	}
-	atomic_store(&handoff->stop, true);
-}
-
-/* Other threads release the last free rows of a full table: none is lost, nor given twice. */
-static void other_threads(void **state)
-{
-	struct handoff handoff = { 0 };
-	struct releaser releaser[THREADS];
-	pthread_t thread[THREADS];
-
-	(void)state;
-	open_table(16);
-	handoff.table = world.table;
-	while (world.used_count < world.room - (THREADS - 1)) { /* fewer than threads are free */
-		assert_true(start());
-		publish(world.used[world.used_count - 1]);
-	}
-	for (int i = 0; i < THREADS; i++) {
-		releaser[i] = (struct releaser){ &handoff, i };
-		assert_int_equal(pthread_create(&thread[i], NULL, release_handed, &releaser[i]), 0);
-	}
-	hand_rows_out(&handoff);
-	for (int i = 0; i < THREADS; i++)
-		pthread_join(thread[i], NULL);
-	while (world.used_count < world.room)
-		assert_true(start());
-	assert_false(start());
-	end_all();
-	close_table();
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(small),
 		cmocka_unit_test(large),
 		cmocka_unit_test(few_rows),
-		cmocka_unit_test(other_threads),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

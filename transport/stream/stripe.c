@@ -41,9 +41,9 @@ void twi_stripes_cut(const struct twi_session_config *config, struct twi_grant *
 		share = divide_up(twi_max(share, least / SLICES_EACH), align) * align;
 		cut_slices(grant, share);
 	} else {
-		/* the last is shorter by less than channels * align, and so never empty */
-		grant->count = (uint8_t)channels;
+		/* of a few bytes for each the last channels may have none */
 		cut_slices(grant, (grant->bytes / channels / align + 1) * align);
+		grant->count = grant->slices;
 	}
 	grant->open = (uint8_t)(((1u << grant->count) - 1) << grant->first);
 	for (unsigned i = 0; i < grant->count; i++)

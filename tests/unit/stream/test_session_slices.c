@@ -80,6 +80,30 @@ static void test_cut(void **state)
 	}
 }
 
+/* Equal parts: each channel that has a stripe has one slice, which is not empty. */
+static void test_parts(void **state)
+{
+	struct twi_session_config config = { .slices = false };
+
+	(void)state;
+	for (config.bulk_count = 2; config.bulk_count <= TWI_BULK_MAX; config.bulk_count++) {
+		for (config.stripe_bytes = 1; config.stripe_bytes < 40; config.stripe_bytes++) {
+			uint64_t least = config.bulk_count * config.stripe_bytes;
+
+			for (uint64_t n = least; n < 20 * least; n++) {
+				struct twi_grant grant = { .seq = n, .bytes = n };
+
+				twi_stripes_cut(&config, &grant);
+				assert_int_equal(grant.slices, grant.count);
+				assert_in_range(grant.count, 1, config.bulk_count);
+				assert_true(twi_stripes_final(&grant));
+				if (grant.count > 1)
+					take_all(&grant, n);
+			}
+		}
+	}
+}
+
 /* A whole slice with its header goes out. */
 static void drink_slice(unsigned c, unsigned i)
 {
@@ -295,6 +319,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(test_cut),
+		CASE(test_parts),
 		CASE(test_the_free_one_takes_more),
 		CASE(test_received),
 		CASE(test_refused),

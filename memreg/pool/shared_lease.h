@@ -5,11 +5,11 @@
  * the search for the allocation.
  *
  * Which of the operations took the lease from the pool is not kept: leases on one allocation are
- * alike. With c operations on it and n of them counted here, the hold word has c - n leases, and
- * one more if n > 0. So it has one as long as there is an operation, and none afterwards.
+ * alike. With c operations on it, of which n are counted here in p places, the hold word has
+ * c - n + p leases. So it has one as long as there is an operation, and none afterwards.
  *
- * Whoever holds the engine calls, whose table of operations has one of these. Any thread may free
- * the memory meanwhile.
+ * The holder of the engine makes these calls. The table of operations has the leases of its engine.
+ * Any thread may free the memory meanwhile.
  */
 #ifndef TWI_SHARED_LEASE_H
 #define TWI_SHARED_LEASE_H

@@ -242,6 +242,16 @@ static void go_far(struct twt_duo *duo)
 	close(fd);
 }
 
+/* Four bulk streams between the two hosts, where the far one dials by the first cable. */
+static void two_rails(struct twt_duo *duo)
+{
+	twt_duo_init(duo);
+	duo->address = "tcp://0.0.0.0:0";
+	duo->dialed = "10.9.1.1";
+	duo->prepare = go_far;
+	duo->parent.bulk_streams = duo->child.bulk_streams = 4;
+}
+
 /* How many of the bulk streams have their near end in 10.9.`net`. */
 static unsigned by_net(const struct twi_tcp_peer *peer, unsigned net)
 {
@@ -286,11 +296,7 @@ static int run_rails(void)
 
 	if (!two_hosts())
 		return 77;
-	twt_duo_init(&duo);
-	duo.address = "tcp://0.0.0.0:0";
-	duo.dialed = "10.9.1.1";
-	duo.prepare = go_far;
-	duo.parent.bulk_streams = duo.child.bulk_streams = 4;
+	two_rails(&duo);
 	duo.parent.peer_timeout_ns = duo.child.peer_timeout_ns = 6 * (int64_t)TWT_SECOND;
 	duo.parent.heartbeat_ns = duo.child.heartbeat_ns = (int64_t)TWT_SECOND / 4;
 	twt_duo_open(&duo, child_traffic_twice);
@@ -356,11 +362,7 @@ static int run_cut(const char *const pull[2])
 
 	if (!two_hosts())
 		return 77;
-	twt_duo_init(&duo);
-	duo.address = "tcp://0.0.0.0:0";
-	duo.dialed = "10.9.1.1";
-	duo.prepare = go_far;
-	duo.parent.bulk_streams = duo.child.bulk_streams = 4;
+	two_rails(&duo);
 	duo.parent.peer_timeout_ns = duo.child.peer_timeout_ns = 90 * (int64_t)TWT_SECOND;
 	twt_duo_open(&duo, child_traffic_thrice);
 	if (by_net(tcp_of(&duo), 2) != 2)
@@ -421,11 +423,7 @@ static int run_stopped(void)
 
 	if (!two_hosts())
 		return 77;
-	twt_duo_init(&duo);
-	duo.address = "tcp://0.0.0.0:0";
-	duo.dialed = "10.9.1.1";
-	duo.prepare = go_far;
-	duo.parent.bulk_streams = duo.child.bulk_streams = 4;
+	two_rails(&duo);
 	twt_duo_open(&duo, child_traffic);
 	if (twt_duo_traffic(&duo, TRAFFIC, stop_peer) != 0)
 		status = 1;
@@ -472,11 +470,7 @@ static int run_required(void)
 	if (!two_hosts())
 		return 77;
 	for (int side = 0; side < 2 && status == 0; side++) {
-		twt_duo_init(&duo);
-		duo.address = "tcp://0.0.0.0:0";
-		duo.dialed = "10.9.1.1";
-		duo.prepare = go_far;
-		duo.parent.bulk_streams = duo.child.bulk_streams = 4;
+		two_rails(&duo);
 		duo.parent.require = side == 0 ? "iface:twn1" : NULL;
 		duo.child.require = side == 1 ? "iface:ib0|twf1" : NULL;
 		twt_duo_open(&duo, child_traffic);

@@ -60,6 +60,7 @@ struct grads_outcome {
 	uint64_t heap_buffers, heap_bytes;            /* that the pool had no room for */
 	uint64_t copied;                              /* operations that ended with TOW_COPIED */
 	uint64_t late_registrations, fallback_copies; /* as the library counted them */
+	uint64_t ahead_copies;                        /* of them: collective_ahead */
 	char pool_message[512];                       /* what tow_alloc said the first time */
 };
 
@@ -125,6 +126,8 @@ void grads_rank_close(struct grads_rank *rank);
 
 /* One counter of /v1/counters, 0 where there is none of that name. */
 uint64_t grads_report_counter(const struct grads_rank *rank, const char *name);
+/* How often there was that reason. */
+uint64_t grads_report_reason(const struct grads_rank *rank, const char *name);
 void grads_report_head(const struct grads_rank *rank);
 /* outcome[0] is rank 0's own. */
 void grads_report_run(const struct grads_rank *rank, const struct grads_outcome *outcome);

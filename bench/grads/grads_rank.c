@@ -394,11 +394,12 @@ bool grads_rank_fits(const struct grads_rank *rank)
 
 int grads_rank_run(struct grads_rank *rank)
 {
-	uint64_t copied_before;
+	uint64_t copied_before, ahead_before;
 	double took;
 	int rc = run_half(rank, 0, false, true, &took); /* maps, and makes the plans */
 
 	copied_before = grads_report_counter(rank, "fallback_copies");
+	ahead_before = grads_report_reason(rank, "collective_ahead");
 	for (uint64_t step = 0; step < rank->options->steps && rc == 0; step++)
 		rc = run_step(rank, step);
 	/* The other may still be at its last: leave together. */
@@ -407,6 +408,7 @@ int grads_rank_run(struct grads_rank *rank)
 	rank->outcome.late_registrations = grads_report_counter(rank, "late_registrations");
 	rank->outcome.fallback_copies =
 		grads_report_counter(rank, "fallback_copies") - copied_before;
+	rank->outcome.ahead_copies = grads_report_reason(rank, "collective_ahead") - ahead_before;
 	return rc;
 }
 

@@ -272,6 +272,21 @@ uint64_t grads_report_counter(const struct grads_rank *rank, const char *name)
 	return (uint64_t)value;
 }
 
+uint64_t grads_report_reason(const struct grads_rank *rank, const char *name)
+{
+	json_t *counters = fetch_document(rank, "/v1/counters"), *reason;
+	double count = 0;
+	size_t index;
+
+	json_array_foreach(find_member(counters, "reasons"), index, reason)
+	{
+		if (strcmp(text_of(reason, "name"), name) == 0)
+			count = number_or(reason, "count", 0);
+	}
+	json_decref(counters);
+	return (uint64_t)count;
+}
+
 /* Before the first step, and at once: whoever reads along can look at the job while it runs. */
 void grads_report_head(const struct grads_rank *rank)
 {
@@ -368,12 +383,13 @@ void grads_report_run(const struct grads_rank *rank, const struct grads_outcome 
 	const struct grads_outcome *mine = &rank->outcome;
 	uint32_t ranks = strategy_ranks(&rank->plan);
 	double took = mine->exchange_s > 0 ? mine->exchange_s : 1e-9, moved;
-	uint64_t verified = 0, copied = 0;
+	uint64_t verified = 0, copied = 0, ahead = 0;
 	char of[32];
 
 	for (uint32_t i = 0; i < ranks; i++) {
 		verified += outcome[i].verified_bytes;
 		copied += outcome[i].copied;
+		ahead += outcome[i].ahead_copies;
 	}
 	printf("\nthe run (tow-grads --help says what the words mean)\n");
 	if (grads_rank_fits(rank))
@@ -394,6 +410,9 @@ void grads_report_run(const struct grads_rank *rank, const struct grads_outcome 
 		   offsetof(struct grads_outcome, late_registrations), "");
 	print_each("fallback copies, by rank", outcome, ranks,
 		   offsetof(struct grads_outcome, fallback_copies), "");
+	if (ahead > 0)
+		print_each("of them ahead of a late rank", outcome, ranks,
+			   offsetof(struct grads_outcome, ahead_copies), "");
 }
 
 /* What a too small pool costs, and the line that mends it. */

@@ -187,10 +187,11 @@ int grads_walk_run(struct grads_rank *rank)
 {
 	struct grads_outcome *outcome = &rank->outcome;
 	double took = 0, checked = 0;
-	uint64_t copied_before;
+	uint64_t copied_before, ahead_before;
 	int rc = walk_step(rank, 0, false, &took); /* maps, and makes the plans */
 
 	copied_before = grads_report_counter(rank, "fallback_copies");
+	ahead_before = grads_report_reason(rank, "collective_ahead");
 	for (uint64_t step = 0; step < rank->options->steps && rc == 0; step++) {
 		rc = timed_step(rank, step, &took);
 		if (rc == 0)
@@ -208,5 +209,6 @@ int grads_walk_run(struct grads_rank *rank)
 		rc = grads_barrier(rank);
 	outcome->late_registrations = grads_report_counter(rank, "late_registrations");
 	outcome->fallback_copies = grads_report_counter(rank, "fallback_copies") - copied_before;
+	outcome->ahead_copies = grads_report_reason(rank, "collective_ahead") - ahead_before;
 	return rc;
 }

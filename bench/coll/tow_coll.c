@@ -22,9 +22,12 @@
 #include "bench/coll/tow_coll.h"
 #include "bench/common/lanes.h"
 
-/* Room in the pool beyond our buffers: the library keeps its own there too. */
-#define HEADROOM (UINT64_C(96) << 20)
-#define GRACE_S  5
+/* Room in the pool beyond our buffers for the library's own: staging, and what plans keep. To fault
+ * in more than small sizes can need would take most of a short run's time.
+ */
+#define ROOM_LEAST (UINT64_C(16) << 20)
+#define ROOM_MOST  (UINT64_C(96) << 20)
+#define GRACE_S    5
 
 /* Who this process is, and whether a launcher has said so; a small runtime finds that out. */
 static int look_for_launcher(struct tow_job_info *info, bool *launched)
@@ -117,13 +120,13 @@ static int open_rank(struct coll_rank *rank, const struct tow_job_info *info)
 {
 	struct tow_options options = TOW_OPTIONS_INIT;
 	uint32_t ranks = info->world_size > 0 ? (uint32_t)info->world_size : COLL_RANKS_MAX;
+	uint64_t need = need_of(rank->options, ranks);
+	uint64_t room = need < (ROOM_MOST - ROOM_LEAST) / 2 ? ROOM_LEAST + 2 * need : ROOM_MOST;
 	int rc;
 
 	/* The environment decides where it says something: a field set here would win over it. */
 	if (getenv("TOW_PREMAP_MEMORY_BYTES") == NULL)
-		options.premap_memory_bytes =
-			(int64_t)(HEADROOM +
-				  (rank->options->outside ? 0 : need_of(rank->options, ranks)));
+		options.premap_memory_bytes = (int64_t)(room + (rank->options->outside ? 0 : need));
 	if (getenv("TOW_JOB") == NULL)
 		options.job = "tow-coll";
 	rc = tow_runtime_open(&options, &rank->runtime);

@@ -134,7 +134,7 @@ static int describe_runtime(int fd, void *arg)
 	size_t left_out;
 
 	(void)arg;
-	runtime = open_probe(fd);
+	runtime = open_probe(fd, LEAST_POOL);
 	if (runtime == NULL)
 		return 0;
 	if (tow_stats_get(runtime, "/v1/info", &text) == TOW_OK)

@@ -164,9 +164,12 @@ bool in_child(int (*run)(int fd, void *arg), void *arg, unsigned timeout_ms, cha
 int library_pool(int fd, void *arg);
 int library_ofi(int fd, void *arg);
 int library_lane(int fd, void *arg); /* arg: its name */
-/* A runtime with a pool of PROBE_POOL; NULL, and to fd "failed: WHY". */
+/* A runtime with such a pool; NULL, and to fd "failed: WHY". Only who asks about memory has 64 MiB
+ * faulted in for it.
+ */
 #define PROBE_POOL ((int64_t)64 << 20)
-struct tow_runtime *open_probe(int fd);
+#define LEAST_POOL ((int64_t)4 << 20)
+struct tow_runtime *open_probe(int fd, int64_t pool_bytes);
 int library_gpu(int fd, void *arg);
 
 /* ---- interfaces (towdoctor_net.c) ---- */

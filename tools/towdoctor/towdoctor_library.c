@@ -15,12 +15,12 @@
 #include "tools/common/words.h"
 #include "tools/towdoctor/towdoctor.h"
 
-struct tow_runtime *open_probe(int fd)
+struct tow_runtime *open_probe(int fd, int64_t pool_bytes)
 {
 	struct tow_options options = TOW_OPTIONS_INIT;
 	struct tow_runtime *runtime = NULL;
 
-	options.premap_memory_bytes = PROBE_POOL;
+	options.premap_memory_bytes = pool_bytes;
 	options.stats = 0;
 	options.strict_premap = 0;
 	if (tow_runtime_open(&options, &runtime) < 0) {
@@ -32,7 +32,7 @@ struct tow_runtime *open_probe(int fd)
 
 int library_pool(int fd, void *arg)
 {
-	struct tow_runtime *runtime = open_probe(fd);
+	struct tow_runtime *runtime = open_probe(fd, PROBE_POOL);
 	json_t *pool = NULL, *extent, *registrar;
 	char *text = NULL;
 
@@ -59,7 +59,7 @@ int library_pool(int fd, void *arg)
 
 int library_gpu(int fd, void *arg)
 {
-	struct tow_runtime *runtime = open_probe(fd);
+	struct tow_runtime *runtime = open_probe(fd, PROBE_POOL);
 	struct tow_device_info info = { .size = sizeof(info) };
 	struct tow_device *device;
 	char spec[16];
@@ -103,7 +103,7 @@ int library_lane(int fd, void *arg)
 		dprintf(fd, "none: this library has no such lane");
 		return 0;
 	}
-	runtime = open_probe(fd);
+	runtime = open_probe(fd, LEAST_POOL);
 	if (runtime == NULL)
 		return 0;
 	if (tow_endpoint_open(runtime, row.local, &endpoint) < 0)

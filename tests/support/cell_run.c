@@ -59,7 +59,7 @@ static void twt_runtime_of(struct twt_end *end)
 {
 	struct tow_options options = TOW_OPTIONS_INIT;
 
-	options.premap_memory_bytes = 32 << 20;
+	options.premap_memory_bytes = 16 << 20;
 	options.stats = 0;
 	options.max_ops = 1024;
 	options.log_callback = twt_keep_log;

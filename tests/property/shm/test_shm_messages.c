@@ -293,6 +293,6 @@ int main(void)
 	const struct CMUnitTest tests[] = { cmocka_unit_test_setup_teardown(
 		test_random, twt_shm_open, twt_shm_close) };
 
-	twt_shm_pool_bytes = 192 << 20; /* room for every view that is out */
+	twt_shm_pool_bytes = 48 << 20; /* it grows to what views are out */
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -240,7 +240,7 @@ static int all_batches(struct twt_duo *duo)
 
 static void set_options(struct tow_options *options)
 {
-	options->premap_memory_bytes = 64 << 20;
+	options->premap_memory_bytes = 8 << 20;
 	options->bulk_streams = lane->striped ? 2 : 1;
 	options->checksum_all = lane->sums;
 	options->encrypt = lane->encrypted;

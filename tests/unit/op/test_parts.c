@@ -158,10 +158,10 @@ static void joining_outside(void **state)
 	void *outside;
 
 	(void)state;
-	TWT_OK(tow_alloc(pair.runtime[0], 16 << 20, 0, &outside)); /* more than the pool has */
+	TWT_OK(tow_alloc(pair.runtime[0], 8 << 20, 0, &outside)); /* more than the pool has */
 	assert_null(twi_pool_find(pool(), outside, 1));
 	assert_int_equal(joined_two(outside, 1000, 2000), 1);
-	assert_int_equal(joined_two((uint8_t *)outside + (16 << 20) - PAGE, PAGE, PAGE), 2);
+	assert_int_equal(joined_two((uint8_t *)outside + (8 << 20) - PAGE, PAGE, PAGE), 2);
 	TWT_OK(tow_free(pair.runtime[0], outside));
 }
 

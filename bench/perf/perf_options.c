@@ -14,6 +14,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 const char *const perf_op_names[PERF_OP_COUNT] = { "lat", "view", "bw", "bw_spread", "rate" };
 
@@ -353,6 +355,17 @@ static bool measures_here(int option)
 	}
 }
 
+/* All addresses of this host, of which an endpoint at [::] has those of IPv4, too. */
+static const char *any_address(void)
+{
+	int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	if (fd < 0)
+		return "0.0.0.0"; /* this kernel has no other */
+	close(fd);
+	return "[::]";
+}
+
 static int settle_options(struct perf_options *options, bool cold, bool here)
 {
 	if (cold && options->ops[PERF_BW]) {
@@ -369,8 +382,8 @@ static int settle_options(struct perf_options *options, bool cold, bool here)
 	if (options->one && !options->serve)
 		return usage_error("--one is for a side that listens by itself", "--one");
 	if (options->serve)
-		snprintf(options->address, sizeof(options->address), "tcp://0.0.0.0:%" PRIu64,
-			 options->port);
+		snprintf(options->address, sizeof(options->address), "tcp://%s:%" PRIu64,
+			 any_address(), options->port);
 	if (options->path == NULL && options->connect != NULL)
 		options->path = "remote";
 	if (options->path == NULL)

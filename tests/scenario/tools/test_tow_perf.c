@@ -7,6 +7,9 @@
 #include "store_port.h"
 
 #include <jansson.h>
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #define PERF "@/bench/tow-perf --no-pin "
@@ -70,6 +73,36 @@ static void test_clients_in_turn(void **state)
 	serve("", port, clients);
 	twt_command_expect(&command, 0, "towline remote lat 8 p50_us", 3);
 	twt_command_expect(&command, 0, "server ended with 143", 1);
+}
+
+static bool has_six(void)
+{
+	struct sockaddr_in6 at = { .sin6_family = AF_INET6, .sin6_addr = in6addr_loopback };
+	int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	bool has = fd >= 0 && bind(fd, (struct sockaddr *)&at, sizeof(at)) == 0;
+
+	if (fd >= 0)
+		close(fd);
+	return has;
+}
+
+/* A server that was given no address is there at those of IPv6, too. */
+static void test_six(void **state)
+{
+	const char *port = free_port();
+	char clients[512];
+
+	(void)state;
+	if (!has_six()) {
+		printf("this host has no ::1\n");
+		skip();
+	}
+	snprintf(clients, sizeof(clients),
+		 "try " PERF "::1 -p %s --op latency --bytes 8 --iters 5 --plain && "
+		 "try " PERF "127.0.0.1 -p %s --op latency --bytes 8 --iters 5 --plain",
+		 port, port);
+	serve("", port, clients);
+	twt_command_expect(&command, 0, "towline remote lat 8 p50_us", 2);
 }
 
 static double number_at(json_t *object, const char *key)
@@ -160,9 +193,8 @@ static void test_usage(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_one_client),
-		cmocka_unit_test(test_clients_in_turn),
-		cmocka_unit_test(test_intervals),
+		cmocka_unit_test(test_one_client), cmocka_unit_test(test_clients_in_turn),
+		cmocka_unit_test(test_six),        cmocka_unit_test(test_intervals),
 		cmocka_unit_test(test_usage),
 	};
 

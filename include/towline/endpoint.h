@@ -263,12 +263,14 @@ int tow_recv_start(struct tow_peer *peer, void *data, uint64_t bytes, uint64_t t
  * memory of the pool: on the shm lane one copy, on the others none for a large message and one for
  * a small one; while the pool has no room for it the operation waits, and so do its sender and what
  * else was started for this tag, until there is room, its deadline or a cancel, which leave the
- * message to the next receive.
+ * message to the next receive. Where the knob exhaust says so, the pool grows or takes memory
+ * outside: when no view has found room for exhaust_wait_ns, and at once for a message that is
+ * longer than the pool.
  * Blocks: never.
  * Threads: any.
  * Returns: as tow_recv_start; the operation ends with TOW_EEXHAUSTED where the message is longer
- * than the pool may become (premap_limit_bytes), or the peer has failed and the pool has no room;
- * the message is not lost then, either.
+ * than the pool may become (premap_limit_bytes; with exhaust=wait or fail: than it is), or the peer
+ * has failed and the pool has no room; the message is not lost then, either.
  */
 int tow_recv_view_start(struct tow_peer *peer, uint64_t tag, const struct tow_op_options *options,
 			struct tow_op **op_out);

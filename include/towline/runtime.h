@@ -72,12 +72,12 @@ struct tow_options {
 	const char *stats_token_file; /* the file that it stands in */
 	const char *exhaust;          /* what a full pool does: grow, copy, wait, fail */
 	int64_t premap_limit_bytes; /* the pool grows up to this; 0: four times its size at open */
-	int64_t exhaust_wait_ns;    /* how long tow_alloc waits for room, where exhaust is wait */
-	int64_t require_zero_copy;  /* 1: an operation that would be copied or wait for a late
+	int64_t exhaust_wait_ns;   /* how long tow_alloc waits for room (exhaust=wait), or a view */
+	int64_t require_zero_copy; /* 1: an operation that would be copied or wait for a late
 				       registration fails, and says why */
-	int64_t staging_bytes;      /* part of the pool kept for copies that cannot be avoided */
-	const char *zerocopy;       /* zero-copy sends: auto, always, never */
-	int64_t late_cache_bytes;   /* memory of the user's that may stay registered; 0: none */
+	int64_t staging_bytes;     /* part of the pool kept for copies that cannot be avoided */
+	const char *zerocopy;      /* zero-copy sends: auto, always, never */
+	int64_t late_cache_bytes;  /* memory of the user's that may stay registered; 0: none */
 	int64_t late_cache_entries; /* pieces of it */
 	int64_t peer_lease_bytes;   /* of freed memory that one peer may hold back; 0: a quarter */
 	const char *numa;           /* node of the pool: "", local, interleave, a number */

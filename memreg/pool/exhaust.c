@@ -109,6 +109,31 @@ static uint64_t mapped_bytes(const struct twi_pool *pool)
 	return mapped;
 }
 
+bool twi_pool_degrades(const struct twi_pool *pool)
+{
+	return !pool->require_zero_copy &&
+	       (pool->exhaust == TWI_EXHAUST_GROW || pool->exhaust == TWI_EXHAUST_COPY);
+}
+
+uint64_t twi_pool_longest(const struct twi_pool *pool)
+{
+	uint32_t count = atomic_load_explicit(&pool->extents.count, memory_order_acquire);
+	uint64_t longest = 0;
+
+	for (uint32_t i = 0; i < count; i++)
+		longest = twi_max(longest, pool->extents.extent[i]->bytes);
+	return longest;
+}
+
+uint64_t twi_pool_reach(const struct twi_pool *pool)
+{
+	uint64_t mapped = mapped_bytes(pool), longest = twi_pool_longest(pool);
+
+	if (!twi_pool_degrades(pool) || pool->limit_bytes <= mapped)
+		return longest;
+	return twi_max(longest, pool->limit_bytes - mapped);
+}
+
 /* How large the next extent is to be for `bytes`; 0: the limit does not allow it. */
 static uint64_t growth_bytes(const struct twi_pool *pool, size_t bytes, size_t align)
 {

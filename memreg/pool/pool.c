@@ -274,11 +274,6 @@ void twi_pool_own(struct twi_pool *pool, uint64_t bytes, int count)
 				  memory_order_relaxed);
 }
 
-uint64_t twi_pool_limit(const struct twi_pool *pool)
-{
-	return pool->limit_bytes;
-}
-
 bool twi_pool_waits(const struct twi_pool *pool)
 {
 	return pool->exhaust == TWI_EXHAUST_WAIT;

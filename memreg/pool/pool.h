@@ -117,8 +117,15 @@ int twi_pool_try(struct twi_pool *pool, size_t bytes, size_t align, void **out);
 /* Whether the policy of a full pool is to wait. */
 bool twi_pool_waits(const struct twi_pool *pool);
 
-/* The most bytes that it may become. */
-uint64_t twi_pool_limit(const struct twi_pool *pool);
+/*
+ * Whether a request without room is met all the same, by an extent more or by memory outside the
+ * pool: exhaust=grow or copy, and nothing requires zero-copy.
+ */
+bool twi_pool_degrades(const struct twi_pool *pool);
+
+/* The longest block that could be in the pool as it is, and that it may get by its policy. */
+uint64_t twi_pool_longest(const struct twi_pool *pool);
+uint64_t twi_pool_reach(const struct twi_pool *pool);
 
 /* What the allocation that begins at p takes of the pool; 0: none does. */
 uint64_t twi_pool_bytes_at(struct twi_pool *pool, const void *p);

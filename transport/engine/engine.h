@@ -48,6 +48,7 @@
 #include "transport/engine/long_ops.h"
 #include "transport/engine/part.h"
 #include "transport/engine/process.h"
+#include "transport/engine/room.h"
 #include "transport/engine/step.h"
 #include "transport/engine/told.h"
 #include "transport/engine/wait_log.h"
@@ -178,15 +179,13 @@ struct twi_engine {
 	struct twi_identity self;          /* this process */
 	struct twi_processes processes;    /* those of peers */
 	struct twi_list waiting;           /* struct twi_wait */
-	uint64_t room_at_ns, roomless_ns;  /* when views look for room; since when some have none */
+	struct twi_room room;              /* in the pool: who waits for it */
 	struct twi_wait_log wait_log;      /* of the thread that waits; likewise: */
 	struct twi_cpu_log cpu_log;
-	struct twi_told told;          /* the thread that the library's own tells of ends */
-	struct twi_long_ops long_ops;  /* that have taken long */
-	uint64_t own_polls;            /* of drives: the library's own */
-	_Atomic uint32_t room_waiters; /* threads that wait for room in the pool, */
-	_Atomic uint64_t room_since_ns, room_bytes; /* and of the last that began */
-	struct twi_list queues;                     /* of completions (op/queue.h) */
+	struct twi_told told;         /* the thread that the library's own tells of ends */
+	struct twi_long_ops long_ops; /* that have taken long */
+	uint64_t own_polls;           /* of drives: the library's own */
+	struct twi_list queues;       /* of completions (op/queue.h) */
 	struct twi_list endpoints;
 	struct twi_list peers;
 	struct twi_staging staging; /* part of the pool */

@@ -75,9 +75,9 @@ static void add_roomless(const struct twi_engine *engine, struct twi_rank_state 
 		count++;
 	if (count == 0)
 		return;
-	if (out->pool_waiters == 0 || engine->roomless_ns < out->pool_since_ns) {
+	if (out->pool_waiters == 0 || engine->room.since_ns < out->pool_since_ns) {
 		first = twi_container_of(roomless->next, struct tow_op, seq_link);
-		out->pool_since_ns = engine->roomless_ns;
+		out->pool_since_ns = engine->room.since_ns;
 		out->pool_wanted_bytes = first->result_bytes;
 	}
 	out->pool_waiters += count;
@@ -93,9 +93,11 @@ static void add_pool(const struct twi_engine *engine, struct twi_rank_state *out
 	out->pool_wait_ns = twi_counter_sum(engine->diag, TWI_C_pool_wait_ns);
 	out->pool_overflows = twi_counter_sum(engine->diag, TWI_C_pool_overflow_allocs);
 	out->pool_overflow_bytes = twi_counter_sum(engine->diag, TWI_C_pool_overflow_bytes);
-	out->pool_waiters = atomic_load_explicit(&engine->room_waiters, memory_order_relaxed);
-	out->pool_since_ns = atomic_load_explicit(&engine->room_since_ns, memory_order_relaxed);
-	out->pool_wanted_bytes = atomic_load_explicit(&engine->room_bytes, memory_order_relaxed);
+	out->pool_waiters = atomic_load_explicit(&engine->room.waiters, memory_order_relaxed);
+	out->pool_since_ns =
+		atomic_load_explicit(&engine->room.waiter_since_ns, memory_order_relaxed);
+	out->pool_wanted_bytes =
+		atomic_load_explicit(&engine->room.waiter_bytes, memory_order_relaxed);
 	add_roomless(engine, out);
 }
 

@@ -28,9 +28,9 @@ static int wait_for_room(struct tow_runtime *runtime, size_t bytes, size_t align
 
 	twi_count(engine->diag, TWI_C_pool_waits, 1);
 	/* For those who ask why this rank does not go on. */
-	atomic_store_explicit(&engine->room_since_ns, start, memory_order_relaxed);
-	atomic_store_explicit(&engine->room_bytes, bytes, memory_order_relaxed);
-	atomic_fetch_add_explicit(&engine->room_waiters, 1, memory_order_relaxed);
+	atomic_store_explicit(&engine->room.waiter_since_ns, start, memory_order_relaxed);
+	atomic_store_explicit(&engine->room.waiter_bytes, bytes, memory_order_relaxed);
+	atomic_fetch_add_explicit(&engine->room.waiters, 1, memory_order_relaxed);
 	while (status == TOW_EEXHAUSTED && waited < most) {
 		/* TOW_AGAIN: only another thread's free can help; sleep until one comes. */
 		if (tow_progress(runtime) != TOW_OK)
@@ -38,7 +38,7 @@ static int wait_for_room(struct tow_runtime *runtime, size_t bytes, size_t align
 		status = twi_pool_try(engine->pool, bytes, align, out);
 		waited = twi_now_ns() - start;
 	}
-	atomic_fetch_sub_explicit(&engine->room_waiters, 1, memory_order_relaxed);
+	atomic_fetch_sub_explicit(&engine->room.waiters, 1, memory_order_relaxed);
 	twi_count(engine->diag, TWI_C_pool_wait_ns, waited);
 	if (status == TOW_OK)
 		return TOW_OK;

@@ -35,6 +35,16 @@ int twi_own_try(struct twi_engine *engine, size_t bytes, size_t align, void **ou
 	return status;
 }
 
+int twi_own_need(struct twi_engine *engine, size_t bytes, size_t align, struct twi_site site,
+		 void **out)
+{
+	int status = twi_own_try(engine, bytes, align, out);
+
+	if (status != TOW_EEXHAUSTED || !twi_pool_degrades(engine->pool))
+		return status;
+	return twi_own_take(engine, bytes, align, site, out);
+}
+
 void twi_own_give(struct twi_engine *engine, void *memory)
 {
 	struct twi_alloclog_begun begun = { 0, 0 };

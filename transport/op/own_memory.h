@@ -21,7 +21,11 @@ int twi_own_take(struct twi_engine *engine, size_t bytes, size_t align, struct t
 /* As twi_pool_try: where there is room, and without counting a failure. */
 int twi_own_try(struct twi_engine *engine, size_t bytes, size_t align, void **out);
 
-/* What either has taken. NULL is legal. */
+/* As twi_own_try; but where a full pool gets more by its policy, it does. */
+int twi_own_need(struct twi_engine *engine, size_t bytes, size_t align, struct twi_site site,
+		 void **out);
+
+/* What any of them has taken. NULL is legal. */
 void twi_own_give(struct twi_engine *engine, void *memory);
 
 #endif

@@ -18,6 +18,38 @@ static void free_room(struct tow_op *op)
 	twi_own_give(op->engine, op->view_state);
 }
 
+/*
+ * A view that has no room waits until others are given back: this slows a sender down to the pace
+ * of its receiver. Where nobody gives a view back it would wait for ever. So the pool is asked to
+ * grow, or for memory outside, if no view has found room for exhaust_wait_ns. It is asked at once
+ * if the pool as it is could never hold this view, and then not again for exhaust_wait_ns.
+ */
+static bool must_press(struct twi_engine *engine, uint64_t bytes, uint64_t since_ns)
+{
+	uint64_t now = twi_engine_now(engine);
+	uint64_t wait = twi_max(engine->knobs.exhaust_wait_ns, (uint64_t)LOOK_NS);
+
+	if (!twi_pool_degrades(engine->pool) || now < engine->room.pressed_ns + wait)
+		return false;
+	return bytes > twi_pool_longest(engine->pool) ||
+	       now >= twi_max(since_ns, engine->room.found_ns) + wait;
+}
+
+static int take_room(struct tow_op *op, uint64_t bytes, void **memory_out)
+{
+	struct twi_engine *engine = op->engine;
+	int status = twi_own_try(engine, bytes, 64, memory_out);
+
+	if (status == TOW_OK)
+		engine->room.found_ns = engine->room.look_at_ns;
+	if (status != TOW_EEXHAUSTED || !(engine->room.pressing || op->impatient))
+		return status;
+	if (engine->room.pressing)
+		engine->room.pressed_ns = twi_engine_now(engine);
+	engine->room.pressing = false;
+	return twi_own_need(engine, bytes, 64, op->site, memory_out);
+}
+
 int twi_view_room(struct tow_op *op, uint64_t bytes)
 {
 	void *memory;
@@ -30,7 +62,7 @@ int twi_view_room(struct tow_op *op, uint64_t bytes)
 		return TOW_OK; /* of twi_view_ready */
 	twi_view_drop(op);
 	/* A message of no bytes has a place too. */
-	status = twi_own_try(op->engine, bytes > 0 ? bytes : 1, 64, &memory);
+	status = take_room(op, bytes > 0 ? bytes : 1, &memory);
 	if (status < 0)
 		return twi_error(status,
 				 "no room in the pool for a view of %llu bytes; raise "
@@ -75,49 +107,54 @@ void twi_view_settled(struct tow_op *op)
 	twi_list_remove(&op->seq_link);
 }
 
-static void look_for_room(struct tow_op *op)
+static void look_for_room(struct tow_op *op, uint64_t since_ns)
 {
-	uint64_t most = twi_pool_limit(op->engine->pool);
+	struct twi_engine *engine = op->engine;
+	uint64_t most = twi_pool_reach(engine->pool);
 
 	if (op->result_bytes > most) {
 		twi_error(TOW_EEXHAUSTED,
 			  "a view of %llu bytes is longer than the pool may become, %llu; raise "
-			  "premap_limit_bytes, or receive it into a buffer: it is still there",
-			  (unsigned long long)op->result_bytes, (unsigned long long)most);
+			  "%s, or receive it into a buffer: it is still there",
+			  (unsigned long long)op->result_bytes, (unsigned long long)most,
+			  twi_pool_degrades(engine->pool) ? "premap_limit_bytes"
+							  : "premap_memory_bytes");
 		twi_message_abort(op, TOW_EEXHAUSTED, true);
 		return;
 	}
+	engine->room.pressing = must_press(engine, op->result_bytes, since_ns);
 	twi_view_settled(op); /* it is held again if there is none */
 	op->peer->lane->ops->look_again(op->peer, op->tag, op->match.context);
+	engine->room.pressing = false;
 }
 
 /* Looks for room when it is time to. */
 static unsigned retry_roomless(struct twi_engine *engine, struct twi_list *roomless)
 {
 	struct twi_list *entry, now_due;
-	uint64_t now, since = engine->roomless_ns;
+	uint64_t now, since = engine->room.since_ns;
 
 	twi_assert_held(engine);
 	engine->now_ns = 0;
 	now = twi_engine_now(engine);
-	if (now < engine->room_at_ns)
+	if (now < engine->room.look_at_ns)
 		return 0;
 	twi_list_init(&now_due);
 	while ((entry = twi_list_first(roomless)) != NULL) {
 		twi_list_remove(entry);
 		twi_list_push_back(&now_due, entry);
 	}
-	engine->room_at_ns = now + LOOK_NS;
+	engine->room.look_at_ns = now + LOOK_NS;
 	while ((entry = twi_list_first(&now_due)) != NULL)
-		look_for_room(twi_container_of(entry, struct tow_op, seq_link));
-	engine->roomless_ns = since; /* those that are held again have waited all the time */
+		look_for_room(twi_container_of(entry, struct tow_op, seq_link), since);
+	engine->room.since_ns = since; /* those that are held again have waited all the time */
 	return 0;
 }
 
 static uint64_t retry_at_ns(struct twi_engine *engine, struct twi_list *roomless, uint64_t next_ns)
 {
 	(void)roomless;
-	return twi_min(next_ns, engine->room_at_ns);
+	return twi_min(next_ns, engine->room.look_at_ns);
 }
 
 static const struct twi_part_ops view_part = { .poll = retry_roomless, .deadline_ns = retry_at_ns };
@@ -134,8 +171,8 @@ void twi_view_wait(struct tow_op *op, uint64_t bytes)
 	op->result_bytes = bytes;
 	op->roomless = true;
 	if (twi_list_empty(roomless)) {
-		engine->roomless_ns = twi_engine_batch_now(engine);
-		engine->room_at_ns = engine->roomless_ns + LOOK_NS;
+		engine->room.since_ns = twi_engine_batch_now(engine);
+		engine->room.look_at_ns = engine->room.since_ns + LOOK_NS;
 		engine->armed_since_enter = true; /* who sleeps must wake up for it */
 	}
 	twi_part_add(engine, TWI_PART_VIEWS, &view_part, &op->seq_link);

@@ -46,7 +46,7 @@ void *twi_rpc_keep_copy(struct twi_rpc_peer *rp, const void *data, uint64_t byte
 	void *memory;
 
 	twi_assert_held(rp->engine);
-	if (twi_own_try(rp->engine, bytes, 64, &memory) < 0)
+	if (twi_own_need(rp->engine, bytes, 64, TWI_SITE_NONE, &memory) < 0)
 		return NULL;
 	twi_path_copy_eager(rp->engine, memory, data, bytes);
 	return memory;

@@ -1,7 +1,8 @@
 /*
  * test_view_room.c - views whose message finds no room in the receiver's pool, on every lane: they
  * wait until there is room, their deadline or a cancel; the sender waits with them and is told of
- * nothing that did not happen; nothing is lost, and each tag keeps its order.
+ * nothing that did not happen; nothing is lost, and each tag keeps its order. Where a full pool may
+ * grow it does so for a view, but not while others are given back.
  */
 #include "twt.h"
 
@@ -9,6 +10,8 @@
 
 #include "beside.h"
 #include "lane_pair.h"
+#include "memreg/pool/pool.h"
+#include "transport/engine/engine.h"
 
 #define POOL  (8u << 20) /* half of it more where two ports of libfabric take theirs from it */
 #define LARGE (3u << 20)
@@ -20,7 +23,9 @@ static uint64_t out_handle;
 static void *stones[64]; /* that fill the receiver's pool */
 static int stone_count;
 
-static bool open_pair(const struct twt_lane_row *lane)
+/* `limit` pools may be mapped, or taken outside; a view asks for that after `wait_ns`. */
+static bool open_pair_as(const struct twt_lane_row *lane, const char *exhaust, int limit,
+			 uint64_t wait_ns)
 {
 	bool ports = lane->one_runtime && strncmp(lane->name, "ofi", 3) == 0;
 	int64_t pool_bytes = ports ? POOL / 2 * 3 : POOL;
@@ -28,8 +33,9 @@ static bool open_pair(const struct twt_lane_row *lane)
 	twt_lane_init(&pair, lane);
 	for (int i = 0; i < 2; i++) {
 		pair.options[i].premap_memory_bytes = pool_bytes;
-		pair.options[i].premap_limit_bytes = pool_bytes;
-		pair.options[i].exhaust = "fail";
+		pair.options[i].premap_limit_bytes = limit * pool_bytes;
+		pair.options[i].exhaust = exhaust;
+		pair.options[i].exhaust_wait_ns = (int64_t)wait_ns;
 	}
 	if (!twt_lane_open(&pair))
 		return false;
@@ -37,6 +43,11 @@ static bool open_pair(const struct twt_lane_row *lane)
 	/* Registered: a sender of the same runtime needs no room of the pool to send it. */
 	out = twt_memory_get(pair.runtime[0], TWT_REGISTERED, 5 * LARGE, &out_handle);
 	return true;
+}
+
+static bool open_pair(const struct twt_lane_row *lane)
+{
+	return open_pair_as(lane, "fail", 1, TWT_SECOND);
 }
 
 static void close_pair(void)
@@ -212,7 +223,7 @@ static void test_never(void **state)
 	sent = send(5 * LARGE, 1, 0);
 	assert_int_equal(twt_lane_wait(&pair, recv).status, TOW_EEXHAUSTED);
 	assert_int_equal(tow_op_test(recv), TOW_EEXHAUSTED);
-	assert_non_null(strstr(tow_error_message(), "premap_limit_bytes"));
+	assert_non_null(strstr(tow_error_message(), "raise premap_memory_bytes"));
 	TWT_OK(tow_op_release(recv));
 	must_wait(sent);
 	TWT_OK(tow_recv_start(pair.peer[1], in, 5 * LARGE, 1, NULL, &recv));
@@ -221,6 +232,75 @@ static void test_never(void **state)
 	assert_true(twt_lane_finish(&pair, sent).status >= 0);
 	close_pair();
 	free(in);
+}
+
+static struct twi_pool_stats pool_now(void)
+{
+	struct twi_pool_stats stats;
+
+	twi_pool_stats(twi_runtime_engine(pair.runtime[1])->pool, &stats);
+	return stats;
+}
+
+/* Four that nobody gives back, more than fit; and one that the pool as it is can never hold. */
+static void test_more(void **state)
+{
+	static const char *const policies[] = { "grow", "copy" };
+
+	for (int policy = 0; policy < 2; policy++) {
+		struct tow_op *recv[4], *sent[4];
+		uint64_t mapped;
+
+		if (!open_pair_as(*state, policies[policy], 8, TWT_SECOND / 20))
+			skip();
+		mapped = pool_now().mapped;
+		for (uint64_t i = 0; i < 4; i++) {
+			recv[i] = view(1, TOW_FOREVER);
+			sent[i] = send(LARGE, 1, i);
+		}
+		for (int i = 0; i < 4; i++)
+			assert_true(twt_lane_wait(&pair, recv[i]).status >= 0);
+		for (uint64_t i = 0; i < 4; i++) {
+			must_have(recv[i], LARGE, i);
+			assert_true(twt_lane_finish(&pair, sent[i]).status >= 0);
+		}
+		assert_true((pool_now().mapped > mapped) == (policy == 0));
+		close_pair();
+		/* That one waits for nothing. */
+		assert_true(open_pair_as(*state, policies[policy], 8, 300 * TWT_SECOND));
+		recv[0] = view(1, TOW_FOREVER);
+		sent[0] = send(5 * LARGE, 1, 0);
+		must_have(recv[0], 5 * LARGE, 0);
+		assert_true(twt_lane_finish(&pair, sent[0]).status >= 0);
+		close_pair();
+	}
+}
+
+/* Views wait all the time, but there is always one that is given back soon: nothing grows. */
+static void test_slow(void **state)
+{
+	enum { COUNT = 24, WINDOW = 6 };
+	struct tow_op *recv[COUNT], *sent[COUNT];
+	uint64_t mapped;
+
+	if (!open_pair_as(*state, "grow", 8, TWT_SECOND))
+		skip();
+	mapped = pool_now().mapped;
+	twt_fill(out, LARGE, 7);
+	for (uint64_t i = 0; i < COUNT + WINDOW; i++) {
+		if (i < COUNT) {
+			recv[i] = view(1, TOW_FOREVER);
+			TWT_OK(tow_send_start(pair.peer[0], out, LARGE - 64 * i, 1, NULL,
+					      &sent[i]));
+		}
+		if (i < WINDOW)
+			continue;
+		twt_lane_drive(&pair, 60 * TWT_SECOND / 1000);
+		must_have(recv[i - WINDOW], LARGE - 64 * (i - WINDOW), 7);
+		assert_true(twt_lane_finish(&pair, sent[i - WINDOW]).status >= 0);
+	}
+	assert_int_equal(pool_now().mapped, mapped);
+	close_pair();
 }
 
 /* Nobody awaits them any more: the sender takes the message back, a side closes, all is closed. */
@@ -256,7 +336,7 @@ static void test_ends(void **state)
 	}
 }
 
-#define KINDS 5
+#define KINDS 7
 
 int main(int argc, char **argv)
 {
@@ -265,7 +345,8 @@ int main(int argc, char **argv)
 		CMUnitTestFunction run;
 	} kinds[KINDS] = {
 		{ "waits", test_waits }, { "gives up", test_gives_up }, { "order", test_order },
-		{ "never", test_never }, { "ends", test_ends },
+		{ "never", test_never }, { "ends", test_ends },         { "more", test_more },
+		{ "slow", test_slow },
 	};
 	struct CMUnitTest tests[KINDS * TWT_LANE_ROWS];
 	static char names[KINDS * TWT_LANE_ROWS][64];

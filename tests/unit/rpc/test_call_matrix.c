@@ -1,7 +1,7 @@
 /*
  * test_call_matrix.c - calls and the pieces of their streams on every lane, of every size and kind
  * of memory, taken into a buffer and as a view: the bytes are right, the connection lives on, and
- * all memory comes back.
+ * all memory comes back. Of bodies that are longer than the pool: it grows where it may.
  */
 #include "twt.h"
 
@@ -172,6 +172,39 @@ static void test_late_release(void **state)
 	twt_lane_close(&pair);
 }
 
+/* Request and answer are longer than either pool: both grow, or the caller is told at once. */
+static void test_small_pool(void **state)
+{
+	static const char *const policies[] = { "grow", "copy", "fail" };
+	struct tow_call_options options = TOW_CALL_OPTIONS_INIT;
+	uint8_t *out = malloc(4 * BIG);
+	struct tow_op *call;
+
+	options.flags = TOW_CALL_VIEW;
+	twt_fill(out, 4 * BIG, 9);
+	for (int i = 0; i < 3; i++) {
+		twt_lane_init(&pair, *state);
+		for (int side = 0; side < 2; side++) {
+			pair.options[side].premap_limit_bytes = 128 << 20;
+			pair.options[side].exhaust = policies[i];
+		}
+		if (!twt_lane_open(&pair)) {
+			free(out);
+			skip();
+		}
+		twt_lane_join(&pair);
+		TWT_OK(tow_method_register(pair.runtime[1], "echo", echo, NULL, NULL));
+		TWT_OK(tow_call_start(pair.peer[0], "echo", out, 4 * BIG, NULL, 0, &options,
+				      &call));
+		if (i < 2)
+			check_call(call, 4 * BIG, NULL, 9);
+		else
+			assert_int_equal(twt_lane_finish(&pair, call).status, TOW_EEXHAUSTED);
+		twt_lane_close(&pair);
+	}
+	free(out);
+}
+
 static void test_cells(void **state)
 {
 	uint64_t before;
@@ -204,17 +237,20 @@ static void test_cells(void **state)
 
 int main(void)
 {
-	struct CMUnitTest tests[2 * TWT_LANE_ROWS];
-	char names[2 * TWT_LANE_ROWS][64];
+	struct CMUnitTest tests[3 * TWT_LANE_ROWS];
+	char names[3 * TWT_LANE_ROWS][64];
 
 	for (size_t i = 0; i < TWT_LANE_ROWS; i++) {
 		void *lane = (void *)(uintptr_t)&twt_lane_rows[i];
 
-		snprintf(names[2 * i], 64, "cells: %s", twt_lane_rows[i].name);
-		snprintf(names[2 * i + 1], 64, "late release: %s", twt_lane_rows[i].name);
-		tests[2 * i] = (struct CMUnitTest){ names[2 * i], test_cells, NULL, NULL, lane };
-		tests[2 * i + 1] = (struct CMUnitTest){ names[2 * i + 1], test_late_release, NULL,
+		snprintf(names[3 * i], 64, "cells: %s", twt_lane_rows[i].name);
+		snprintf(names[3 * i + 1], 64, "late release: %s", twt_lane_rows[i].name);
+		snprintf(names[3 * i + 2], 64, "small pool: %s", twt_lane_rows[i].name);
+		tests[3 * i] = (struct CMUnitTest){ names[3 * i], test_cells, NULL, NULL, lane };
+		tests[3 * i + 1] = (struct CMUnitTest){ names[3 * i + 1], test_late_release, NULL,
 							NULL, lane };
+		tests[3 * i + 2] =
+			(struct CMUnitTest){ names[3 * i + 2], test_small_pool, NULL, NULL, lane };
 	}
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

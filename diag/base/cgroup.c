@@ -1,6 +1,6 @@
 /*
- * cgroup.c - see cgroup.h. Files and units: Documentation/admin-guide/cgroup-v2.rst (cpu.stat) and
- * Documentation/scheduler/sched-bwc.rst (the same of version 1) of Linux.
+ * cgroup.c - see cgroup.h. Linux describes the files and units: of version 2 (cpu.stat) in
+ * Documentation/admin-guide/cgroup-v2.rst, of version 1 in Documentation/scheduler/sched-bwc.rst.
  */
 #include "diag/base/cgroup.h"
 
@@ -17,7 +17,7 @@
 
 #define PERIOD_MAX_US 1000000 /* the kernel's own bound */
 
-/* A small file as text; what does not fit is left out. */
+/* Reads a small file as text; text that does not fit is left out. */
 static bool read_text(const char *path, char *out, size_t room)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -31,7 +31,7 @@ static bool read_text(const char *path, char *out, size_t room)
 	return n > 0;
 }
 
-/* Whether `names`, which ends at a colon, has `name` among its words. */
+/* Is `name` in the list `names`, which is separated by commas and ends at a colon? */
 static bool has_name(const char *names, const char *name)
 {
 	size_t bytes = strlen(name);
@@ -68,7 +68,7 @@ bool twi_cgroup_path(const char *text, const char *controller, char *out, size_t
 	return false;
 }
 
-/* The number behind `key` and a space, at the start of a line. */
+/* Reads the number after `key` and a space, at the start of a line. */
 static bool number_of(const char *text, const char *key, uint64_t *out)
 {
 	size_t bytes = strlen(key);
@@ -91,7 +91,7 @@ static bool read_file(const char *folder, const char *file, char *out, size_t ro
 	return read_text(path, out, room);
 }
 
-/* The part of each period that a group does not get on one CPU, ns; 0: all of it may be its. */
+/* The ns of each period that the quota of a group withholds on one CPU; 0: there is no quota. */
 static uint64_t withheld_ns(const char *folder)
 {
 	char text[128], period[64];
@@ -113,8 +113,9 @@ static uint64_t withheld_ns(const char *folder)
 }
 
 /*
- * The kernel adds up the time when a CPU is the group's again. One that has used far more than its
- * quota waits for many periods: these are counted as they pass (nr_throttled).
+ * The kernel adds the throttled time only when the group gets the CPU again. A group that has used
+ * far more than its quota waits for many periods. nr_throttled counts these as they pass, so the
+ * larger of both figures is taken.
  */
 static bool throttled_of(const char *folder, uint64_t *ns_out)
 {
@@ -135,7 +136,7 @@ static bool throttled_of(const char *folder, uint64_t *ns_out)
 	return true;
 }
 
-/* Of the group at `path` below `base` and of all above it. */
+/* Adds the time of the group at `path` below `base` and of all groups above it. */
 static bool add_up(const char *base, const char *path, uint64_t *ns_out)
 {
 	char folder[PATH];
@@ -163,7 +164,7 @@ static bool add_up(const char *base, const char *path, uint64_t *ns_out)
 
 bool twi_cgroup_throttled(const char *root, uint64_t *ns_out)
 {
-	/* The folder of version 1 has the names of all controllers that are mounted there. */
+	/* Version 1 names its folder after all controllers that are mounted there. */
 	static const char *const bases[][2] = { { "", "/sys/fs/cgroup" },
 						{ "", "/sys/fs/cgroup/unified" },
 						{ "cpu", "/sys/fs/cgroup/cpu" },

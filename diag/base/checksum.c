@@ -9,7 +9,7 @@
 
 uint32_t twi_checksum(uint32_t so_far, const void *data, size_t bytes)
 {
-	unsigned char *at = (unsigned char *)(uintptr_t)data; /* it is only read */
+	unsigned char *at = (unsigned char *)(uintptr_t)data; /* ISA-L only reads it */
 	uint32_t crc = ~so_far;
 
 	while (bytes > 0) {

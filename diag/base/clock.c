@@ -1,6 +1,6 @@
 /*
- * clock.c - finds out whether the time-stamp counter can be trusted, its rate, and how far what is
- * made of it is from the system's clock. See clock.h.
+ * clock.c - decides whether the time-stamp counter can be used, and measures its rate. It also
+ * steers the reading to the system's clock. See clock.h.
  */
 #include "diag/base/clock.h"
 
@@ -10,12 +10,12 @@
 #endif
 
 #define MEASURE_NS  2000000u
-#define STEER_NS    1000000000u /* between two looks, later on: the first are earlier */
-#define ANCHOR_NS   10000000u   /* a rate is taken over so long a time, at least */
-#define AGAIN_NS    1000000u    /* two looks within so long a time are one */
-#define HORIZON_NS  100000000u  /* who writes a fit may be off its core for so long */
-#define SAME_NS     200u        /* two clocks cannot be read at one moment any better */
-#define SLOWER_MOST 500000000u  /* of 10^9: one that is far ahead goes half as fast */
+#define STEER_NS    1000000000u /* between two comparisons; the first ones are closer together */
+#define ANCHOR_NS   10000000u   /* a rate is measured over at least this time */
+#define AGAIN_NS    1000000u    /* two comparisons within this time are one */
+#define HORIZON_NS  100000000u  /* a thread that writes a fit may be off its core for this long */
+#define SAME_NS     200u        /* two clocks cannot be read at one moment more exactly */
+#define SLOWER_MOST 500000000u  /* of 10^9: a reading that is far ahead runs half as fast */
 
 struct twi_tsc twi_tsc = { .steer_ns = UINT64_MAX };
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -29,7 +29,7 @@ static bool tsc_is_invariant(void)
 	return __get_cpuid(0x80000007, &a, &b, &c, &d) != 0 && (d & 1u << 8) != 0;
 }
 
-/* Both clocks at one moment: the closest of several tries. */
+/* Reads both clocks at one moment: keeps the closest of several tries. */
 static void sample_clocks(uint64_t *ticks_out, uint64_t *ns_out)
 {
 	uint64_t best = UINT64_MAX;
@@ -47,7 +47,7 @@ static void sample_clocks(uint64_t *ticks_out, uint64_t *ns_out)
 	}
 }
 
-/* The rate, where two moments show it: ns for each tick, times 2^32. */
+/* The rate between two moments: ns for each tick, times 2^32. */
 static uint64_t rate_of(uint64_t ticks, uint64_t ns)
 {
 	__extension__ typedef unsigned __int128 wide;
@@ -55,7 +55,7 @@ static uint64_t rate_of(uint64_t ticks, uint64_t ns)
 	return (uint64_t)(((wide)ns << 32) / ticks);
 }
 
-/* One thread at a time. Readers go on with the other fit meanwhile. */
+/* One thread at a time. Readers use the other fit meanwhile. */
 static void set_fit(uint64_t ticks, uint64_t ns, uint64_t scale)
 {
 	uint64_t version = atomic_load_explicit(&twi_tsc.version, memory_order_relaxed) + 1;
@@ -64,16 +64,16 @@ static void set_fit(uint64_t ticks, uint64_t ns, uint64_t scale)
 	atomic_store_explicit(&fit->scale, scale, memory_order_relaxed);
 	atomic_store_explicit(&fit->base_ticks, ticks, memory_order_relaxed);
 	atomic_store_explicit(&fit->base_ns, ns, memory_order_relaxed);
-	/* release: pairs with the acquire of readers */
+	/* release: pairs with the acquire by readers */
 	atomic_store_explicit(&twi_tsc.version, version, memory_order_release);
 }
 
 static struct {
 	atomic_flag taken;
-	uint64_t looked_ns; /* when both clocks were compared last */
-	uint64_t ticks, ns; /* the rate was taken from here on last */
-	uint64_t span_ns;   /* over at least so long it is taken next */
-	uint64_t scale;     /* the true one, as known */
+	uint64_t looked_ns; /* the last comparison of both clocks */
+	uint64_t ticks, ns; /* where the next measurement of the rate begins */
+	uint64_t span_ns;   /* its shortest length */
+	uint64_t scale;     /* the best known rate */
 } steering = { .taken = ATOMIC_FLAG_INIT };
 
 static void measure_tick_rate(void)
@@ -96,7 +96,7 @@ static void measure_tick_rate(void)
 	atomic_store_explicit(&twi_tsc.steer_ns, ns1 + ANCHOR_NS, memory_order_relaxed);
 }
 
-/* What is read when the counter says `ticks`. */
+/* The reading at counter value `ticks`. */
 static uint64_t reading_at(uint64_t ticks)
 {
 	uint64_t version = atomic_load_explicit(&twi_tsc.version, memory_order_relaxed);
@@ -108,8 +108,9 @@ static uint64_t reading_at(uint64_t ticks)
 }
 
 /*
- * The fit from `now` on. Readers may go on with the old one until this thread, which may lose its
- * core, has said so: for HORIZON_NS the new one is not behind the old one, however much slower.
+ * Sets the fit from `now` on. Readers may use the old fit until this thread has published the new
+ * one, and this thread may lose its core before that. So the new fit is not behind the old one for
+ * HORIZON_NS, even if it is much slower.
  */
 static void change_fit(uint64_t now, uint64_t ns, uint64_t scale)
 {
@@ -117,13 +118,13 @@ static void change_fit(uint64_t now, uint64_t ns, uint64_t scale)
 	uint64_t old = atomic_load_explicit(&twi_tsc.fits[version & 1].scale, memory_order_relaxed);
 	__extension__ typedef unsigned __int128 wide;
 
-	ns = twi_max(ns, reading_at(now)) + 1; /* for what is less than a nanosecond */
+	ns = twi_max(ns, reading_at(now)) + 1; /* rounds up a part of a nanosecond */
 	if (old > scale)
 		ns += (uint64_t)((wide)HORIZON_NS * (old - scale) / scale) + 1;
 	set_fit(now, ns, scale);
 }
 
-/* At `ticks` the system's clock said `ns`: so the reading goes on from there. */
+/* Continues the reading from the moment at which the counter was `ticks` and the clock was `ns`. */
 static void steer_to(uint64_t ticks, uint64_t ns)
 {
 	uint64_t ours = reading_at(ticks), scale = steering.scale, now;
@@ -138,7 +139,7 @@ static void steer_to(uint64_t ticks, uint64_t ns)
 	change_fit(now, twi_tsc_ns(now, ticks, ns, scale), scale);
 }
 
-/* It is known the better, the longer it is taken over: four times as long each time. */
+/* A rate is more exact over a longer time, so each measurement takes four times as long. */
 static void take_rate(uint64_t ticks, uint64_t ns)
 {
 	uint64_t span = ns - twi_min(steering.ns, ns);

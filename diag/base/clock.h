@@ -2,12 +2,14 @@
  * clock.h - time for diagnostics and deadlines: nanoseconds of CLOCK_MONOTONIC, read cheaply.
  *
  * Where the processor's time-stamp counter runs at a constant rate, a reading is that counter,
- * scaled (about 12 ns against 26 for clock_gettime, facts of the design). The scale is measured at
- * the first twi_clock_init; until then, and on other machines, clock_gettime is used. From then on
- * the reading is steered: whoever drives an engine compares both clocks once in a second. A reading
- * that is behind steps forward, one that is ahead goes slower for a second; none goes back. The
- * scale is kept a hair below the truth (TWI_CLOCK_BELOW), so that it is behind as a rule. So all
- * processes of a host tell the same time to within about a microsecond, and so do its tracers.
+ * scaled. It takes about 12 ns; clock_gettime takes 26 (facts of the design). The first
+ * twi_clock_init measures the scale; until then, and on other machines, clock_gettime is used.
+ *
+ * Later the reading is steered. The thread that drives an engine compares both clocks about once a
+ * second, and more often at first. A reading that is behind steps forward. One that is ahead runs
+ * slower for a second. No reading goes back. The scale is kept slightly too small
+ * (TWI_CLOCK_BELOW), so a reading is usually behind. All processes of a host thus agree to about a
+ * microsecond, with each other and with tracers of the host.
  */
 #ifndef TWI_CLOCK_H
 #define TWI_CLOCK_H
@@ -25,30 +27,33 @@ struct twi_tsc_fit {
 };
 
 /*
- * Version 0: the counter is not used. Else fits[version & 1] holds; the other one is being written,
- * perhaps, so a reader that sees the same version before and after has read one fit.
+ * version 0: the counter is not used. Else fits[version & 1] is valid, and the other one may be
+ * under construction. A reader that finds the same version before and after has read one fit.
  */
 struct twi_tsc {
 	_Atomic uint64_t version;
-	_Atomic uint64_t steer_ns; /* when both clocks are to be compared next, at the earliest */
+	_Atomic uint64_t steer_ns; /* the earliest time of the next comparison */
 	struct twi_tsc_fit fits[2];
 };
 
 extern struct twi_tsc twi_tsc;
 
-/* A part of the scale that is left out. */
+/* The scale is reduced by one part in this many. */
 #define TWI_CLOCK_BELOW 5000000u
 
-/* Measures the counter's rate, about 2 ms once in a process. Any thread, any number of times. */
+/* Measures the counter's rate once in a process; takes about 2 ms. Any thread may call it again. */
 void twi_clock_init(void);
 
-/* Compares both clocks, about a microsecond, unless it was done a millisecond ago. Any thread. */
+/*
+ * Compares both clocks; takes about a microsecond. Does nothing within a millisecond of the last
+ * comparison. Any thread.
+ */
 void twi_clock_steer(void);
 
-/* The same when it is due; now_ns is a reading of twi_now_ns. */
+/* Compares both clocks when that is due. now_ns is a reading of twi_now_ns. */
 static inline void twi_clock_keep(uint64_t now_ns)
 {
-	/* relaxed: a hint, and what it leads to reads anew */
+	/* relaxed: this is a hint, and twi_clock_steer reads everything anew */
 	if (twi_unlikely(now_ns >= atomic_load_explicit(&twi_tsc.steer_ns, memory_order_relaxed)))
 		twi_clock_steer();
 }
@@ -62,7 +67,7 @@ static inline uint64_t twi_clock_gettime_ns(void)
 }
 
 #if defined(__x86_64__)
-/* A moment that another core has given as the base may be ahead of this core's counter. */
+/* Another core may have set the base; that moment may be ahead of this core's counter. */
 static inline uint64_t twi_tsc_ns(uint64_t ticks, uint64_t base_ticks, uint64_t base_ns,
 				  uint64_t scale)
 {
@@ -80,7 +85,7 @@ static inline bool twi_tsc_now(uint64_t *ns_out)
 	uint64_t version, ticks, scale, base_ticks, base_ns;
 
 	do {
-		/* acquire: pairs with the release of who has written the fit */
+		/* acquire: pairs with the release by the thread that wrote the fit */
 		version = atomic_load_explicit(&twi_tsc.version, memory_order_acquire);
 		if (twi_unlikely(version == 0))
 			return false;
@@ -88,7 +93,7 @@ static inline bool twi_tsc_now(uint64_t *ns_out)
 					     memory_order_relaxed);
 		base_ticks = atomic_load_explicit(&twi_tsc.fits[version & 1].base_ticks,
 						  memory_order_relaxed);
-		/* acquire: the version is read again after all of the fit */
+		/* acquire: the version is read again only after all members of the fit */
 		base_ns = atomic_load_explicit(&twi_tsc.fits[version & 1].base_ns,
 					       memory_order_acquire);
 		ticks = __builtin_ia32_rdtsc();

@@ -1,5 +1,5 @@
 /*
- * emit.c - one growing string, and what JSON and OpenMetrics demand of it. See emit.h.
+ * emit.c - one growing string, and the rules of JSON and OpenMetrics for it. See emit.h.
  */
 #include "diag/base/emit.h"
 
@@ -47,7 +47,7 @@ int twi_emit_take(struct twi_emit *e, char **text_out)
 	return TOW_OK;
 }
 
-/* Room for `bytes` more and the NUL. */
+/* Makes room for `bytes` more and the NUL. */
 static bool grow_text(struct twi_emit *e, size_t bytes)
 {
 	size_t room = e->room != 0 ? e->room : EMIT_FIRST_ROOM;
@@ -71,7 +71,7 @@ static bool grow_text(struct twi_emit *e, size_t bytes)
 	return true;
 }
 
-/* Never more bytes than room: the difference is no less than 0. */
+/* e->bytes is at most e->room, so the difference does not wrap. */
 static inline bool reserve_text(struct twi_emit *e, size_t bytes)
 {
 	return twi_likely(bytes < e->room - e->bytes && e->status >= 0) || grow_text(e, bytes);
@@ -104,7 +104,7 @@ void twi_emit_raw(struct twi_emit *e, const char *fmt, ...)
 		put_bytes(e, text, (size_t)bytes < sizeof(text) ? (size_t)bytes : sizeof(text) - 1);
 }
 
-/* The bytes of the UTF-8 sequence at `at`, 0 when it is none (RFC 3629, table 3-7 of Unicode). */
+/* The length of the UTF-8 sequence at `at`; 0: it is invalid (RFC 3629, table 3-7 of Unicode). */
 static unsigned utf8_bytes(const unsigned char *at)
 {
 	unsigned char low = 0x80, high = 0xbf;
@@ -133,7 +133,7 @@ static unsigned utf8_bytes(const unsigned char *at)
 	return count;
 }
 
-/* A number, without printf: /metrics has hundreds of them. */
+/* Writes a number. It avoids printf, as /metrics has hundreds of them. */
 static void put_u64(struct twi_emit *e, uint64_t value)
 {
 	char text[20];
@@ -146,7 +146,7 @@ static void put_u64(struct twi_emit *e, uint64_t value)
 	put_bytes(e, text + at, sizeof(text) - at);
 }
 
-/* How many bytes from `at` on need no escape: most strings have no others. */
+/* How many bytes from `at` on need no escape. Most strings have no others. */
 static size_t plain_bytes(const unsigned char *at)
 {
 	size_t bytes = 0;
@@ -156,7 +156,7 @@ static size_t plain_bytes(const unsigned char *at)
 	return bytes;
 }
 
-/* A string in quotes. What is not UTF-8 becomes U+FFFD, byte by byte. */
+/* Writes a string in quotes. Each byte that is not UTF-8 becomes U+FFFD. */
 static void put_quoted(struct twi_emit *e, const char *value)
 {
 	put_bytes(e, "\"", 1);
@@ -198,7 +198,7 @@ void twi_emit_puts(struct twi_emit *e, const char *text)
 	puts_raw(e, text);
 }
 
-/* Characters that turn the text behind them around, and so could make it look like another. */
+/* Is it a control character for text direction? One could make the text look like another. */
 static bool turns_around(const unsigned char *at)
 {
 	return at[0] == 0xe2 && ((at[1] == 0x80 && at[2] >= 0xaa && at[2] <= 0xae) ||
@@ -220,7 +220,7 @@ void twi_emit_html(struct twi_emit *e, const char *text)
 	}
 }
 
-/* What goes before a value: the comma after the one before it, and its key. */
+/* Writes the comma after the previous value, and the key. */
 static void begin_value(struct twi_emit *e, const char *key)
 {
 	if (e->comma)
@@ -271,7 +271,7 @@ void twi_emit_json(struct twi_emit *e, const char *key, const char *json)
 	puts_raw(e, json);
 }
 
-/* Most readers have signed 64 bits, jansson among them: one number beyond that loses them all. */
+/* Caps the value: most readers have signed 64 bits, and jansson rejects a document with more. */
 void twi_emit_u64(struct twi_emit *e, const char *key, uint64_t value)
 {
 	begin_value(e, key);
@@ -284,7 +284,7 @@ void twi_emit_i64(struct twi_emit *e, const char *key, int64_t value)
 	twi_emit_raw(e, "%lld", (long long)value);
 }
 
-/* printf writes the decimal sign of the user's locale; both formats want a point. */
+/* printf writes the decimal point of the user's locale. Both formats demand a dot. */
 static void put_f64(struct twi_emit *e, double value)
 {
 	char text[64];
@@ -379,7 +379,7 @@ void twi_emit_sample_u64(struct twi_emit *e, const char *name, const char *label
 	put_bytes(e, "\n", 1);
 }
 
-/* 1234567 ns are 0.001234567; zeros behind the last digit are not written. */
+/* 1234567 ns become 0.001234567; trailing zeros are left out. */
 void twi_emit_seconds(struct twi_emit *e, uint64_t ns)
 {
 	uint64_t rest = ns % 1000000000;
@@ -403,7 +403,7 @@ void twi_emit_sample_seconds(struct twi_emit *e, const char *name, const char *l
 	put_bytes(e, "\n", 1);
 }
 
-/* How one character of a label's value is written; returns how many bytes of `at` it was. */
+/* Writes one character of a label's value as it must stand there; returns its bytes at `at`. */
 static unsigned label_piece(const unsigned char *at, char piece[8])
 {
 	unsigned count = utf8_bytes(at);
@@ -412,7 +412,7 @@ static unsigned label_piece(const unsigned char *at, char piece[8])
 		snprintf(piece, 8, "\\%c", *at);
 	else if (*at == '\n')
 		snprintf(piece, 8, "\\n");
-	else if (*at == '\r' || count == 0) /* readers split lines there as well */
+	else if (*at == '\r' || count == 0) /* some readers split lines at \r, too */
 		snprintf(piece, 8, "\xef\xbf\xbd");
 	else
 		snprintf(piece, 8, "%.*s", (int)count, (const char *)at);

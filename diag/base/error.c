@@ -15,12 +15,12 @@
 #include "diag/base/words.h"
 
 /*
- * From the thread's first failure to its end. Static TLS is scarce where a library is loaded by
- * dlopen: all that are loaded so share what the loader has kept free, so no text stands there.
+ * Lives from the thread's first failure to its end. Static TLS is scarce for libraries that are
+ * loaded by dlopen, as all of them share what the loader has kept free. So no text is there.
  */
 struct twi_error_said {
 	char text[TWI_ERROR_BYTES];
-	char before[TWI_ERROR_BYTES]; /* the first one since since_poll was cleared */
+	char before[TWI_ERROR_BYTES]; /* the one before since_poll was set */
 	int status_before;
 };
 
@@ -28,7 +28,7 @@ __thread struct twi_error_thread twi_error_thread __attribute__((tls_model("init
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t thread_end;
-static bool has_end; /* the key is there */
+static bool has_end; /* the key exists */
 
 static void free_said(void *memory)
 {
@@ -41,7 +41,7 @@ static void init_once(void)
 	has_end = pthread_key_create(&thread_end, free_said) == 0;
 }
 
-/* NULL: there is no memory, or nobody would free it; the message is then the status' own text. */
+/* NULL: there is no memory or no key to free it by. The message is then the status' own text. */
 static struct twi_error_said *message_room(void)
 {
 	struct twi_error_said *said = twi_error_thread.said;

@@ -1,9 +1,9 @@
 /*
  * hash.h - hashes for tables, signatures and samples; random numbers for simulations. None of them
- * withstands somebody who chooses the input: secrets and proofs are libsodium's (security/).
+ * withstands an attacker who chooses the input. Secrets and proofs use libsodium (security/).
  *
- * The values of twi_hash_bytes, twi_hash_text and twi_hash_mix travel between ranks and stand in
- * files (methods of calls, signatures of collectives, hosts, jobs), so they stay as they are.
+ * Ranks send each other the values of twi_hash_bytes, twi_hash_text and twi_hash_mix, and files
+ * hold them (methods of calls, signatures of collectives, hosts, jobs). So they must not change.
  *
  * FNV-1a: Fowler, Noll and Vo, RFC 9923. Fibonacci hashing: Knuth, The Art of Computer Programming
  * 3, 6.4. splitmix64: Steele, Lea and Flood, Fast splittable pseudorandom number generators, 2014.
@@ -16,9 +16,9 @@
 
 #define TWI_HASH_BASIS 0xcbf29ce484222325ull /* of FNV-1a, 64 bits */
 #define TWI_HASH_PRIME 0x100000001b3ull
-#define TWI_HASH_RATIO 0x9e3779b97f4a7c15ull /* 2^64 by the golden ratio, odd */
+#define TWI_HASH_RATIO 0x9e3779b97f4a7c15ull /* 2^64 / golden ratio, odd */
 
-/* FNV-1a of one more byte, or of a word taken as if it were one. */
+/* One step of FNV-1a, with a byte or with a word in place of the byte. */
 static inline uint64_t twi_hash_step(uint64_t hash, uint64_t word)
 {
 	return (hash ^ word) * TWI_HASH_PRIME;
@@ -43,13 +43,13 @@ static inline uint64_t twi_hash_text(const char *text)
 	return hash;
 }
 
-/* Fibonacci hashing: spreads a word; the high bits are the good ones. Neighbours fall far apart. */
+/* Fibonacci hashing: spreads a word. Neighbours fall far apart, and the high bits are the best. */
 static inline uint64_t twi_hash_spread(uint64_t word)
 {
 	return word * TWI_HASH_RATIO;
 }
 
-/* The hash of a series of words, one more word at a time: as FNV-1a, and high bits come down. */
+/* Adds a word to the hash of a series: as FNV-1a, and then moves high bits down. */
 static inline uint64_t twi_hash_mix(uint64_t hash, uint64_t word)
 {
 	hash = twi_hash_spread(hash ^ word);

@@ -15,9 +15,9 @@
 #include "diag/base/hash.h"
 
 #define TEXT        1024u
-#define SIGNAL_MASK 0x7fu /* of an exit code, as of wait(2) */
+#define SIGNAL_MASK 0x7fu /* of an exit code, as in wait(2) */
 
-/* The beginning of a file of /proc. 0: it cannot be read. */
+/* Reads the beginning of a file of /proc. 0: it cannot be read. */
 static size_t read_text(const char *path, char *out, size_t room)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -34,10 +34,10 @@ static size_t read_text(const char *path, char *out, size_t room)
 struct stat_line {
 	char state;
 	uint64_t start;
-	uint64_t exit_code; /* as waitpid(2) would tell it; 0 unless it has one that may be seen */
+	uint64_t exit_code; /* as waitpid(2) reports it; 0 where there is none, or it is hidden */
 };
 
-/* Of the numbered field of `at`, which stands at field `from`, to that of `to`; NULL: too few. */
+/* `at` is at field `from`; returns where field `to` begins. NULL: there are too few fields. */
 static const char *skip_fields(const char *at, unsigned from, unsigned to)
 {
 	while (from < to && (at = strchr(at, ' ')) != NULL) {
@@ -47,7 +47,7 @@ static const char *skip_fields(const char *at, unsigned from, unsigned to)
 	return at;
 }
 
-/* What /proc says of a process; what stands before it may have blanks and parentheses. */
+/* Reads /proc/PID/stat. The name before the last ')' may have blanks and parentheses itself. */
 static bool read_stat(uint64_t pid, struct stat_line *out)
 {
 	char path[64], text[TEXT];
@@ -71,7 +71,7 @@ static bool read_stat(uint64_t pid, struct stat_line *out)
 	return true;
 }
 
-/* Kernels before 5.6 have no such namespaces: one clock for all. 0: /proc does not tell. */
+/* 0: /proc does not tell. Kernels before 5.6 have no time namespaces: all share clock 1. */
 static uint64_t time_namespace_of_self(void)
 {
 	struct stat namespace;
@@ -114,7 +114,7 @@ static bool is_ended(char state)
 	return state == 'Z' || state == 'X';
 }
 
-/* There is no process of that number, which is more than that /proc does not show one. */
+/* The kernel knows no such process. That says more than an absent entry of /proc. */
 static bool is_nobody(uint64_t pid)
 {
 	return pid <= INT32_MAX && kill((pid_t)pid, 0) != 0 && errno == ESRCH;
@@ -138,7 +138,10 @@ enum twi_process twi_identity_look(const struct twi_identity *self,
 	return is_ended(line.state) ? TWI_PROCESS_GONE : TWI_PROCESS_RUNS;
 }
 
-/* A thread that ends itself has no signal in its code: one that has was killed with all others. */
+/*
+ * The exit code of a thread that ends by itself has no signal. One that has a signal was killed
+ * together with all other threads.
+ */
 bool twi_identity_was_killed(const struct twi_identity *self, const struct twi_identity *other)
 {
 	struct stat_line line;

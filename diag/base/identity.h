@@ -1,6 +1,6 @@
 /*
- * identity.h - which process this is, so that another one of the same host can look at it: by its
- * number in its PID namespace and when it began, as numbers are used again.
+ * identity.h - identifies this process, so that another one of the same host can look at it. The
+ * PID in its namespace is not enough, as numbers are reused, so the start time is part of it.
  */
 #ifndef TWI_IDENTITY_H
 #define TWI_IDENTITY_H
@@ -8,11 +8,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Zero stands for what could not be read. */
+/* A member that could not be read is zero. */
 struct twi_identity {
 	uint64_t boot; /* a hash of the kernel's boot_id */
 	uint64_t pid_namespace, pid;
-	uint64_t pid_start; /* in clock ticks since the boot, as /proc says */
+	uint64_t pid_start; /* in clock ticks since the boot, from /proc */
 	uint64_t time_namespace;
 };
 
@@ -28,17 +28,18 @@ bool twi_identity_is_near(const struct twi_identity *self, const struct twi_iden
 bool twi_identity_shares_clock(const struct twi_identity *self, const struct twi_identity *other);
 
 /*
- * How the other one is, and its state as /proc says; UNKNOWN, and 0, unless it is near and can be
- * seen. GONE with the state Z may be one whose other threads go on (pthread_exit(3) in the first).
+ * The condition of the other process, and its state from /proc. UNKNOWN, with state 0, unless it is
+ * near and can be seen. GONE with the state Z: other threads of the process may still run, if only
+ * its first thread has ended (pthread_exit(3)).
  */
 enum twi_process twi_identity_look(const struct twi_identity *self,
 				   const struct twi_identity *other, char *state_out);
 
 /*
- * Has it been killed, as far as /proc says, or is there another process of its number? Its threads
- * may still be on their way out in the kernel, where nothing of it runs any more; until the last
- * one is through, neither wait(2) nor a descriptor of it (pidfd_open(2)) tells. False: it was not
- * killed, or that may not be seen.
+ * Does /proc show that the process was killed, or that its number has another process now? Threads
+ * of a killed process may still be on their way out in the kernel, where its code no longer runs.
+ * Until the last one is out, neither wait(2) nor its descriptor (pidfd_open(2)) reports the end.
+ * False: it was not killed, or this process may not see that.
  */
 bool twi_identity_was_killed(const struct twi_identity *self, const struct twi_identity *other);
 

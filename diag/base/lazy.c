@@ -31,7 +31,7 @@ static enum lazy_state open_library(struct twi_lazy *lazy)
 			dlclose(library);
 			return ABSENT;
 		}
-		/* POSIX has it that a pointer from dlsym fits a function pointer. */
+		/* POSIX guarantees that a pointer from dlsym can be a function pointer. */
 		memcpy(lazy->symbols[i].place, &found, sizeof(found));
 	}
 	return LOADED;
@@ -39,7 +39,7 @@ static enum lazy_state open_library(struct twi_lazy *lazy)
 
 int twi_lazy_load(struct twi_lazy *lazy)
 {
-	/* acquire: pairs with the release below, after which neither pointers nor text change */
+	/* acquire: pairs with the release below; after it, pointers and text do not change */
 	int state = atomic_load_explicit(&lazy->state, memory_order_acquire);
 
 	if (state == UNKNOWN) {

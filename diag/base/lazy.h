@@ -1,12 +1,12 @@
 /*
- * lazy.h - libraries that are loaded when they are first used, and that nothing else needs.
+ * lazy.h - loads optional libraries at their first use.
  *
- * Towline is loaded into processes that know nothing of it, by runtimes that take a failed dlopen
- * for an answer and go on without it. So libtowline.so names only what its data path needs
- * (tests/check/needed.py has the list). What serves statistics, writes traces and encrypts is found
- * here, at its first use: where it is absent, that feature alone is off, and says why.
+ * Runtimes load Towline into processes that do not depend on it. If dlopen fails, they continue
+ * without it. So libtowline.so names only the libraries that its data path needs
+ * (tests/check/needed.py has the list). The libraries that serve statistics, write traces and
+ * encrypt are loaded here. Where one is absent, only its feature is off, and the message says why.
  *
- * A library stays loaded, and a failure stays what it was, until the process ends.
+ * Until the process ends, a library stays loaded and a failure stays the same.
  */
 #ifndef TWI_LAZY_H
 #define TWI_LAZY_H
@@ -15,13 +15,13 @@
 
 struct twi_lazy_symbol {
 	const char *name;
-	void *place; /* of the pointer to the function */
+	void *place; /* address of the pointer to the function */
 };
 
-/* One library. All but the first four members are lazy.c's, and begin as zeros. */
+/* One library. Members after the first four belong to lazy.c and begin as zeros. */
 struct twi_lazy {
-	const char *file; /* as the loader finds it: libNAME.so.N */
-	const char *use;  /* what it is for, in messages */
+	const char *file; /* the loader's name for it: libNAME.so.N */
+	const char *use;  /* its purpose, for messages */
 	const struct twi_lazy_symbol *symbols;
 	unsigned symbol_count;
 	_Atomic int state;
@@ -29,8 +29,8 @@ struct twi_lazy {
 };
 
 /*
- * TOW_OK: the pointers are set, for every thread that has been told so. TOW_ENOTSUP: the message
- * names the library, what it is for, and what the loader says.
+ * TOW_OK: the pointers are set, for every thread that has got this status. TOW_ENOTSUP: the message
+ * names the library, its purpose, and the loader's reason.
  */
 int twi_lazy_load(struct twi_lazy *lazy);
 

@@ -1,8 +1,8 @@
 /*
- * place.c - finds the module of an address, and reads its notes and symbols where they are mapped.
+ * place.c - finds the module of an address, and reads its notes and symbols in memory.
  *
- * What a module says about itself is not trusted: nothing is read that does not lie wholly in one
- * of its own readable segments. See place.h for why dladdr is not used.
+ * A module's own data is not trusted: only bytes that lie wholly in one of its readable segments
+ * are read. See place.h for why dladdr is not used.
  */
 #include "diag/base/place.h"
 
@@ -16,7 +16,7 @@
 
 #include "diag/base/emit.h"
 
-/* A module with more is searched so far; the largest known have some 100,000. */
+/* No more symbols of a module are searched. The largest known have some 100,000. */
 #define SYMBOLS_MAX (1u << 20)
 
 struct search {
@@ -24,7 +24,7 @@ struct search {
 	struct twi_place *out;
 };
 
-/* Where [at, at + bytes) of the module's own numbering is mapped, NULL when it is not wholly. */
+/* Where `bytes` at module offset `at` are mapped. NULL: no single readable segment has them all. */
 static const unsigned char *mapped_at(const struct dl_phdr_info *info, uint64_t at, uint64_t bytes)
 {
 	for (unsigned i = 0; i < info->dlpi_phnum; i++) {
@@ -64,7 +64,7 @@ bool twi_place_build_id(const void *notes, size_t bytes, size_t align, char *out
 	const unsigned char *at = notes;
 	uint32_t head[3]; /* name bytes, description bytes, type */
 
-	align = align == 8 ? 8 : 4; /* anything else means 4 */
+	align = align == 8 ? 8 : 4; /* any other value means 4 */
 	while (bytes >= sizeof(head)) {
 		uint64_t name_end, end;
 
@@ -100,7 +100,7 @@ static void find_build_id(const struct dl_phdr_info *info, struct twi_place *out
 	}
 }
 
-/* What of the dynamic section names symbols, in the module's own numbering. */
+/* Offsets in the module of the tables that name symbols, from its dynamic section. */
 struct tables {
 	uint64_t symbols, names, name_bytes, hash, gnu_hash;
 };
@@ -117,7 +117,7 @@ static void read_tables(const struct dl_phdr_info *info, const ElfW(Phdr) * dyna
 		memcpy(&entry, at + i * sizeof(entry), sizeof(entry));
 		if (entry.d_tag == DT_NULL)
 			return;
-		/* The loader has put addresses there, except where the section is read-only. */
+		/* The loader has relocated the addresses, except in a read-only section. */
 		value = entry.d_un.d_ptr;
 		if (entry.d_tag != DT_STRSZ && value >= info->dlpi_addr)
 			value -= info->dlpi_addr;
@@ -134,7 +134,7 @@ static void read_tables(const struct dl_phdr_info *info, const ElfW(Phdr) * dyna
 	}
 }
 
-/* The 32-bit word there; 0, which ends every walk, where nothing is mapped. */
+/* The 32-bit word there; 0 where nothing is mapped. */
 static uint32_t word_at(const struct dl_phdr_info *info, uint64_t at)
 {
 	const unsigned char *from = mapped_at(info, at, sizeof(uint32_t));
@@ -145,7 +145,7 @@ static uint32_t word_at(const struct dl_phdr_info *info, uint64_t at)
 	return word;
 }
 
-/* No table says how many symbols there are: it is one more than the hash table's last. */
+/* No table has the number of symbols. It is one more than the last index of the hash table. */
 static uint32_t count_symbols(const struct dl_phdr_info *info, const struct tables *tables)
 {
 	uint64_t buckets, chains;
@@ -212,7 +212,7 @@ static void find_symbol(const struct dl_phdr_info *info, struct twi_place *out)
 	}
 }
 
-/* Called with the list of modules locked, for each until one returns other than 0. */
+/* dl_iterate_phdr calls it with the list of modules locked, until one call returns other than 0. */
 static int visit_module(struct dl_phdr_info *info, size_t bytes, void *arg)
 {
 	struct search *search = arg;
@@ -230,7 +230,7 @@ static int visit_module(struct dl_phdr_info *info, size_t bytes, void *arg)
 	return 1;
 }
 
-/* The loader gives the program itself no name. */
+/* The loader has no name for the program itself. */
 static void name_program(struct twi_place *out)
 {
 	static const char deleted[] = " (deleted)";
@@ -269,7 +269,7 @@ void twi_place_text(const struct twi_place *place, char *out, size_t bytes)
 		snprintf(out, bytes, "%s+0x%llx", file, (unsigned long long)place->module_offset);
 }
 
-/* NULL where nothing is known. */
+/* Writes null for an empty text. */
 static void emit_known(struct twi_emit *e, const char *key, const char *text)
 {
 	twi_emit_str(e, key, text[0] != '\0' ? text : NULL);

@@ -11,11 +11,11 @@
 
 #include <internal/base.h>
 
-/* Names by which interpreters begin: "python3.11" is one, too. */
+/* Interpreters by the beginning of their name: "python3.11" counts, too. */
 static const char *const interpreters[] = { "python", "pypy", "perl", "ruby", "julia",
 					    "lua",    "bash", "dash", "sh" };
 
-/* Of the line's argument at `at`, its end; bytes: there is none. */
+/* The end of the argument at `at`; `bytes` if there is none. */
 static size_t argument_end(const char *line, size_t bytes, size_t at)
 {
 	return at < bytes ? at + strnlen(line + at, bytes - at) : bytes;
@@ -56,9 +56,9 @@ static void copy_words(const char *from, size_t bytes, char out[TWI_PROGRAM_BYTE
 }
 
 /*
- * What an interpreter runs: behind its options the first argument, or what follows -m. False: it is
- * given code by -c, or reads it from a terminal. Options that take a word of their own are few, and
- * are those of Python.
+ * Finds what an interpreter runs: its first argument after the options, or the one after -m. False:
+ * its code follows -c, or comes from a terminal. The only options here with an argument of their
+ * own are Python's -X and -W.
  */
 static bool find_script(const char *line, size_t bytes, size_t at, size_t *from_out,
 			size_t *end_out)

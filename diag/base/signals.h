@@ -1,13 +1,13 @@
 /*
- * signals.h - which signals a handler of the library may be for, where the user has named one.
+ * signals.h - which signals a user may choose for a handler of the library.
  */
 #ifndef TWI_SIGNALS_H
 #define TWI_SIGNALS_H
 
 /*
- * Of the knob of that name. TOW_EINVAL for the number of a signal that tells of a fault of the
- * program: a handler that returns would run the fault again, for ever, and what should have become
- * of it, a core or the program's own handler, would not.
+ * Checks the signal that the knob named `knob` has. TOW_EINVAL: the signal reports a fault of the
+ * program. A handler that returns would run the fault again for ever, and would prevent a core dump
+ * or the program's own handler.
  */
 int twi_signal_check(const char *knob, int number);
 

@@ -1,5 +1,5 @@
 /*
- * sized.c - public structs of another size than the library's.
+ * sized.c - copies public structs between the caller's size and the library's. See sized.h.
  */
 #include <stdint.h>
 #include <string.h>
@@ -7,10 +7,10 @@
 #include "diag/base/error.h"
 #include "diag/base/sized.h"
 
-/* A size above this is no size but memory that nobody has initialised. */
+/* A larger size is not a size but uninitialised memory. */
 #define SIZE_MAX_BYTES 65536
 
-/* Structs end at a multiple of this, so no member that has a size of 8 is cut in two. */
+/* All structs end at a multiple of this, so the end never cuts a member of 8 bytes in two. */
 #define SIZE_STEP_BYTES sizeof(size_t)
 
 #define INITIAL(type, init) static const struct type initial_##type = init;
@@ -40,7 +40,7 @@ static int check_size(const struct twi_sized_info *kind, const char *call, size_
 			 call, kind->name, size, kind->init);
 }
 
-/* Whether the 4 bytes at `at` are of a member that is not set. */
+/* Do the 4 bytes at `at` belong to an unset member? */
 static bool is_unset(const unsigned char *at)
 {
 	uint32_t word;

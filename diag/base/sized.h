@@ -1,5 +1,5 @@
 /*
- * sized.h - public structs that open with their own size, so that either side may be the older one.
+ * sized.h - public structs that begin with their size, so that caller or library may be older.
  *
  * A caller and the library may be built from different headers. A struct only grows at its end, and
  * its first member is the size that the caller knows. One rule holds for every such struct
@@ -11,9 +11,10 @@
  *	out  |---- written -----|  the rest is not touched               an older caller
  *	out  |---------------- written ----------------|-- zeros --|     a newer caller
  *
- * What a newer caller gives behind the part that the library knows must be unset: 0, NULL, -1 or
- * TOW_FOREVER. Else the call is refused, because ignoring a wish would be a silent wrong answer.
- * The rule is that of libbpf's option structs; -1 is unset here too, since many knobs have a zero.
+ * A newer caller must leave unset what lies behind the part that the library knows. Unset is 0,
+ * NULL, -1 or TOW_FOREVER. Else the call is refused, as an option that is silently ignored would
+ * give a wrong answer. libbpf's option structs have the same rule. Here -1 is unset too, since 0 is
+ * a valid value of many knobs.
  */
 #ifndef TWI_SIZED_H
 #define TWI_SIZED_H
@@ -33,7 +34,7 @@
 #include <towline/runtime.h>
 #include <towline/stats.h>
 
-/* X(struct, initialiser): the one list of them; those that come in first. */
+/* X(struct, initialiser): the only list of these structs. First, those that the caller gives. */
 #define TWI_SIZED_IN_MAP(X)                                                                        \
 	X(tow_options, TOW_OPTIONS_INIT)                                                           \
 	X(tow_op_options, TOW_OP_OPTIONS_INIT)                                                     \
@@ -65,7 +66,7 @@ enum twi_sized {
 		TWI_SIZED_COUNT
 };
 
-/* A struct of the list, for tests. `initial` is NULL for those that only go out. */
+/* A struct of the list, for tests. `initial` is NULL for those that only the library fills. */
 struct twi_sized_info {
 	const char *name;    /* without "struct" */
 	const char *init;    /* the name of its initialiser */
@@ -76,24 +77,24 @@ struct twi_sized_info {
 const struct twi_sized_info *twi_sized_describe(enum twi_sized which);
 
 /*
- * Brings the caller's struct `in` of another size to the one that the library knows, in `known`.
- * `call` is named in messages. TOW_EINVAL: a size that is no size, or members that are set and not
- * known here. Use TWI_SIZED_IN.
+ * Copies the caller's struct `in`, which has another size, to `known` in the library's size.
+ * Messages name `call`. TOW_EINVAL: the size is impossible, or members are set that this library
+ * does not know. Use TWI_SIZED_IN.
  */
 int twi_sized_adapt(enum twi_sized which, const char *call, const void *in, void *known);
 
 /*
- * Writes the library's struct to the caller's, whose size was set by the caller and stays.
- * TOW_EINVAL for NULL and for a size that is no size. Use TWI_SIZED_OUT.
+ * Copies the library's struct to the caller's. The caller has set the size in its own, and the size
+ * stays. TOW_EINVAL for NULL and for an impossible size. Use TWI_SIZED_OUT.
  */
 int twi_sized_give(enum twi_sized which, const char *call, const void *known, void *out);
 
-/* Whether `out` could be written, for those who must refuse before they do anything. */
+/* Can `out` be written? For calls that must refuse before they have an effect. */
 int twi_sized_check_out(enum twi_sized which, const char *call, const void *out);
 
 /*
- * Takes `options`, a pointer to a const struct `type` or NULL: afterwards it points to one of the
- * library's size, which is the caller's own where the sizes are the same and else `room`.
+ * Takes `options`, a pointer to a const struct `type` or NULL. Afterwards it points to a struct of
+ * the library's size: the caller's own where the sizes are equal, else `room`.
  */
 #define TWI_SIZED_IN(type, call, options, room)                                                    \
 	(twi_likely((options) == NULL || (options)->size == sizeof(struct type)) ? TOW_OK          \
@@ -101,7 +102,7 @@ int twi_sized_check_out(enum twi_sized which, const char *call, const void *out)
 		 ? TOW_EINVAL                                                                      \
 		 : ((options) = (room), TOW_OK))
 
-/* Gives `known`, a struct `type`, to the caller's `out`. */
+/* Copies `known`, a struct `type`, to the caller's `out`. */
 #define TWI_SIZED_OUT(type, call, known, out)                                                      \
 	twi_sized_give(TWI_SIZED_##type, call, (const struct type *){ (known) },                   \
 		       (struct type *){ (out) })

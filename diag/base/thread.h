@@ -1,7 +1,7 @@
 /*
  * thread.h - starting the library's own threads.
  *
- * They take no signals: the user's handlers run on the user's threads.
+ * They block all signals: the user's handlers run on the user's threads.
  */
 #ifndef TWI_THREAD_H
 #define TWI_THREAD_H
@@ -9,8 +9,10 @@
 #include <pthread.h>
 #include <stddef.h>
 
-/* Runs run(arg). name: at most 15 characters, NULL: the process's; stack_bytes 0: the system's. 0,
- * or an errno value. */
+/*
+ * Starts a thread that runs run(arg). name: at most 15 characters; NULL: the process's name.
+ * stack_bytes: 0 is the system's default. Returns 0 or an errno value.
+ */
 int twi_thread_start(pthread_t *out, const char *name, size_t stack_bytes, void *(*run)(void *arg),
 		     void *arg);
 

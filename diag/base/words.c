@@ -24,7 +24,7 @@ void twi_words_count(uint64_t count, char out[TWI_WORDS_BYTES])
 	*to = '\0';
 }
 
-/* `value` in the largest of `units`, each `step` of the one before, that leaves at least one. */
+/* Writes `value` in the largest unit that leaves at least one. Each unit is `step` of the last. */
 static void scale_units(uint64_t value, unsigned step, const char *const *units, unsigned count,
 			char out[TWI_WORDS_BYTES])
 {
@@ -32,7 +32,7 @@ static void scale_units(uint64_t value, unsigned step, const char *const *units,
 	uint64_t tenths = 0, whole = value;
 	double divisor = 1;
 
-	/* on what is printed, so that 1,023.9 KiB is 1 MiB and no 1,024 KiB */
+	/* Rounds first, so that 1,023.9 KiB becomes 1 MiB and not 1,024 KiB. */
 	while (whole >= step && unit + 1 < count) {
 		unit++;
 		divisor *= step;

@@ -12,7 +12,7 @@
 
 #include "diag/record/diag.h"
 
-#define NAME_MAX_BYTES 63 /* longer ones are like none of ours */
+#define NAME_MAX_BYTES 63 /* a longer name is similar to none of ours */
 #define WARNINGS_MAX   16
 
 bool twi_environment_knows(const char *name, size_t bytes)
@@ -42,7 +42,7 @@ bool twi_environment_knows(const char *name, size_t bytes)
 	return false;
 }
 
-/* How many letters have to be put in, taken out or changed to make the one of the other. */
+/* How many letters to insert, remove or change to turn one into the other. */
 static unsigned spelling_distance(const char *a, size_t a_bytes, const char *b)
 {
 	unsigned row[NAME_MAX_BYTES + 1];
@@ -67,8 +67,8 @@ static unsigned spelling_distance(const char *a, size_t a_bytes, const char *b)
 const char *twi_environment_nearest(const char *name, size_t bytes)
 {
 	struct tow_knob_info knob = { .size = sizeof(knob) };
-	/* A third of it may be wrong, "TOW_" not counted; with more it was meant for something
-	 * else. */
+	/* Besides "TOW_", one letter and a third of the rest may be wrong. With more, another name
+	 * was meant. */
 	unsigned best = bytes > 4 ? 1 + (unsigned)(bytes - 4) / 3 : 0;
 	const char *nearest = NULL;
 

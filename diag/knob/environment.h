@@ -1,8 +1,8 @@
 /*
- * environment.h - variables that look like ours and are not: a misspelt TOW_JOBKEY
- * would leave a job open to everybody without a word.
+ * environment.h - finds variables that look like ours but are not. A misspelt TOW_JOBKEY, for
+ * example, would silently leave a job open to every user.
  *
- * Only names are looked at, so no value, which may be a secret, reaches the log.
+ * It reads only names. So no value, which may be a secret, reaches the log.
  */
 #ifndef TWI_ENVIRONMENT_H
 #define TWI_ENVIRONMENT_H
@@ -12,13 +12,13 @@
 
 struct twi_diag;
 
-/* Whether a name, TOW_..., is a knob's or stands in environment.def. */
+/* Is the name TOW_... a knob's, or in environment.def? */
 bool twi_environment_knows(const char *name, size_t bytes);
 
-/* The knob's variable that is spelt most like it; NULL: none is. */
+/* The knob's variable with the most similar spelling; NULL: none is similar. */
 const char *twi_environment_nearest(const char *name, size_t bytes);
 
-/* A warning in the log for each that nobody knows, sixteen at most. */
+/* Logs a warning for each unknown variable TOW_..., for at most sixteen. */
 void twi_environment_check(struct twi_diag *diag, char *const *variables);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * knob.c - the knob table, reading values as people write them, and printing them back.
+ * knob.c - has the knob table, reads values in the form that people write, and prints them.
  */
 #include "diag/knob/knob.h"
 #include "diag/base/sized.h"
@@ -15,7 +15,7 @@
 
 #include "diag/base/error.h"
 
-/* From KNOB_TEXT on the option is a string, and from KNOB_EXHAUST on it is one of some words. */
+/* From KNOB_TEXT on, the option is a string. From KNOB_EXHAUST on, it is one of a few words. */
 enum knob_type {
 	KNOB_BYTES,
 	KNOB_NS,
@@ -30,13 +30,13 @@ enum knob_type {
 struct knob {
 	const char *name;
 	enum knob_type type;
-	size_t given_at, at; /* in struct tow_options, in struct twi_knobs */
+	size_t given_at, at; /* offsets in struct tow_options and struct twi_knobs */
 	int64_t def, min, max;
 	const char *text_def;
 	const char *help;
 };
 
-/* One of the two is taken, by whether the default is a string. */
+/* Take the default for one column and an empty value for the other, by the default's type. */
 #define TEXT_OR_NULL(def) _Generic((def), char * : (def), const char * : (def), default : NULL)
 #define INT_OR_ZERO(def)  _Generic((def), char * : 0, const char * : 0, default : (def))
 
@@ -55,7 +55,7 @@ static const struct knob knobs[] = {
 #undef TWI_KNOB
 };
 
-/* Each row has the type of its field: text is a string, all else an integer of 64 bits. */
+/* Checks that each row has the type of its field: a string for text, else a 64-bit integer. */
 #define IS_TEXT(field)                                                                             \
 	_Generic(((struct tow_options *)0)->field, const char * : true, int64_t : false)
 #define TWI_KNOB(field, kind, d, lo, hi, text)                                                     \
@@ -130,7 +130,7 @@ static bool parse_value(const struct knob *knob, const char *text, int64_t *out)
 
 	if (knob->type == KNOB_BOOL)
 		return parse_bool(text, out);
-	/* strtod takes more than numbers (nan, inf, hex): a number begins with a digit here */
+	/* strtod accepts more than numbers (nan, inf, hex). A number here begins with a digit. */
 	if (!isdigit((unsigned char)text[0]) || text[1] == 'x' || text[1] == 'X')
 		return false;
 	errno = 0;
@@ -155,7 +155,7 @@ bool twi_knob_parse(size_t index, const char *text, int64_t *value_out)
 	return index < twi_array_count(knobs) && parse_value(&knobs[index], text, value_out);
 }
 
-/* The words of a knob, in the order of its enum, and their number; NULL: it takes any text. */
+/* The words of a knob in the order of its enum, and their count; NULL: the knob takes any text. */
 static const char *const *knob_words(const struct knob *knob, unsigned *count_out)
 {
 #define WORD(id, word) word,
@@ -215,7 +215,7 @@ const char **twi_knob_string(struct twi_knobs *values, size_t index)
 	return (const char **)(void *)((char *)values + knobs[index].at);
 }
 
-/* A value as a user would write it. */
+/* Writes a value in the form that a user would write. */
 static void format_value(const struct knob *knob, int64_t value, char *out, size_t bytes)
 {
 	static const struct suffix units[] = {
@@ -262,8 +262,8 @@ static int out_of_range(const struct knob *knob, const char *from, const char *v
 }
 
 /*
- * A program that runs with more rights than whoever started it, setuid or with capabilities, takes
- * nothing from that one's environment: a knob may name folders that it would write to.
+ * A setuid program, or one with capabilities, has more rights than the user who started it. Such a
+ * program must not use this user's environment, as knobs may name folders that it would write to.
  */
 static const char *from_env(const char *name)
 {
@@ -431,7 +431,7 @@ static bool is_given(const struct knob *knob, const struct tow_options *in)
 	return *(const int64_t *)given != -1;
 }
 
-/* What a message may say of the value. */
+/* Writes the value for a message, without secrets. */
 static void tell_value(const struct twi_knobs *values, size_t index, char *out, size_t bytes)
 {
 	const char *text = twi_knob_text(values, index);
@@ -477,7 +477,7 @@ int twi_knob_agree(const char *call, const struct tow_options *in, const struct 
 	return TOW_OK;
 }
 
-/* The printed forms of the table, made once. */
+/* The table in printed form, made once. */
 static struct printed {
 	char env[64], def[32], min[32], max[32];
 } printed[twi_array_count(knobs)];

@@ -1,11 +1,11 @@
 /*
- * bpf.c - the socket that helpers come to, and the thread that hears them.
+ * bpf.c - the socket that helpers connect to, and the thread that serves them.
  *
- *	          hello          its end
- *	nobody ----------> helper ------> nobody      a second one is told that one is there
- *	   \--- no hello within a second, or a bad one: hung up
+ *	           hello           its end
+ *	no helper ---------> helper -------> no helper     a second helper gets TOW_EBUSY
+ *	   \--- no hello within a second, or a bad one: disconnected
  *
- * The thread sleeps in poll but for that second. It does not touch the engine: sockets are enrolled
+ * The thread sleeps in poll, except in that second. It does not touch the engine. It enrols sockets
  * from the table that lanes keep (figures.c).
  */
 #include "diag/bpf/bpf.h"
@@ -48,7 +48,7 @@ struct twi_bpf {
 	struct twi_bpf_figures figures;
 	struct twi_listen listener;
 	int stop;   /* eventfd */
-	int helper; /* its connection, -1: nobody */
+	int helper; /* its connection; -1: no helper */
 	pthread_t thread;
 	struct gauge gauges[TWI_BPF_COUNTERS];
 };
@@ -62,7 +62,7 @@ static uint64_t gauge_value(void *arg)
 	return value;
 }
 
-/* One for each counter that is known. What does not fit into the registry stays out of /metrics. */
+/* Adds a gauge for each known counter. If the registry is full, /metrics lacks the others. */
 static void add_gauges(struct twi_bpf *bpf)
 {
 	for (unsigned i = 0; i < TWI_BPF_COUNTERS; i++) {
@@ -93,7 +93,7 @@ static void remove_gauges(struct twi_bpf *bpf)
 	}
 }
 
-/* The helper may be gone, or read nothing: then it does not get it. */
+/* A helper that has gone, or reads nothing, does not get the reply. */
 static void reply_helper(int fd, int status, uint32_t sockets)
 {
 	struct twi_bpf_reply out = { .magic = TWI_BPF_MAGIC, .status = status, .sockets = sockets };
@@ -103,7 +103,7 @@ static void reply_helper(int fd, int status, uint32_t sockets)
 	send(fd, &out, sizeof(out), MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-/* Waits for the packet; false: it does not come, or we are to stop. */
+/* Waits for the packet. False: it does not come, or the thread must stop. */
 static bool wait_hello(const struct twi_bpf *bpf, int fd)
 {
 	struct pollfd fds[] = { { .fd = fd, .events = POLLIN },
@@ -155,7 +155,7 @@ static void take_one(struct twi_bpf *bpf)
 	}
 }
 
-/* It says no second word: whatever comes, the end or a packet, is its end. */
+/* Ends the helper. It has nothing more to send, so any packet ends it, too. */
 static void drop_helper(struct twi_bpf *bpf, const char *why)
 {
 	if (bpf->helper < 0)
@@ -174,7 +174,7 @@ static void *serve_helpers(void *arg)
 		struct pollfd fds[] = {
 			{ .fd = bpf->stop, .events = POLLIN },
 			{ .fd = bpf->listener.fd, .events = POLLIN },
-			{ .fd = bpf->helper, .events = POLLIN }, /* -1 is left out */
+			{ .fd = bpf->helper, .events = POLLIN }, /* poll ignores -1 */
 		};
 
 		if (poll(fds, 3, -1) < 0 && errno != EINTR)
@@ -192,7 +192,7 @@ static void *serve_helpers(void *arg)
 	return NULL;
 }
 
-/* The name beside the stats socket's, which is ours alone; so what lies there is a dead one's. */
+/* The name beside our stats socket is ours alone. So a socket file there is from a dead process. */
 static int listen_beside(const char *stats_path, struct twi_listen *out)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
@@ -208,7 +208,7 @@ static int listen_beside(const char *stats_path, struct twi_listen *out)
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return twi_error_errno(TOW_ESYSTEM, errno, "socket for the eBPF helper");
-	fchmod(fd, 0600); /* before bind: the file then never has another mode */
+	fchmod(fd, 0600); /* before bind, so that the file never has another mode */
 	if (lstat(address.sun_path, &st) == 0 && S_ISSOCK(st.st_mode))
 		unlink(address.sun_path);
 	if (bind(fd, (struct sockaddr *)&address, sizeof(address)) != 0 ||

@@ -1,13 +1,14 @@
 /*
- * core.h - the few kernel types that the programs look into. Offsets are the running kernel's: they
- * are put in when the object is loaded (CO-RE), so members that we do not need are left out, and a
- * name with ___ in it stands for the name before it.
+ * core.h - declares the few kernel types that the programs read. The loader fills in the running
+ * kernel's offsets (CO-RE), so members that we do not need are left out. A name with ___ stands for
+ * the name before it.
  *
- * No vmlinux.h: it would need the build machine's kernel, and makes the object ten times as large.
+ * There is no vmlinux.h: it would need the build machine's kernel and make the object ten times as
+ * large.
  */
 #ifndef TWI_BPF_CORE_H
 #define TWI_BPF_CORE_H
-#ifdef __bpf__ /* for no other compiler: a build without libbpf has not even the headers */
+#ifdef __bpf__ /* other compilers skip it, as a build without libbpf lacks the headers */
 
 #include <linux/bpf.h>
 #include <linux/types.h>
@@ -40,7 +41,7 @@ struct task_struct {
 	struct io_uring_task *io_uring;
 } RELOCATED;
 
-/* The end is an offset from the head: so it is on all 64-bit kernels. */
+/* `end` is an offset from `head`, as on all 64-bit kernels. */
 struct sk_buff {
 	struct sock *sk;
 	unsigned int len, data_len;
@@ -54,7 +55,7 @@ struct skb_shared_info {
 } RELOCATED;
 
 struct ubuf_info {
-	void *ops; /* never read: we want only where it lies */
+	void *ops; /* never read: only its address counts */
 } RELOCATED;
 
 struct io_notif_data {
@@ -62,7 +63,7 @@ struct io_notif_data {
 } RELOCATED;
 
 struct io_uring_task {
-	struct task_struct *task; /* of 6.13 */
+	struct task_struct *task; /* since 6.13 */
 } RELOCATED;
 
 struct io_kiocb {

@@ -1,19 +1,19 @@
 /*
  * counters.bpf.c - the programs, all on BTF tracepoints. See abi/share.h for the maps.
  *
- * Who an event belongs to: a socket that the library has enrolled, or the process that runs, if it
- * has enrolled itself and belongs to the user whom this object is loaded for: a descriptor of the
- * task map could otherwise enrol anybody. No program knows a pid from outside, so pid namespaces
- * do not matter.
+ * An event belongs to a socket that the library has enrolled, or to the process that runs. The
+ * process must have enrolled itself and belong to the user for whom this object is loaded. Without
+ * the second condition, a descriptor of the task map could enrol any process. The programs get no
+ * PID from outside, so PID namespaces do not matter.
  *
- * Every event outside of enrolled processes ends after a look or two; the host's own figures in
- * slot 0 are for what is rare.
+ * Every event of other processes ends after one or two look-ups. Slot 0, with the host's own
+ * figures, is only for rare events.
  */
 #include "core.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-/* Set by who loads. */
+/* The loader sets it. */
 const volatile __u32 owner_uid = 0;
 
 struct {
@@ -38,7 +38,7 @@ struct {
 	__type(value, struct twi_bpf_owner);
 } tow_tasks SEC(".maps");
 
-/* When a thread entered a registration. */
+/* When a thread entered a registration, by thread. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1024);
@@ -46,7 +46,7 @@ struct {
 	__type(value, __u64);
 } tow_entered SEC(".maps");
 
-/* Kernel 6.2. Weak: without it the one program that needs it is not loaded, the others are. */
+/* Since 6.2. They are weak: without them, only the program that needs them is not loaded. */
 extern struct task_struct *bpf_task_from_pid(__s32 pid) __ksym __weak;
 extern void bpf_task_release(struct task_struct *task) __ksym __weak;
 extern void *bpf_rdonly_cast(void *memory, __u32 type) __ksym __weak;
@@ -81,7 +81,7 @@ static __always_inline struct twi_bpf_slot *slot_of_leader(struct task_struct *l
 	return slot_at(owner->slot);
 }
 
-/* Workers of io-wq are threads of the process too. */
+/* Workers of io-wq are threads of the process, too. */
 static __always_inline struct twi_bpf_slot *slot_of_current(void)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -92,9 +92,9 @@ static __always_inline struct twi_bpf_slot *slot_of_current(void)
 #define ZEROCOPY_ENABLE 1 /* SKBFL_ZEROCOPY_ENABLE */
 
 /*
- * The process whose zero-copy send of io_uring a packet belongs to; 0: none. Other zero-copy
- * packets (MSG_ZEROCOPY) have another kind of uarg, which cannot be told by itself: so what is
- * found must point back to where we came from.
+ * The process whose io_uring zero-copy send a packet belongs to; 0: none. Other zero-copy packets
+ * (MSG_ZEROCOPY) have another kind of uarg, which does not show its kind. So from 6.13 on, the task
+ * that is found must point back to the same tctx.
  */
 static __always_inline int zerocopy_owner(const struct skb_shared_info *info)
 {
@@ -125,7 +125,7 @@ static __always_inline int zerocopy_owner(const struct skb_shared_info *info)
 	return tgid;
 }
 
-/* A packet that still points to the sender's pages, on its way up: it is copied right after. */
+/* A received packet that still points to the sender's pages. It is copied right after this. */
 SEC("tp_btf/netif_receive_skb")
 int BPF_PROG(zerocopy, struct sk_buff *skb)
 {
@@ -137,7 +137,7 @@ int BPF_PROG(zerocopy, struct sk_buff *skb)
 
 	if (bytes == 0)
 		return 0;
-	/* Read as it stands: of every packet of the host, so a helper's call would be felt. */
+	/* Read directly: this runs for every packet of the host, and a helper call costs time. */
 	info = bpf_rdonly_cast(skb->head + skb->end,
 			       bpf_core_type_id_kernel(struct skb_shared_info));
 	if ((info->flags & ZEROCOPY_ENABLE) == 0)
@@ -186,7 +186,7 @@ static __always_inline void count_drop(struct twi_bpf_slot *slot, __u32 reason)
 		return;
 	if (index >= TWI_BPF_REASONS)
 		index = TWI_BPF_REASONS - 1;
-	barrier_var(index); /* else the compiler bounds one copy of it and uses another */
+	barrier_var(index); /* else the compiler checks one copy of it and uses another */
 	if (index >= TWI_BPF_REASONS)
 		return;
 	add_counter(slot, TWI_BPF_drops, 1);
@@ -203,7 +203,7 @@ int BPF_PROG(drop, struct sk_buff *skb, void *location, __u32 reason, struct soc
 	return 0;
 }
 
-/* Kernels before 6.11 do not say which socket a packet was for. */
+/* Kernels before 6.11 do not say for which socket a packet was. */
 SEC("tp_btf/kfree_skb")
 int BPF_PROG(drop_old, struct sk_buff *skb, void *location, __u32 reason)
 {
@@ -232,7 +232,7 @@ int punt(void *ctx)
 	return 0;
 }
 
-/* Of linux/io_uring.h, whose text is the same on every kernel. */
+/* From linux/io_uring.h; they are the same on every kernel. */
 #define REGISTER_BUFFERS        0
 #define REGISTER_BUFFERS2       15
 #define REGISTER_BUFFERS_UPDATE 16
@@ -253,7 +253,7 @@ struct rsrc_update {
 	__u32 count, resv2;
 };
 
-/* The third and fourth argument of the system call that runs; false: not on this processor. */
+/* The third and fourth argument of the current system call; false: unknown on this processor. */
 static __always_inline bool syscall_arguments(__u64 *third, __u64 *fourth)
 {
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf());
@@ -272,7 +272,7 @@ static __always_inline bool syscall_arguments(__u64 *third, __u64 *fourth)
 #endif
 }
 
-/* What the vectors of this registration hold together, of at most IOVECS_MAX. */
+/* The sum of the bytes of this registration's vectors, of at most IOVECS_MAX. */
 static __always_inline __u64 registered_bytes(unsigned int opcode)
 {
 	struct rsrc_register whole = {};
@@ -298,7 +298,7 @@ static __always_inline __u64 registered_bytes(unsigned int opcode)
 		if (i >= count ||
 		    bpf_probe_read_user(&vec, sizeof(vec), (void *)(at + i * sizeof(vec))) != 0)
 			break;
-		sum += vec.base != 0 ? vec.bytes : 0; /* without a base: a slot made empty */
+		sum += vec.base != 0 ? vec.bytes : 0; /* no base: the slot becomes empty */
 	}
 	return sum;
 }
@@ -333,7 +333,7 @@ int BPF_PROG(registration, void *ring, unsigned int opcode, unsigned int files,
 
 #define NR_IO_URING_REGISTER 427 /* on every processor */
 
-/* Runs at every system call of the machine: only on demand. */
+/* It runs at every system call of the machine, so it is loaded only on demand. */
 SEC("tp_btf/sys_enter")
 int BPF_PROG(registration_time, struct pt_regs *regs, long number)
 {

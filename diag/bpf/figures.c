@@ -25,7 +25,7 @@ const struct twi_bpf_counter_info *twi_bpf_counter_describe(enum twi_bpf_counter
 	return &counters[counter];
 }
 
-/* What can be told without privilege. towbpf knows better, and says so when it comes. */
+/* What the library can find without privilege. When towbpf comes, it sends the true reason. */
 static const char *first_guess(void)
 {
 	if (access("/sys/kernel/btf/vmlinux", R_OK) != 0)
@@ -53,7 +53,7 @@ void twi_bpf_figures_fini(struct twi_bpf_figures *figures)
 	pthread_mutex_destroy(&figures->lock);
 }
 
-/* The programs add while we read: each word is whole, the words are of slightly different times. */
+/* The programs count meanwhile. Each word is whole, but the words are not of one moment. */
 static void read_slot(const struct twi_bpf_slot *from, struct twi_bpf_slot *out)
 {
 	for (unsigned i = 0; i < TWI_BPF_COUNTERS; i++)
@@ -99,7 +99,7 @@ static void enrol_sockets(struct twi_bpf_figures *figures)
 	}
 }
 
-/* The lock is held; on failure nothing is changed but `why`. */
+/* The lock is held. On failure only `why` changes. */
 static int start_figures(struct twi_bpf_figures *figures, const struct twi_bpf_hello *hello,
 			 const int fds[TWI_BPF_MAPS], pid_t helper)
 {
@@ -155,7 +155,7 @@ void twi_bpf_figures_stop(struct twi_bpf_figures *figures, const char *why)
 	pthread_mutex_unlock(&figures->lock);
 }
 
-/* Room for the bit of `fd`; the lock is held. */
+/* Makes room for the bit of `fd`. The lock is held. */
 static bool make_room(struct twi_bpf_figures *figures, uint32_t fd)
 {
 	uint32_t room = twi_max(figures->sockets_room, 1024u);

@@ -1,5 +1,5 @@
 /*
- * hello.c - see hello.h. Every length comes from outside.
+ * hello.c - see hello.h. Every length comes from outside and is checked.
  */
 #include "diag/bpf/hello.h"
 
@@ -12,7 +12,7 @@
 
 #include "diag/base/error.h"
 
-/* All descriptors that came are in here, or the kernel has closed them (MSG_CTRUNC). */
+/* Room for all descriptors of a packet. The kernel closes any others (MSG_CTRUNC). */
 #define FDS_ROOM 16
 
 static unsigned collect_fds(struct msghdr *message, int *fds)

@@ -1,5 +1,5 @@
 /*
- * hello.h - the one packet that a helper sends: received with its descriptors, and checked.
+ * hello.h - receives and checks the one packet that a helper sends, with its descriptors.
  */
 #ifndef TWI_BPF_HELLO_H
 #define TWI_BPF_HELLO_H
@@ -7,9 +7,9 @@
 #include "diag/bpf/abi/share.h"
 
 /*
- * Takes the packet that waits on the connected socket `fd`. Descriptors go to fds_out, TWI_BPF_MAPS
- * or none (-1) as hello->on says; whatever else came with it is closed. Strings end. TOW_EINVAL:
- * what is wrong with it; TOW_ECLOSED: the helper has gone; TOW_ESYSTEM.
+ * Takes the packet that waits on the connected socket `fd`. fds_out gets TWI_BPF_MAPS descriptors,
+ * or -1 for all, as hello->on says. Any others are closed. Strings end with a NUL. TOW_EINVAL: the
+ * message says what is wrong; TOW_ECLOSED: the helper has gone; TOW_ESYSTEM.
  */
 int twi_bpf_hello_receive(int fd, struct twi_bpf_hello *out, int fds_out[TWI_BPF_MAPS]);
 

@@ -1,9 +1,9 @@
 /*
  * map.c - see map.h.
  *
- * BPF_OBJ_GET_INFO_BY_FD answers for programs and links too, in records that could pass for a
- * map's. So before it is believed the descriptor must do what only a map does: a look-up of a key
- * that cannot be there ends with ENOENT, and with EINVAL for anything else.
+ * BPF_OBJ_GET_INFO_BY_FD also answers for programs and links, with records that could pass for a
+ * map's. So the descriptor must first do what only a map does. A look-up of an impossible key ends
+ * with ENOENT in an array and with EBADF in a storage map; another object answers EINVAL.
  */
 #include "diag/bpf/map.h"
 
@@ -21,7 +21,7 @@
 #define SYS_pidfd_open 434
 #endif
 
-/* As the programs declare them. */
+/* The maps as the programs declare them. */
 static const struct shape {
 	const char *name;
 	uint32_t type, flags, max_entries, value_size;
@@ -39,7 +39,7 @@ static int bpf_call(int command, union bpf_attr *attr)
 	return (int)syscall(SYS_bpf, command, attr, sizeof(*attr));
 }
 
-/* 0, or the errno value. */
+/* Returns 0 or an errno value. */
 static int map_element(int command, int fd, const void *key, void *value)
 {
 	union bpf_attr attr = { .map_fd = (uint32_t)fd };
@@ -49,12 +49,12 @@ static int map_element(int command, int fd, const void *key, void *value)
 	return bpf_call(command, &attr) == 0 ? 0 : errno;
 }
 
-/* Whether it is a map at all, by what only a map does. */
+/* Is it a map of this kind? Judged by what only such a map does. */
 static int judge_kind(const struct shape *shape, int fd)
 {
-	/* As a key: past the end of an array, and no descriptor of ours, which storage maps want.*/
+	/* As a key: past the end of an array, and not a descriptor, which storage maps need. */
 	const uint32_t nowhere = UINT32_MAX;
-	/* Larger than any value could be that has passed the check of its size before. */
+	/* Larger than any value whose size has passed the check in judge_map. */
 	struct twi_bpf_slot room;
 	int err = map_element(BPF_MAP_LOOKUP_ELEM, fd, &nowhere, &room);
 	int wanted = shape->type == BPF_MAP_TYPE_ARRAY ? ENOENT : EBADF;
@@ -89,7 +89,7 @@ static int judge_map(const struct shape *shape, int fd)
 	return judge_kind(shape, fd);
 }
 
-/* Frozen: a map that could be written from outside would be mapped for writing. */
+/* Is it frozen? A map that can be written from outside could be mapped for writing. */
 static int judge_frozen(int fd, size_t bytes)
 {
 	void *writable = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);

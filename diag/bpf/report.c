@@ -1,5 +1,5 @@
 /*
- * report.c - what /v1/bpf and /v1/info say of the figures.
+ * report.c - writes the figures into /v1/bpf and /v1/info.
  */
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +17,7 @@ static const struct {
 #undef TWI_BPF_PROGRAM
 };
 
-/* What a document needs, taken with the lock once. */
+/* A copy of what a document needs, taken under the lock once. */
 struct view {
 	bool on, ever;
 	pid_t helper;
@@ -48,7 +48,7 @@ static void emit_drops(const struct view *view, const struct twi_bpf_slot *slot,
 	twi_emit_array_end(e);
 }
 
-/* The host's are of what is counted without an owner: not what belongs to processes. */
+/* Only counters of events without an owner are the host's. The others belong to processes. */
 static bool is_hosts(enum twi_bpf_counter counter)
 {
 	enum twi_bpf_program program = twi_bpf_counter_describe(counter)->program;
@@ -127,7 +127,7 @@ void twi_bpf_figures_report(void *figures, struct twi_emit *e)
 	twi_emit_u64(e, "sockets_enrolled", view.enrolled);
 	twi_emit_u64(e, "sockets_not_enrolled", view.missed);
 	emit_slot(&view, "process", &view.own, false, e);
-	/* The same quantity as the process's zerocopy_copied_bytes, by the library's own books. */
+	/* The process's zerocopy_copied_bytes again, as the library itself has counted them. */
 	twi_emit_u64(e, "library_zerocopy_copied_bytes", view.library_bytes);
 	emit_slot(&view, "host", &view.host, true, e);
 }

@@ -1,9 +1,9 @@
 /*
- * captures.c - a table of four, and a thread that sleeps in poll until one of them is due or gone.
+ * captures.c - a table of captures, and a thread that polls until one is due or its client is gone.
  *
  * FREE -> BEGUN (the server's) -> WAITING (the thread's) -> DONE (the server's, woken) -> FREE.
- * A client is gone when its end of the socket is closed, or closed for sending: MHD would not
- * answer it any more either, once it has been suspended.
+ * A client is gone when it has closed its end of the socket, even if only for sending. MHD would
+ * not answer such a client after a suspension either.
  */
 #include "diag/serve/captures.h"
 
@@ -41,7 +41,7 @@ struct twi_captures {
 	void (*wake)(void *who);
 	pthread_t thread;
 	bool threaded, stopping;
-	int event_fd; /* written when the thread must look again */
+	int event_fd; /* written to wake the thread */
 	struct twi_capture_run runs[TWI_CAPTURES_MAX];
 };
 
@@ -70,10 +70,10 @@ static void nudge_thread(struct twi_captures *captures)
 	uint64_t one = 1;
 	ssize_t wrote = write(captures->event_fd, &one, sizeof(one));
 
-	(void)wrote; /* full: it is readable as it is */
+	(void)wrote; /* if full, it is readable already */
 }
 
-/* Finishes a run that waits, or ends it without; the lock is not held, nobody else has the run. */
+/* Finishes a waiting run, or ends it without a result. No lock: no other thread has the run. */
 static void finish_run(struct twi_capture_run *run, bool wanted)
 {
 	run->bytes = NULL;
@@ -87,7 +87,7 @@ static void finish_run(struct twi_capture_run *run, bool wanted)
 		run->status = TOW_ECANCELED;
 }
 
-/* From WAITING to DONE. */
+/* Takes a run from WAITING to DONE. */
 static void complete_run(struct twi_captures *captures, struct twi_capture_run *run, bool wanted)
 {
 	void *who = run->who;
@@ -96,10 +96,10 @@ static void complete_run(struct twi_captures *captures, struct twi_capture_run *
 	pthread_mutex_lock(&captures->lock);
 	run->state = RUN_DONE;
 	pthread_mutex_unlock(&captures->lock);
-	captures->wake(who); /* the run is the server's from here on */
+	captures->wake(who); /* from here on the server owns the run */
 }
 
-/* What poll is to look at; returns its timeout. `at` says which run each descriptor belongs to. */
+/* Fills the set for poll and returns the timeout. at[i] is the run that polled[i] belongs to. */
 static int prepare_poll(struct twi_captures *captures, struct pollfd *polled, unsigned *at,
 			unsigned *count_out)
 {
@@ -157,7 +157,7 @@ static void *captures_work(void *arg)
 				complete_run(captures, run, !gone);
 		}
 	}
-	/* What comes to wait from now on is ended by who brings it. */
+	/* From now on, twi_captures_wait itself ends the runs that it gets. */
 	prepare_poll(captures, polled, at, &count);
 	for (unsigned i = 1; i < count; i++)
 		complete_run(captures, &captures->runs[at[i]], false);
@@ -178,7 +178,7 @@ static int start_thread(struct twi_captures *captures)
 	return TOW_OK;
 }
 
-/* A place, BEGUN; NULL: all are taken. The lock is held. */
+/* Takes a slot, in state BEGUN; NULL: all are taken. The lock is held. */
 static struct twi_capture_run *take_place(struct twi_captures *captures)
 {
 	for (unsigned i = 0; i < TWI_CAPTURES_MAX; i++) {
@@ -238,7 +238,7 @@ void twi_captures_wait(struct twi_captures *captures, struct twi_capture_run *ru
 	pthread_mutex_lock(&captures->lock);
 	run->state = RUN_WAITING;
 	stopping = captures->stopping;
-	/* Once it stops, the thread may be past its last look at the table. */
+	/* While stopping, the thread may not read the table again. */
 	if (stopping)
 		run->state = RUN_BEGUN;
 	pthread_mutex_unlock(&captures->lock);

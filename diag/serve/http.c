@@ -1,5 +1,5 @@
 /*
- * http.c - the table of http.h, and the errors as JSON.
+ * http.c - implements the table of http.h, and errors as JSON.
  */
 #include "diag/serve/http.h"
 
@@ -65,7 +65,7 @@ static void answer_error(struct twi_diag *diag, unsigned status, const char *wha
 		out->bytes = 0;
 }
 
-/* What was rendered, in the other format. */
+/* Converts the rendered text to the older format. */
 static int make_plain(struct twi_emit *e)
 {
 	struct twi_emit plain;
@@ -130,7 +130,7 @@ void twi_http_error(unsigned status, const char *what, struct twi_http_answer *o
 	answer_error(NULL, status, what, out);
 }
 
-/* One or two digits up to `most`; -1: it is something else. */
+/* A whole number up to `most`; -1: it is not one. */
 static int64_t whole_seconds(const char *text, uint32_t most)
 {
 	int64_t seconds = 0;
@@ -141,7 +141,7 @@ static int64_t whole_seconds(const char *text, uint32_t most)
 	return digits > 0 && text[digits] == '\0' && seconds <= (int64_t)most ? seconds : -1;
 }
 
-/* The parameters there are, for messages. */
+/* The list of known parameters, for messages. */
 static const char *known_params(const struct twi_capture *capture)
 {
 	return capture->formats != NULL ? "there are two, seconds and format"

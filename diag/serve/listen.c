@@ -1,16 +1,16 @@
 /*
- * listen.c - bind, and what to do when the name is taken. See socket.h for the names.
+ * listen.c - binds a socket, and decides what to do when its name is taken. See socket.h for names.
  *
- * Who lives is the kernel's word: a socket is refused when nobody has it open any more, however its
- * process has ended. No number of a process is asked, which could be another's by now, and a lock
- * on a file beside it (flock) would tell no more. What could deceive is a fork: a child has its
- * parent's sockets open, answers nothing, and may live on. So children close them at once.
+ * The kernel knows which sockets live: it refuses a connect once no process has the socket open,
+ * however the process ended. A PID would be a weaker sign, as another process may have it by now. A
+ * lock on a file (flock) would show no more. Only a fork could deceive: a child shares its parent's
+ * sockets, answers nothing, and may live on. So children close these sockets at once.
  *
- * A name is taken by a file. connect() tells whether somebody listens behind it: refused means its
- * process is dead, and the file goes. Between bind and listen a living one looks dead, and two who
- * find the same dead one could each remove the other's new file; so all of it happens under a lock
- * on the directory. A lock that cannot be had within a second is done without: the danger is small,
- * and waiting for a stopped process would be worse.
+ * A file takes a name. If a connect to it is refused, its process is dead, and the file is removed.
+ * Between bind and listen a living socket looks dead. Two processes that find the same dead socket
+ * could each remove the other's new file. So all of this is under a lock on the directory. If the
+ * lock is not free within a second, the work is done without it. That risk is small, and to wait
+ * for a stopped process would be worse.
  */
 #include "diag/serve/listen.h"
 
@@ -32,12 +32,12 @@
 #include "diag/serve/sweep.h"
 
 #define NAMES_MAX     64
-#define KEPT_MAX      64 /* sockets that children close; more are rare, and theirs to keep */
+#define KEPT_MAX      64 /* sockets that children close; any beyond stay open there */
 #define BACKLOG       64
 #define LOCK_TRIES    100
 #define LOCK_PAUSE_NS (10 * 1000 * 1000)
 
-/* Descriptors, each plus one; 0: free. Written under no lock: a fork may come at any moment. */
+/* Descriptors plus one; 0: free. No lock guards them, as a fork may happen at any moment. */
 static _Atomic int kept[KEPT_MAX];
 
 static void close_in_child(void)
@@ -70,7 +70,7 @@ static void keep_from_children(int fd)
 	}
 }
 
-/* While it is open still: later its number may be another's. */
+/* Call it before `fd` is closed: later another file may have its number. */
 static void leave_to_children(int fd)
 {
 	for (size_t i = 0; i < KEPT_MAX; i++) {
@@ -122,8 +122,9 @@ static int name_path(const struct twi_listen_name *name, unsigned number, struct
 }
 
 /*
- * unix(7): a connect finds the socket of the file first, ECONNREFUSED if there is none, and then
- * compares the types, EPROTOTYPE. A datagram socket so never gets into anybody's queue.
+ * unix(7): a connect first looks for the socket of the file, and fails with ECONNREFUSED without
+ * one. Then it compares the types, and fails with EPROTOTYPE. So a datagram socket never enters a
+ * listener's queue.
  */
 bool twi_listen_is_dead(const struct sockaddr_un *address)
 {
@@ -141,7 +142,7 @@ bool twi_listen_is_dead(const struct sockaddr_un *address)
 	return err == ECONNREFUSED;
 }
 
-/* TOW_AGAIN: a living one has the name. */
+/* TOW_AGAIN: a living socket has the name. */
 static int bind_name(int fd, const struct sockaddr_un *address)
 {
 	for (int attempt = 0; attempt < 2; attempt++) {
@@ -186,7 +187,7 @@ static int listen_at(const struct twi_listen_name *name, struct twi_listen *out)
 	out->fd = socket(AF_UNIX, name->type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (out->fd < 0)
 		return twi_error_errno(TOW_ESYSTEM, errno, "socket for the stats socket");
-	/* Before bind: the file then never has another mode, not for a moment. */
+	/* Before bind, so that the file never has another mode. */
 	fchmod(out->fd, 0600);
 	status = bind_any(out->fd, name, out);
 	if (status == TOW_OK && (chmod(out->path, 0600) != 0 || lstat(out->path, &st) != 0 ||
@@ -221,11 +222,11 @@ int twi_listen_open(const struct twi_listen_name *name, struct twi_listen *out)
 
 	if (status < 0)
 		return status;
-	/* Without the lock a socket that is not listened at yet would be taken for a dead one. */
+	/* Without the lock, a socket between bind and listen would look dead. */
 	if (lock_dir(dir_fd) && name->sweep)
 		twi_sweep(dir_fd, name->dir);
 	status = listen_at(name, out);
-	close(dir_fd); /* and with it the lock */
+	close(dir_fd); /* releases the lock, too */
 	return status;
 }
 

@@ -1,5 +1,5 @@
 /*
- * listen_tcp.c - parsing and opening an address of listen_tcp.h. No names are looked up.
+ * listen_tcp.c - see listen_tcp.h. It looks no names up.
  */
 #include "diag/serve/listen_tcp.h"
 

@@ -1,5 +1,5 @@
 /*
- * mhd.c - finding the functions of libmicrohttpd. See mhd.h.
+ * mhd.c - finds the functions of libmicrohttpd. See mhd.h.
  */
 #include "diag/serve/mhd.h"
 

@@ -1,12 +1,12 @@
 /*
- * mhd.h - libmicrohttpd, which is loaded when the stats are first served (diag/base/lazy.h).
+ * mhd.h - loads libmicrohttpd when the stats are first served (diag/base/lazy.h).
  */
 #ifndef TWI_MHD_H
 #define TWI_MHD_H
 
 #include <microhttpd.h>
 
-/* What we call of it. */
+/* The functions that we call. */
 #define TWI_MHD_MAP(X)                                                                             \
 	X(add_connection)                                                                          \
 	X(add_response_header)                                                                     \
@@ -32,7 +32,7 @@ struct twi_mhd {
 /* Set once twi_mhd_load has returned TOW_OK. */
 extern struct twi_mhd twi_mhd;
 
-/* TOW_OK; TOW_ENOTSUP: it is not there, and why. */
+/* TOW_OK. TOW_ENOTSUP: the library cannot be loaded; the message says why. */
 int twi_mhd_load(void);
 
 #endif

@@ -13,13 +13,13 @@
 
 /* --- Accept --- */
 
-/* How much a type is wanted: q in thousandths, of the range that fits it best. */
+/* How much the client wants a type: q in thousandths, from the range that matches best. */
 struct wish {
 	const char *type, *any; /* "text/plain", "text/" */
-	unsigned fit, q; /* fit: 0 none, 1 all of them, 2 any of the kind, 3 the type itself */
+	unsigned fit, q;        /* fit: 0 none, 1 all types, 2 its kind, 3 the type itself */
 };
 
-/* "0.5" is 500; what is no such number counts as 1000. */
+/* "0.5" gives 500; text that is not such a number gives 1000. */
 static unsigned read_q(const char *at)
 {
 	unsigned q = *at == '0' ? 0 : 1000, unit = 100;
@@ -31,7 +31,7 @@ static unsigned read_q(const char *at)
 	return q;
 }
 
-/* The q of a range that ends at `end`. */
+/* The q of the range that ends at `end`; 1000 if it has none. */
 static unsigned range_q(const char *at, const char *end)
 {
 	while (at < end && (at = memchr(at, ';', (size_t)(end - at))) != NULL) {
@@ -81,7 +81,7 @@ bool twi_plain_wanted(const char *accept)
 
 /* --- the text --- */
 
-/* Where the word at `at` ends. */
+/* The end of the word at `at`. */
 static const char *word_end(const char *at, const char *end)
 {
 	while (at < end && *at != ' ')
@@ -89,7 +89,7 @@ static const char *word_end(const char *at, const char *end)
 	return at;
 }
 
-/* Behind the name and its labels, whose values may have anything in their quotes. */
+/* Skips the name and its labels; quoted values may have any character. */
 static const char *skip_series(const char *at, const char *end)
 {
 	bool quoted = false;
@@ -112,7 +112,7 @@ static void put_sample(struct twi_emit *e, const char *at, const char *end)
 	twi_emit_puts(e, "\n");
 }
 
-/* In OpenMetrics a quote in a help text is escaped; here it is not. */
+/* OpenMetrics escapes quotes in help texts; the older format does not. */
 static void put_help(struct twi_emit *e, const char *at, const char *end)
 {
 	for (; at < end; at++) {
@@ -130,7 +130,7 @@ static bool is_kind(const char *at, const char *end, const char *kind)
 	return (size_t)(end - at) == strlen(kind) && memcmp(at, kind, strlen(kind)) == 0;
 }
 
-/* "# TYPE name kind", "# HELP name text"; *suffix stands behind the name of the present family. */
+/* Writes a TYPE or HELP line. *suffix follows the name of the current family. */
 static void put_head(struct twi_emit *e, const char *at, const char *end, const char **suffix)
 {
 	const char *name = at + strlen("# TYPE "), *behind = word_end(name, end);

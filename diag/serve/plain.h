@@ -1,5 +1,5 @@
 /*
- * plain.h - /metrics in Prometheus' older text format, for readers that know no OpenMetrics:
+ * plain.h - writes /metrics in Prometheus' older text format, for readers without OpenMetrics:
  * promtool check metrics, the textfile collector, agents.
  *
  *	OpenMetrics                     text format 0.0.4
@@ -19,12 +19,13 @@ struct twi_emit;
 #define TWI_PLAIN_TYPE "text/plain; version=0.0.4; charset=utf-8"
 
 /*
- * Whether who sends this header would rather have the text format: it names text/plain, and
- * OpenMetrics not at all or with a lower q. NULL, and what takes anything, gets OpenMetrics.
+ * Does a client that sends this header prefer the text format? Its q for text/plain must be higher
+ * than its q for OpenMetrics; a type that the header does not name has q 0. NULL, and a header that
+ * accepts both alike, mean OpenMetrics.
  */
 bool twi_plain_wanted(const char *accept);
 
-/* `text` is OpenMetrics as this library writes it: of each family TYPE, UNIT, HELP, samples. */
+/* `text` is OpenMetrics as this library writes it: TYPE, UNIT, HELP and samples of each family. */
 void twi_plain_emit(struct twi_emit *e, const char *text);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * render.c - see render.h. A document is rendered with the registry's lock held for reading.
+ * render.c - see render.h. It holds the registry's lock for reading while it renders.
  */
 #include "diag/serve/render.h"
 
@@ -15,7 +15,7 @@
 
 #define METRIC_NAME_MAX 128
 
-/* Of a capture it is told that it is one: it takes its time, and its answer may be no JSON. */
+/* A capture is marked, as it takes time, and its answer may not be JSON. */
 static void emit_path(struct twi_emit *e, const char *path, const char *help, bool capture)
 {
 	twi_emit_object_begin(e, NULL);
@@ -66,7 +66,7 @@ void twi_registry_paths(struct twi_diag *diag, struct twi_emit *e)
 	pthread_rwlock_unlock(&registry->lock);
 }
 
-/* The unit is the end of the name; what is counted in ns is told in seconds, Prometheus' unit. */
+/* The name ends with the unit. A gauge in ns is written in seconds, Prometheus' unit. */
 static void render_gauge(const struct twi_gauge *gauge, struct twi_emit *e)
 {
 	size_t bytes = strlen(gauge->name), unit_bytes = strlen(gauge->unit);
@@ -87,7 +87,7 @@ static void render_gauge(const struct twi_gauge *gauge, struct twi_emit *e)
 		twi_emit_sample_u64(e, name, NULL, gauge->value(gauge->arg));
 }
 
-/* Two pools may register one gauge; the format allows a name once, so the first is emitted. */
+/* Two pools may register one gauge. The format allows a name once, so only the first is written. */
 static void render_gauges(const struct twi_registry *registry, struct twi_emit *e)
 {
 	for (unsigned i = 0; i < registry->gauge_count; i++) {
@@ -100,7 +100,7 @@ static void render_gauges(const struct twi_registry *registry, struct twi_emit *
 	}
 }
 
-/* All members of the object at `path`, in the order in which their sources came. */
+/* Writes all members of the object at `path`, in the order in which sources were registered. */
 static bool render_object(struct twi_diag *diag, const struct twi_registry *registry,
 			  const char *path, struct twi_emit *e)
 {
@@ -134,7 +134,7 @@ int twi_registry_render(struct twi_diag *diag, const char *path, struct twi_emit
 	struct twi_registry *registry = twi_diag_registry(diag);
 	bool found = true;
 
-	twi_emit_fini(e); /* what was in it is no part of this document */
+	twi_emit_fini(e); /* earlier text is not part of this document */
 	pthread_rwlock_rdlock(&registry->lock);
 	if (strcmp(path, TWI_METRICS_PATH) == 0) {
 		twi_report_metrics(diag, e);

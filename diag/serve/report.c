@@ -1,5 +1,5 @@
 /*
- * report.c - what diag itself knows, as JSON and as OpenMetrics.
+ * report.c - writes diag's own figures as JSON and as OpenMetrics.
  */
 #include "diag/serve/report.h"
 
@@ -105,7 +105,7 @@ const struct twi_report *twi_report_at(size_t index)
 	return &reports[index];
 }
 
-/* Whether the name ends with _unit, so that the format wants a line about it. */
+/* Does the name end with _unit, so that the format wants a UNIT line? */
 static inline bool is_named_for(const char *name, size_t name_bytes, const char *unit,
 				size_t unit_bytes)
 {
@@ -131,8 +131,8 @@ static void metrics_time(const char *name, const char *help, uint64_t ns, struct
 }
 
 /*
- * What twi_emit_metric_head and twi_emit_sample_u64 would write, but put together by the compiler:
- * half of /metrics is text that is always the same. (test_emit compares.)
+ * Writes what twi_emit_metric_head and twi_emit_sample_u64 would write. But the compiler joins the
+ * constant text, which is half of /metrics. (test_emit compares both.)
  */
 static void metrics_counters(struct twi_diag *diag, struct twi_emit *e)
 {

@@ -1,5 +1,5 @@
 /*
- * report.h - the documents that every runtime has: counters, latency, info, metrics.
+ * report.h - lists the documents that every runtime has, and writes its metrics.
  */
 #ifndef TWI_REPORT_H
 #define TWI_REPORT_H
@@ -19,7 +19,7 @@ struct twi_report {
 size_t twi_report_count(void);
 const struct twi_report *twi_report_at(size_t index);
 
-/* All of /metrics but the gauges and the end mark. */
+/* Writes all of /metrics except the gauges and the end mark. */
 void twi_report_metrics(struct twi_diag *diag, struct twi_emit *e);
 
 #endif

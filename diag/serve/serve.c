@@ -1,5 +1,5 @@
 /*
- * serve.c - opening the servers by the knobs, and /v1/info's word about where they are.
+ * serve.c - opens the servers by the knobs, and reports their addresses in /v1/info.
  */
 #include "diag/serve/serve.h"
 
@@ -21,8 +21,8 @@ static void describe_servers(void *arg, struct twi_emit *e)
 }
 
 /*
- * What the statistics are good for is not worth a job: where no default directory is of use, the
- * runtime opens without a socket, and says so. One that the user has named is to be used.
+ * Statistics are not worth a failed job. If no default directory can be used, the runtime opens
+ * without a socket and logs that. A directory that the user has named must be usable.
  */
 static int open_socket(struct twi_diag *diag, const struct twi_knobs *knobs, struct twi_serve *out)
 {
@@ -40,7 +40,7 @@ static int open_all(struct twi_diag *diag, const struct twi_knobs *knobs, struct
 	int status = TOW_OK;
 
 	if (knobs->stats && twi_mhd_load() < 0) {
-		/* A plugin that did not open for this would be passed over for another network. */
+		/* A plugin that fails for this would be replaced by another network's. */
 		twi_log(diag, 2, "no stats are served: %.300s", tow_error_message());
 		return TOW_OK;
 	}

@@ -1,5 +1,5 @@
 /*
- * serve.h - all that serves a runtime's documents: the stats socket, and TCP.
+ * serve.h - opens and closes the servers of a runtime's documents: the stats socket, and TCP.
  */
 #ifndef TWI_SERVE_H
 #define TWI_SERVE_H
@@ -11,10 +11,10 @@ struct twi_socket;
 
 struct twi_serve {
 	struct twi_diag *diag;
-	struct twi_socket *socket; /* NULL: stats is 0, or no default directory is of use */
+	struct twi_socket *socket; /* NULL: stats is 0, or the socket could not be opened */
 };
 
-/* Opens what the knobs stats and stats_listen want; all of it, or none. */
+/* Opens the servers that the knobs stats and stats_listen ask for: all of them, or none. */
 int twi_serve_open(struct twi_diag *diag, const struct twi_knobs *knobs, struct twi_serve *out);
 
 /* All zero is legal. */

@@ -1,16 +1,16 @@
 /*
- * socket.c - libmicrohttpd behind our listening socket; diag/serve/http.c decides every answer.
+ * socket.c - runs libmicrohttpd on our listening socket; diag/serve/http.c decides every answer.
  *
- * A request for a capture suspends its connection: MHD forgets it, and serves others, until
- * diag/serve/captures.c wakes it up again with what came. MHD must not be stopped with a connection
- * suspended, so captures are ended first.
+ * A request for a capture suspends its connection: MHD ignores it and serves others, until
+ * diag/serve/captures.c wakes it with the result. MHD must not be stopped while a connection is
+ * suspended, so captures end first.
  *
- * MHD owns one thread, the connections, and the parsing of HTTP. It takes all signals blocked, so
- * that the user's handlers never run on a thread he does not know of. A connection of another user
- * is shut down when MHD announces it, before a byte of it is parsed.
+ * MHD owns one thread, the connections, and the parsing of HTTP. Its thread blocks all signals, so
+ * the user's handlers never run on it. When MHD announces a connection of another user, it is shut
+ * down before any byte of it is parsed.
  *
- * TCP is a second such daemon. There the head of each request is judged before anything is done for
- * it, so that who has no token can make us read and answer, and nothing else.
+ * TCP has a second such daemon. It judges the head of each request before any other work. So a
+ * client without the token can cost us only reading and answering.
  */
 #include "diag/serve/socket.h"
 
@@ -42,21 +42,20 @@
 #define STACK_BYTES       (512u << 10)
 #define TOKEN_PARAM       "token"
 
-/* One way in, and the daemon that serves it. */
+/* One listener, and the daemon that serves it. */
 struct door {
 	struct twi_socket *sock;
 	struct MHD_Daemon *daemon; /* NULL: closed */
 };
 
 /*
- * A connection over TCP. MHD's timeout begins anew with each byte, so clients without a token could
- * hold all places for as long as they like; what counts is whether a whole head with the token has
- * come.
+ * A connection over TCP. MHD's timeout restarts with each byte, so clients without a token could
+ * hold all connections for ever. So what counts is whether a whole head with the token has come.
  */
 struct caller {
 	int fd;            /* -1: free */
-	bool heard;        /* it is being served */
-	uint64_t since_ns; /* it has been here, or has been served */
+	bool heard;        /* its client has the token, and a request is being served */
+	uint64_t since_ns; /* when it came, or when its last request ended */
 };
 
 struct twi_socket {
@@ -66,12 +65,12 @@ struct twi_socket {
 	struct twi_listen listener;
 	struct twi_listen_tcp tcp_listener;
 	struct twi_token token;
-	struct twi_throttle throttle; /* of the thread of tcp, as the callers are */
+	struct twi_throttle throttle; /* only the tcp thread uses it, and the callers */
 	struct caller callers[TWI_SOCKET_CONNECTIONS];
 	unsigned caller_count;
 };
 
-/* The first call for a request has only its head; the answer comes with the next. */
+/* The first call for a request has only its head. The answer belongs to the next call. */
 static char head_seen;
 
 static enum MHD_Result queue_response(struct MHD_Connection *connection,
@@ -88,7 +87,7 @@ static enum MHD_Result queue_response(struct MHD_Connection *connection,
 	if (answer->policy != NULL) {
 		twi_mhd.add_response_header(response, "Content-Security-Policy", answer->policy);
 		twi_mhd.add_response_header(response, "X-Content-Type-Options", "nosniff");
-		/* The page's address may have the token. */
+		/* The address of the page may contain the token. */
 		twi_mhd.add_response_header(response, "Referrer-Policy", "no-referrer");
 	}
 	if (answer->allow != NULL)
@@ -122,7 +121,7 @@ static ssize_t no_body(void *arg, uint64_t at, char *out, size_t room)
 	return MHD_CONTENT_READER_END_OF_STREAM;
 }
 
-/* The head of a capture's answer: how long it would be, nobody knows without capturing. */
+/* Answers a HEAD of a capture. Without capturing, the length of the body is unknown. */
 static enum MHD_Result queue_head(struct MHD_Connection *connection, const char *content_type)
 {
 	const struct twi_http_answer answer = { .status = 200, .content_type = content_type };
@@ -131,7 +130,7 @@ static enum MHD_Result queue_head(struct MHD_Connection *connection, const char 
 
 	if (response == NULL)
 		return MHD_NO;
-	/* Else it is chunked, and MHD sends the last chunk of a body that a HEAD does not have. */
+	/* Else the answer is chunked, and MHD sends a last chunk, though a HEAD has no body. */
 	twi_mhd.set_response_options(response, MHD_RF_HTTP_1_0_COMPATIBLE_STRICT, MHD_RO_END);
 	return queue_response(connection, &answer, response);
 }
@@ -142,7 +141,7 @@ static enum MHD_Result collect_header(void *arg, enum MHD_ValueKind kind, const 
 	struct twi_http_query *query = arg;
 
 	(void)kind;
-	if (strcasecmp(name, TOKEN_PARAM) == 0) /* seen to; MHD finds it in any case */
+	if (strcasecmp(name, TOKEN_PARAM) == 0) /* is_admitted has read it */
 		return MHD_YES;
 	if (query->count < TWI_HTTP_PARAMS)
 		query->params[query->count] = (struct twi_http_param){ name, value };
@@ -166,7 +165,7 @@ static struct caller *caller_of(struct MHD_Connection *connection)
 	return info != NULL ? info->socket_context : NULL;
 }
 
-/* The oldest that is not being served gives way, and MHD closes it: there always is a place. */
+/* Shuts down the oldest connection that is not being served, so that a place is always free. */
 static void give_way(struct twi_socket *sock, const struct caller *newcomer)
 {
 	struct caller *oldest = NULL;
@@ -216,7 +215,7 @@ static const char *failure_text(int status, const struct twi_capture_run *run)
 	return status == TOW_ENOMEM ? "no memory for the capture" : twi_captures_why(run);
 }
 
-/* The request is a capture's: its head, an error, or a connection that waits. */
+/* Answers a capture's request: with its head, with an error, or later, after it has waited. */
 static enum MHD_Result start_capture(struct twi_socket *sock, struct MHD_Connection *connection,
 				     const char *method, const struct twi_capture *source,
 				     void **request)
@@ -246,7 +245,7 @@ static enum MHD_Result start_capture(struct twi_socket *sock, struct MHD_Connect
 	return MHD_YES;
 }
 
-/* The connection was woken up: its capture is done. */
+/* Answers on a connection that was woken, as its capture is done. */
 static enum MHD_Result answer_capture(struct MHD_Connection *connection,
 				      struct twi_capture_run *run)
 {
@@ -254,7 +253,7 @@ static enum MHD_Result answer_capture(struct MHD_Connection *connection,
 	int status = twi_captures_take(run, &answer.text, &answer.bytes);
 
 	if (status == TOW_ECANCELED)
-		return MHD_NO; /* the client has gone, or we are closing: hang up */
+		return MHD_NO; /* the client has gone, or the server closes: disconnect */
 	if (status < 0) {
 		free(answer.text);
 		twi_http_error(failure_code(status), failure_text(status, run), &answer);
@@ -262,7 +261,7 @@ static enum MHD_Result answer_capture(struct MHD_Connection *connection,
 	return queue_answer(connection, &answer);
 }
 
-/* Whether who asks over TCP has the token; else the answer that he gets. */
+/* Has the client over TCP the token? If not, sets its answer. */
 static bool is_admitted(struct twi_socket *sock, struct MHD_Connection *connection,
 			struct twi_http_answer *answer)
 {
@@ -278,7 +277,7 @@ static bool is_admitted(struct twi_socket *sock, struct MHD_Connection *connecti
 	uint8_t address[16];
 	uint64_t now = twi_now_ns();
 
-	/* First: who guesses behind the same address is not to keep out who knows. */
+	/* First, so that guesses from the same address do not keep out a client with the token. */
 	if (twi_token_same(&sock->token, given))
 		return true;
 	twi_listen_tcp_peer(descriptor_of(connection), address);
@@ -289,7 +288,7 @@ static bool is_admitted(struct twi_socket *sock, struct MHD_Connection *connecti
 		return false;
 	}
 	twi_count(sock->diag, TWI_C_stats_token_refused, 1);
-	if (given != NULL) /* a browser's first request has none, and guesses nothing */
+	if (given != NULL) /* a browser's first request has none, and is no guess */
 		twi_throttle_wrong(&sock->throttle, address, now);
 	twi_http_error(401, "a token is needed: Authorization: Bearer TOKEN, or ?token=TOKEN",
 		       answer);
@@ -317,7 +316,7 @@ static enum MHD_Result handle_request(void *arg, struct MHD_Connection *connecti
 			caller->heard = true;
 		return MHD_YES;
 	}
-	if (*body_bytes != 0) { /* of a request that will be 405; it is read and dropped */
+	if (*body_bytes != 0) { /* the request will get 405; its body is read and dropped */
 		*body_bytes = 0;
 		return MHD_YES;
 	}
@@ -334,7 +333,7 @@ static enum MHD_Result handle_request(void *arg, struct MHD_Connection *connecti
 	return queue_answer(connection, &answer);
 }
 
-/* However a request has ended, its capture's place is free again. */
+/* Frees the slot of the request's capture, however the request has ended. */
 static void request_completed(void *arg, struct MHD_Connection *connection, void **request,
 			      enum MHD_RequestTerminationCode how)
 {
@@ -356,7 +355,7 @@ static void wake_connection(void *who)
 	twi_mhd.resume_connection(who);
 }
 
-/* No path of ours has anything to decode, and a decoded NUL would end the path early. */
+/* Our paths have nothing to decode, and a decoded NUL would end a path early. */
 static size_t leave_escaped(void *arg, struct MHD_Connection *connection, char *text)
 {
 	(void)arg;
@@ -404,8 +403,8 @@ static int start_door(struct twi_socket *sock, struct door *door, int fd, const 
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	errno = 0;
 	/*
-	 * poll and not epoll: MHD's edges miss the end of a stream that comes with its last bytes,
-	 * and such a client would hold one of the few connections until the timeout.
+	 * poll and not epoll: MHD's edge-triggered epoll misses an end of stream that comes with
+	 * the last bytes. Such a client would hold one of the few connections until the timeout.
 	 */
 	door->sock = sock;
 	door->daemon = twi_mhd.start_daemon(
@@ -425,7 +424,7 @@ static int start_door(struct twi_socket *sock, struct door *door, int fd, const 
 	return twi_error_errno(TOW_ESYSTEM, err, "libmicrohttpd cannot serve '%s'", path);
 }
 
-/* In the first default directory in which a socket can be had. */
+/* Listens in the first default directory that allows a socket. */
 static int listen_by_default(struct twi_diag *diag, struct twi_listen_name *name,
 			     struct twi_listen *out)
 {
@@ -438,7 +437,7 @@ static int listen_by_default(struct twi_diag *diag, struct twi_listen_name *name
 			return status;
 		name->dir = own;
 		status = twi_listen_open(name, out);
-		/* A full disk, or one that became read-only. */
+		/* The disk is full, or became read-only. */
 		if (status != TOW_EPERM && status != TOW_ESYSTEM)
 			return status;
 		twi_log(diag, 2, "%.200s; trying another directory", tow_error_message());
@@ -490,7 +489,7 @@ void twi_socket_close(struct twi_socket *sock)
 {
 	if (sock == NULL)
 		return;
-	/* First the file: who comes now is told that nobody is there, not left hanging. */
+	/* First the file, so that a new client is refused and does not wait in vain. */
 	twi_listen_unlink(&sock->listener);
 	twi_captures_stop(sock->captures);
 	twi_mhd.stop_daemon(sock->local.daemon); /* closes the listening socket too */

@@ -1,5 +1,5 @@
 /*
- * stats_dir.c - where stats sockets are by default, and whether a directory is safe for them.
+ * stats_dir.c - the default directories of stats sockets, and whether a directory is safe for them.
  */
 #include "diag/serve/stats_dir.h"
 
@@ -54,7 +54,7 @@ static int judge_dir(const char *dir, const struct stat *st)
 	return TOW_OK;
 }
 
-/* Of a name that anybody could have taken: ours alone, in a folder in which it stays ours. */
+/* Another user may have taken a default name: it must be ours alone, in a folder that keeps it. */
 static int judge_default(const char *dir, const struct stat *st)
 {
 	struct stat parent;
@@ -111,7 +111,7 @@ int twi_stats_dir_open(const char *dir, int *fd_out)
 	return open_dir(dir, judge_dir, fd_out);
 }
 
-/* The index-th of the default ones. False: there are no more. */
+/* The default directory number `index`. False: there are no more. */
 static bool default_dir(unsigned index, char *out, size_t bytes)
 {
 	unsigned user = (unsigned)geteuid();
@@ -120,7 +120,7 @@ static bool default_dir(unsigned index, char *out, size_t bytes)
 	switch (index) {
 	case 0:
 		return tow_stats_dir(out, bytes) == TOW_OK;
-	case 1: /* who is not root cannot make it */
+	case 1: /* only root can make it */
 		used = snprintf(out, bytes, "/run/towline");
 		break;
 	case 2:
@@ -135,7 +135,7 @@ static bool default_dir(unsigned index, char *out, size_t bytes)
 	return used > 0 && (size_t)used < bytes;
 }
 
-/* What was passed over, and why, is the thread's error. */
+/* Logs which directory was skipped, and why: that is the thread's error. */
 static void warn_passed_over(struct twi_diag *diag)
 {
 	if (diag != NULL)
@@ -148,7 +148,7 @@ int twi_stats_dir_find(struct twi_diag *diag, unsigned *index, char *out, size_t
 	char first[300] = "";
 
 	for (; default_dir(*index, out, bytes); ++*index) {
-		/* A name that comes twice, or that is root's alone. */
+		/* Skip a name that comes twice, or that is root's alone. */
 		if (*index > 0 && default_dir(0, first, sizeof(first)) && strcmp(first, out) == 0)
 			continue;
 		if (*index == 1 && geteuid() != 0)

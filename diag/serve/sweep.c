@@ -23,7 +23,7 @@ struct left {
 	bool dead;
 };
 
-/* "<job>.<rank>.sock", ".bpf": the bytes of the job; 0: it is no such name. */
+/* The bytes of the job in "<job>.<rank>.sock" or ".bpf"; 0: the name is not of this form. */
 static size_t job_of(const char *name)
 {
 	static const char *const ends[] = { ".sock", ".bpf" };
@@ -42,7 +42,7 @@ static size_t job_of(const char *name)
 	return at > 1 && at < stem ? at - 1 : 0;
 }
 
-/* Our own sockets alone: in a directory that several users share, others' are theirs. */
+/* Checks our own sockets only: users may share the directory, and their sockets are theirs. */
 static bool look_at_socket(int dir_fd, const char *dir, const char *name, struct left *out)
 {
 	struct stat st;

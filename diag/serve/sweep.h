@@ -1,18 +1,18 @@
 /*
- * sweep.h - takes away the sockets that ended processes left in a directory of stats sockets.
+ * sweep.h - removes the sockets that ended processes left in a directory of stats sockets.
  *
- * A job that is killed leaves its files, and towrun gives each job a new name, so nobody would ever
- * reuse them. Files of a job of which anybody lives stay: they tell who of it has died.
+ * A job that is killed leaves its files. towrun gives each job a new name, so no later job would
+ * reuse them. If any rank of a job lives, its files stay: they show which ranks have died.
  *
- * Bounds: TWI_SWEEP_MAX sockets are looked at, some 5 us each, so that opening stays quick.
- * Of a job with more of them a dead rank's file may go though others live, which nobody misses.
+ * At most TWI_SWEEP_MAX sockets are checked, at some 5 us each, so that opening stays quick. A job
+ * with more sockets may lose a dead rank's file while others live, which does no harm.
  */
 #ifndef TWI_SWEEP_H
 #define TWI_SWEEP_H
 
 #define TWI_SWEEP_MAX 512
 
-/* Under the directory's lock: who has bound and does not listen yet looks dead. */
+/* Under the directory's lock: a socket between bind and listen looks dead. */
 void twi_sweep(int dir_fd, const char *dir);
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * token.c - reading a token, comparing it, counting who guesses. See token.h.
+ * token.c - reads and compares tokens, and counts guesses. See token.h.
  *
- * The file is judged by its open descriptor, not by its name; a link is not followed, and a FIFO
- * does not make the opening wait.
+ * The file is judged by its open descriptor, not by its name. Links are not followed, and opening a
+ * FIFO does not wait.
  */
 #include "diag/serve/token.h"
 
@@ -36,7 +36,7 @@ static int take_token(const char *knob, const char *text, size_t bytes, struct t
 		"the token of %s has other characters than letters, digits and . _ ~ -" MEND, knob);
 }
 
-/* One line: what ends it, CR or LF, is no part of the token. */
+/* Reads one line. CR or LF at its end is not part of the token. */
 static int read_file(int fd, const char *path, struct twi_token *out)
 {
 	char text[TWI_TOKEN_MAX + 4];
@@ -87,7 +87,7 @@ bool twi_token_same(const struct twi_token *token, const char *given)
 	size_t bytes = given != NULL ? strnlen(given, TWI_TOKEN_MAX + 1) : 0;
 	volatile unsigned char differs = bytes < TWI_TOKEN_MIN || bytes > TWI_TOKEN_MAX;
 
-	/* Always all of it, and what lies behind a shorter one too. */
+	/* Always compares all bytes, also those behind the end of a shorter text. */
 	for (size_t i = 0; i < TWI_TOKEN_MAX; i++)
 		differs |= (unsigned char)(token->text[i] ^ (i < bytes ? given[i] : '\0'));
 	return differs == 0;
@@ -119,7 +119,7 @@ const char *twi_token_param(const char *escaped, char out[TWI_TOKEN_PARAM_BYTES]
 		int high = *escaped == '%' ? hex_of(escaped[1]) : -1;
 		int low = high >= 0 ? hex_of(escaped[2]) : -1;
 
-		/* %00 would end it early: like all that is no escape it stays, and is no token. */
+		/* %00 would end the text early. It stays, as bad escapes do, and is no token. */
 		out[bytes++] = low >= 0 && high + low > 0 ? (char)(high << 4 | low) : *escaped;
 		escaped += low >= 0 && high + low > 0 ? 3 : 1;
 	}

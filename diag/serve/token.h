@@ -1,11 +1,12 @@
 /*
- * token.h - checks the token of a client over TCP, and limits guesses for each address.
+ * token.h - checks the token of a client over TCP, and counts wrong tokens by address.
  *
- * A token is 16 to 128 characters of A-Z a-z 0-9 . _ ~ - so that it can stand in a URL as it is. It
- * is compared in a time that does not depend on where it differs. Wrong ones are throttled by the
- * address that they come from: TWI_THROTTLE_BURST at once, one more each second; in between nothing
- * from there is compared at all. A client that shares an address with a guesser is throttled as
- * well; the unix socket is not concerned.
+ * A token has 16 to 128 characters of A-Z a-z 0-9 . _ ~ - so that it needs no escape in a URL. The
+ * time of a comparison does not depend on where the texts differ.
+ *
+ * Wrong tokens are throttled by address: TWI_THROTTLE_BURST at once, then one a second. Beyond
+ * that, a request without the right token gets 429 and not 401. The right token is accepted at any
+ * time, even from a throttled address. The unix socket has no throttle.
  */
 #ifndef TWI_TOKEN_H
 #define TWI_TOKEN_H
@@ -18,45 +19,46 @@
 #define TWI_TOKEN_MAX 128
 
 struct twi_token {
-	char text[TWI_TOKEN_MAX + 1]; /* zeros behind it */
+	char text[TWI_TOKEN_MAX + 1]; /* zeros follow it */
 };
 
 /*
- * The token of the knobs stats_token and stats_token_file; the first that is not empty. TOW_EINVAL
- * when both are, or it is none; TOW_EPERM for a file that others may read; TOW_ESYSTEM.
+ * Takes the token from the knobs stats_token and stats_token_file: the first that is not empty.
+ * TOW_EINVAL: both are empty, or the text is not a token; TOW_EPERM: others may read the file;
+ * TOW_ESYSTEM.
  */
 int twi_token_load(const char *text, const char *file, struct twi_token *out);
 
-/* Whether `given` is the token. NULL is not. */
+/* Is `given` the token? NULL is not. */
 bool twi_token_same(const struct twi_token *token, const char *given);
 
-/* The token behind "Bearer " in a header Authorization; NULL when it is another scheme. */
+/* The token after "Bearer " in a header Authorization; NULL: it has another scheme. */
 const char *twi_token_bearer(const char *authorization);
 
 /*
- * The token of a query, ?token=, into `out`: browsers write %7E for ~ there (RFC 3986, 2.1: the
- * same). One that is too long stays so. NULL stays NULL.
+ * Decodes the token of a query, ?token=, into `out`, as browsers write %7E for ~ there (RFC 3986,
+ * 2.1: both are the same). A token that is too long remains too long. NULL remains NULL.
  */
 #define TWI_TOKEN_PARAM_BYTES (TWI_TOKEN_MAX + 2)
 const char *twi_token_param(const char *escaped, char out[TWI_TOKEN_PARAM_BYTES]);
 
 #define TWI_THROTTLE_BURST     10
 #define TWI_THROTTLE_REFILL_NS 1000000000ull
-#define TWI_THROTTLE_ADDRESSES 16 /* of more, the one that was wrong longest ago is forgotten */
+#define TWI_THROTTLE_ADDRESSES 16 /* the one whose last wrong token is oldest gives way */
 
 struct twi_throttle {
 	struct {
 		uint8_t address[16];
-		uint64_t wrong_ns; /* the last time that one was; 0: the row is free */
-		unsigned left;     /* that may be wrong, at wrong_ns */
+		uint64_t wrong_ns; /* the time of its last wrong token; 0: the row is free */
+		unsigned left;     /* wrong tokens that it still had at wrong_ns */
 	} rows[TWI_THROTTLE_ADDRESSES];
 };
 
-/* Whether what comes from there is to be refused without a look. */
+/* Has the address used up its wrong tokens? */
 bool twi_throttle_refuses(const struct twi_throttle *throttle, const uint8_t address[16],
 			  uint64_t now_ns);
 
-/* One from there was wrong. */
+/* Counts a wrong token from the address. */
 void twi_throttle_wrong(struct twi_throttle *throttle, const uint8_t address[16], uint64_t now_ns);
 
 #endif

@@ -11,12 +11,12 @@
 #include "diag/trace/slack.h"
 #include "diag/trace/timeline.h"
 
-/* When the last of the rings that have overwritten spans begins, at the earliest `begin_ns`. */
+/* The earliest time from which all rings have all their spans; `begin_ns` or later. */
 static uint64_t whole_from(const struct twi_trace_rank *rank, uint64_t begin_ns)
 {
 	for (size_t t = 0; t < rank->thread_count; t++) {
 		const struct twi_trace_thread *thread = &rank->threads[t];
-		uint64_t first = UINT64_MAX; /* a ring is in the order of ends */
+		uint64_t first = UINT64_MAX; /* the first to end, as a ring is in order of ends */
 
 		for (size_t i = 0; thread->lost > 0 && i < thread->span_count; i++)
 			first = twi_min(first, thread->spans[i].end_ns);

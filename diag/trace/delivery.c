@@ -11,7 +11,7 @@ struct twi_delivery {
 	const struct twi_span *span;
 };
 
-/* False: it is not known who the other side was, so nobody could find it. */
+/* False: a rank of the message is unknown, so a search could not find it. */
 static bool make_row(const struct twi_trace_rank *rank, const struct twi_span *span, bool sent,
 		     struct twi_delivery *out)
 {

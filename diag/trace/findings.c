@@ -1,5 +1,5 @@
 /*
- * findings.c - one function for each thing that can be found; each says nothing unless it is there.
+ * findings.c - has one function for each kind of finding; each adds a row only where it applies.
  */
 #include "diag/trace/findings.h"
 
@@ -22,10 +22,10 @@ struct look {
 	const struct twi_timeline *t;
 	const struct twi_slack *slack;
 	struct twi_findings *out;
-	uint64_t least_ns; /* what is worth telling */
+	uint64_t least_ns; /* the smallest cost that is reported */
 };
 
-/* Room for one more; the last row is written over when there is none, which no trace comes to. */
+/* Adds a row. If all are in use, which no trace reaches, it overwrites the last one. */
 static struct twi_finding *add_finding(struct look *l, const char *kind, uint64_t cost_ns)
 {
 	struct twi_finding *row;
@@ -110,7 +110,7 @@ static const char *plural_of(uint64_t count, const char *one, const char *many)
 	return count == 1 ? one : many;
 }
 
-/* The rank that held up steps most; NULL: there is no other. */
+/* The rank that held up steps most; NULL: there is only one rank. */
 static const struct twi_timeline_rank *worst_straggler(const struct look *l)
 {
 	const struct twi_timeline_rank *ranks = l->t->ranks, *worst = NULL;
@@ -122,7 +122,7 @@ static const struct twi_timeline_rank *worst_straggler(const struct look *l)
 	return worst;
 }
 
-/* Half or more of what threads waited was for late ranks: no network would help. */
+/* Late ranks explain half or more of the waiting. Then no network would help. */
 static bool explain_late(const struct look *l, uint64_t waited_ns, struct twi_finding *row)
 {
 	const struct twi_timeline_rank *worst = worst_straggler(l);
@@ -153,7 +153,7 @@ static uint64_t receivers_waited(const struct look *l)
 	return sum;
 }
 
-/* What waiting in collectives came from: their largest group. */
+/* Explains the waiting: by late ranks, late receivers, or the dearest group of collectives. */
 static void explain_stall(const struct look *l, uint64_t waited_ns, struct twi_finding *row)
 {
 	const struct twi_slack_group *group = l->slack->group_count > 0 ? l->slack->groups : NULL;
@@ -191,7 +191,7 @@ static void explain_stall(const struct look *l, uint64_t waited_ns, struct twi_f
 		    : "It had time enough: see the links, slow pairs and who came last below.");
 }
 
-/* What anything can have cost at most: the longest that a rank waited, where steps tell that. */
+/* Limits a cost to the longest time that a rank waited, where steps show that. */
 static uint64_t bounded_cost(const struct look *l, uint64_t ns)
 {
 	uint64_t most = l->t->step_count > 0 ? 0 : (uint64_t)l->t->view.end_ns;
@@ -224,7 +224,7 @@ static void find_exposed(struct look *l)
 	explain_stall(l, sum.exposed_ns, row);
 }
 
-/* Without steps: what the collectives alone cost. */
+/* Without steps, collectives alone show the cost. */
 static void find_stall(struct look *l)
 {
 	uint64_t all = 0, ranks = l->trace->rank_count;
@@ -315,7 +315,7 @@ static void find_last(struct look *l)
 		if (ranks[i].last_ns > ranks[worst].last_ns)
 			worst = i;
 	}
-	/* Somebody is always last: it must be one more often than by chance, twice and a half. */
+	/* Some rank is always last: this one 2.5 times as often as by chance, or in 3/4 of all. */
 	if (l->t->rank_count < 2 || bounded_cost(l, ranks[worst].last_ns) < l->least_ns ||
 	    ranks[worst].last_count * 2 * l->t->rank_count <
 		    twi_min(5 * told, told * 3 / 2 * l->t->rank_count))
@@ -331,7 +331,7 @@ static void find_last(struct look *l)
 		       "on its host.");
 }
 
-/* One rank alone cannot say who was late, but that others were. */
+/* The trace of one rank shows only that others were late, but not which. */
 static void find_others(struct look *l)
 {
 	uint64_t ns = l->t->rank_count == 1 ? l->t->ranks[0].others_ns : 0;
@@ -371,7 +371,7 @@ static void find_pair(struct look *l)
 		       "for the lane and why it was chosen.");
 }
 
-/* Messages that wait for their receiver: it is not the link, and may hold the sender up. */
+/* Messages that wait for their receiver. The link is not the cause; the sender may be held up. */
 static void find_receiver(struct look *l)
 {
 	const struct twi_timeline_pair *worst = NULL;
@@ -429,7 +429,7 @@ static void find_reasons(struct look *l)
 	}
 }
 
-/* A job that hangs, or is about to. */
+/* A job that hangs, or may hang. */
 static void find_unfinished(struct look *l)
 {
 	struct twi_stuck rows[UNFINISHED_TOLD];

@@ -1,9 +1,9 @@
 /*
- * slack.c - the arithmetic of slack.h, on integers.
+ * slack.c - computes what slack.h defines, with integers.
  *
- * What threads of a rank spent on the network is a set of time (trace_view.h): on one thread, whose
- * calls do not overlap, its measure is the sum of their durations, which is what XProf adds up;
- * with several threads it never takes a nanosecond twice.
+ * The time that a rank's threads spent on the network is a set of time (trace_view.h). Calls on one
+ * thread do not overlap, so there the measure is the sum of durations, as in XProf. With several
+ * threads, no nanosecond counts twice.
  */
 #include "diag/trace/slack.h"
 
@@ -20,10 +20,10 @@ struct wait {
 	uint64_t id, start_ns, end_ns;
 };
 
-/* One rank's. */
+/* The spans of one rank. */
 struct gather {
 	struct twi_cover network;
-	struct wait *waits; /* for collectives, by id and start */
+	struct wait *waits; /* for collectives, sorted by id and start */
 	size_t wait_count;
 };
 
@@ -114,7 +114,7 @@ static void gather_fini(struct gather *g)
 	free(g->waits);
 }
 
-/* The first wait for that id; wait_count when there is none. */
+/* The first wait for the collective `id`; wait_count when there is none. */
 static size_t find_wait(const struct gather *g, uint64_t id)
 {
 	size_t low = 0, high = g->wait_count;
@@ -149,7 +149,7 @@ static void judge_wait(const struct gather *g, const struct twi_span *span,
 		}
 	}
 	row->send_ns = twi_span_called(span);
-	if (span->queue_ns == UINT32_MAX && first > span->start_ns) /* it was over by then */
+	if (span->queue_ns == UINT32_MAX && first > span->start_ns) /* the call had ended by then */
 		row->send_ns = twi_min(row->send_ns, first - span->start_ns);
 	row->observed_ns = to > span->start_ns ? to - span->start_ns : 0;
 	gap = from > span->start_ns ? from - span->start_ns : 0;
@@ -243,7 +243,7 @@ static struct twi_slack_stat stat_of(uint64_t *values, size_t count)
 	return stat;
 }
 
-/* Of one member of all rows, a uint64_t at `offset`; with STALL of the two that make it. */
+/* The figures of one member of all rows, a uint64_t at `offset`. STALL: of send_ns + wait_ns. */
 #define STALL SIZE_MAX
 static struct twi_slack_stat stat_at(const struct twi_slack_row *const *rows, size_t count,
 				     size_t offset, uint64_t *values)
@@ -277,7 +277,7 @@ static void group_rows(const struct twi_slack_row *const *rows, size_t count, ui
 		stall += (twi_wide)rows[i]->send_ns + rows[i]->wait_ns;
 		out->waited += rows[i]->waited;
 		out->ranks = twi_max(out->ranks, rows[i]->ranks);
-		/* rows of one rank lie side by side */
+		/* rows of one rank are adjacent */
 		out->seen_ranks += i == 0 || rows[i]->rank != rows[i - 1]->rank;
 	}
 	out->bytes = mean_of(bytes, count);

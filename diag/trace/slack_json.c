@@ -1,5 +1,5 @@
 /*
- * slack_json.c - the document /v1/slack, of a trace.
+ * slack_json.c - writes the slack of a trace as the document /v1/slack.
  */
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /*
- * timeline.c - timeline.h's parts put together, and what needs only one look at each span.
+ * timeline.c - combines the parts of timeline.h, and computes what one pass over the spans gives.
  */
 #include "diag/trace/timeline.h"
 
@@ -78,7 +78,7 @@ static int make_kinds(const struct twi_trace *trace, struct twi_timeline *out)
 	return TOW_OK;
 }
 
-/* A fallback copy, or a late registration. */
+/* Adds a fallback copy or a late registration. */
 static void add_reason(struct twi_timeline *out, size_t r, const struct twi_span *span)
 {
 	struct twi_timeline_bin *bin =

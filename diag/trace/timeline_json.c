@@ -1,6 +1,6 @@
 /*
- * timeline_json.c - the document /v1/timeline, of a trace. Values over time are arrays with one
- * number for each bin.
+ * timeline_json.c - writes a trace's timeline as the document /v1/timeline. Values over time are
+ * arrays with one number for each bin.
  */
 #include <stdio.h>
 
@@ -14,7 +14,7 @@
 #include "diag/trace/timeline.h"
 #include "diag/trace/unfinished.h"
 
-/* The array `key`: `value` for every bin, where `bin` is the one in turn. */
+/* Writes the array `key`: `value` for every bin. `value` refers to the current one as `bin`. */
 #define EMIT_BINS(e, key, value)                                                                   \
 	do {                                                                                       \
 		twi_emit_array_begin(e, key);                                                      \

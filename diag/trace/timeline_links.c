@@ -1,9 +1,9 @@
 /*
- * timeline_links.c - what went over each rank's links in each bin, against their limit, and the
- * times in which a link was full while threads waited for it.
+ * timeline_links.c - computes what each rank sent and received in each bin, against the limit of
+ * its link. It also finds the regions in which a link was full while threads waited for it.
  *
- * Without a given limit the best rate seen is taken for it: of a rank in a bin, or of one long
- * transfer, so that a link that is idle most of the time does not look full at its busiest bin.
+ * If no limit is given, the best rate seen serves: of a rank in a bin, or of one long transfer. The
+ * transfer counts so that a mostly idle link does not look full in its busiest bin.
  */
 #include <stdlib.h>
 
@@ -14,7 +14,7 @@
 
 #define RATE_BYTES (256u << 10)
 #define RATE_NS    10000u
-#define BIT_NS     8000000000u /* bytes in a nanosecond, as bits in a second */
+#define BIT_NS     8000000000u /* a byte per nanosecond, in bits per second */
 
 static enum twi_timeline_path path_of(const struct twi_span *span)
 {
@@ -31,7 +31,7 @@ static void put_flow(struct twi_timeline_flow *flow, bool sends, uint64_t bytes)
 		flow->rx_bytes += bytes;
 }
 
-/* Evenly over [from, to) of the axis; all of it, to the byte. */
+/* Spreads bytes evenly over [from, to) of the axis. The sum is exact. */
 static void spread_flow(const struct twi_timeline *out, struct twi_timeline_flow *bins, bool sends,
 			int64_t from, int64_t to, uint64_t bytes)
 {
@@ -71,7 +71,7 @@ static int add_link_span(struct twi_timeline *out, size_t r, const struct twi_sp
 		return twi_error(TOW_ENOMEM, "no memory for the links of %zu ranks",
 				 out->rank_count);
 	link->used = true;
-	/* What came all at once, or of which that is not known, is said to come at the end. */
+	/* Bytes that arrived all at once, or at unknown times, count at the end. */
 	if (ns == 0)
 		from = twi_max(span->start_ns, span->end_ns);
 	begin = twi_view_at(&out->view, r, from);
@@ -129,7 +129,7 @@ static bool is_bound(const struct twi_timeline *out, const struct twi_timeline_l
 	       rate_of(most, out->bin_ns) >= link->limit_bps / 100 * TWI_TIMELINE_FULL_PERCENT;
 }
 
-/* Joins the bound bins of one rank and link; room is for one region for each second bin. */
+/* Joins adjacent bound bins of one rank and link. So at most every second bin begins a region. */
 static void find_regions(struct twi_timeline *out, size_t r, enum twi_timeline_path path,
 			 const struct twi_cover *waits)
 {

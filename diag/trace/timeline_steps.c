@@ -1,11 +1,11 @@
 /*
- * timeline_steps.c - where the time of steps went, who held steps up, and who came last to
- * collectives.
+ * timeline_steps.c - computes how the time of steps divides, which ranks held steps up, and which
+ * came last to collectives.
  *
- * Steps are judged by durations alone, each measured by one clock: of ranks that wait for each
- * other in every step, the one that computes longest waits least, and its excess is what a step
- * would be shorter by. Collectives are judged by when ranks came, on the axis, and only where the
- * last one is later than both clocks may be wrong by.
+ * Steps are judged by durations alone, each from one clock. If ranks wait for each other in every
+ * step, the rank that computes longest waits least. Without its excess, the step would be shorter
+ * by as much. Collectives are judged by when ranks came, on the axis. They count only where the
+ * last rank is later than both clocks' errors.
  */
 #include <stdlib.h>
 
@@ -27,7 +27,7 @@ struct step_rows {
 	uint64_t *values;
 };
 
-/* What was under way at a rank, in any thread; a receive only from its match on. */
+/* What was in flight at a rank, in any thread. A receive counts from its match on. */
 static int flying_of(const struct twi_trace_rank *rank, struct twi_cover *flying)
 {
 	int status = TOW_OK;
@@ -137,7 +137,7 @@ static void add_split(struct twi_timeline_split *into, const struct twi_timeline
 	into->exposed_ns += from->exposed_ns;
 }
 
-/* What a rank itself took: all of the step in which it did not wait. */
+/* A rank's own share of the step: the time in which it did not wait. */
 static uint64_t own_ns(const struct twi_timeline_split *part)
 {
 	return part->step_ns - part->exposed_ns;
@@ -222,7 +222,7 @@ int twi_timeline_steps(const struct twi_trace *trace, struct twi_timeline *out)
 	return status;
 }
 
-/* --- who came last to collectives --- */
+/* --- which rank came last to a collective --- */
 
 struct entry {
 	uint64_t id;
@@ -242,7 +242,7 @@ static int by_id(const void *a, const void *b)
 	return (left->rank > right->rank) - (left->rank < right->rank);
 }
 
-/* Of one collective, the last at the end. */
+/* Judges one collective. The last rank is at the end of `entries`. */
 static void judge_collective(const struct entry *entries, size_t count, struct twi_timeline *out)
 {
 	const struct entry *last = &entries[count - 1], *before;
@@ -259,7 +259,7 @@ static void judge_collective(const struct entry *entries, size_t count, struct t
 			out->entries.unknown++;
 			return;
 		}
-		/* Certainly later than each other one: the least of these is what is certain. */
+		/* Later than every other rank for certain by the least of these differences. */
 		early = (uint64_t)(last->at - before->at);
 		late = twi_min(late, early - twi_min(early, error));
 	}
@@ -273,8 +273,8 @@ static void judge_collective(const struct entry *entries, size_t count, struct t
 }
 
 /*
- * How long a rank's threads waited while the last rank of a collective had not come: of the times
- * that were waited, and those before a last rank came, what is in both.
+ * How long a rank's threads waited while the last rank of a collective had not come: the overlap of
+ * both sets of time. It is the sum of both less their union.
  */
 static int find_others(const struct twi_trace_rank *rank, struct twi_timeline_rank *out)
 {

@@ -1,13 +1,14 @@
 /*
- * timeline_transfers.c - latencies of transfers by size and time, their sizes, how many are under
- * way, and pairs of ranks that are slower than others.
+ * timeline_transfers.c - computes the latencies and sizes of transfers, how many are in flight, and
+ * which pairs of ranks are slower than others.
  *
- * What is usual for a size class is the lower median of the pairs' medians, so that each pair has
- * one vote, however much it sends, and of two pairs the faster one says what can be. Transfers that
- * only their receiver saw are timed from another moment on, and so judged among themselves.
+ * The usual time of a size class is the lower median of the pairs' medians. So each pair has one
+ * vote, however much it sends, and of two pairs the faster one sets the usual time. If only the
+ * receiver of a transfer is in the trace, its time begins at another moment. Such transfers are
+ * compared among themselves only.
  *
- * A pair is judged by the time that its messages were on their way: what a message waited for
- * credit, or for its receiver to ask for it, is the receiver's time and not the link's.
+ * A pair is judged by the time its messages were on their way. Waits for credit, or for the
+ * receiver's request, belong to the receiver and not to the link.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -18,16 +19,16 @@
 #include "diag/trace/delivery.h"
 #include "diag/trace/timeline.h"
 
-/* Of a transfer that can tell a rate, and for how long at least. */
+/* A transfer shows a rate if it has at least so many bytes and takes so long. */
 #define RATE_BYTES (256u << 10)
 #define RATE_NS    10000u
 
 struct transfer {
-	int64_t from, to; /* as in the pair */
+	int64_t from, to; /* as in struct twi_timeline_pair */
 	const char *from_name, *to_name;
-	int64_t start, end; /* on the axis: under way */
+	int64_t start, end; /* on the axis, while in flight */
 	uint64_t latency, bytes, wire_ns;
-	uint64_t way; /* of its latency */
+	uint64_t way; /* the part of the latency on the way */
 	uint16_t bin;
 	uint8_t size_class;
 	bool received;
@@ -54,14 +55,14 @@ static bool in_trace(const struct twi_trace *trace, int64_t rank)
 	return rank >= 0 && low < trace->rank_count && trace->ranks[low].rank == rank;
 }
 
-/* What is known of the messages of a trace beside their own spans. */
+/* Further spans of a trace that tell about its messages. */
 struct known {
 	struct twi_deliveries deliveries, arrivals;
 };
 
 /*
- * The part of a latency in which the message was on its way. The receive of a large one says it
- * best: from when both were there. Of a small one that is nothing.
+ * The part of a latency in which the message was on its way. For a large message its receive is the
+ * best source, as it has the time from when both sides were there. For a small one it has 0.
  */
 static uint64_t way_of(const struct known *known, const struct twi_trace_rank *rank,
 		       const struct twi_span *span, const struct twi_span *delivery,
@@ -78,7 +79,7 @@ static uint64_t way_of(const struct known *known, const struct twi_trace_rank *r
 	return way;
 }
 
-/* How long it took is what was counted for /v1/latency, where that is in the trace. */
+/* Takes the latency from the DELIVERY span, as /v1/latency does, where the trace has that span. */
 static void time_it(const struct twi_timeline *out, const struct twi_trace *trace, size_t r,
 		    const struct twi_span *span, const struct known *known, struct transfer *row)
 {
@@ -177,7 +178,7 @@ static int by_class_and_bin(const void *a, const void *b)
 	return (left->latency > right->latency) - (left->latency < right->latency);
 }
 
-/* Quantiles of rows [first, next), which lie in order of latency. */
+/* Quantiles of rows [first, next), which are in order of latency. */
 static void row_quantiles(struct transfers *all, size_t first, size_t next,
 			  struct twi_timeline_quantiles *out)
 {
@@ -217,7 +218,7 @@ static void make_latencies(struct transfers *all, struct twi_timeline *out)
 
 struct event {
 	int64_t at;
-	int64_t bytes; /* below zero: it ends */
+	int64_t bytes; /* negative: a transfer ends */
 	int ends;
 };
 
@@ -227,7 +228,7 @@ static int by_time(const void *a, const void *b)
 
 	if (left->at != right->at)
 		return left->at < right->at ? -1 : 1;
-	return right->ends - left->ends; /* what ends makes room first */
+	return right->ends - left->ends; /* ends come before starts */
 }
 
 struct flight {
@@ -235,7 +236,7 @@ struct flight {
 	twi_wide_signed bytes;
 };
 
-/* Nothing changes from f->now until `to`: says so to the bins between. */
+/* Adds the time from f->now until `to`, in which nothing changes, to its bins. */
 static void fly_until(struct twi_timeline *out, struct flight *f, int64_t to)
 {
 	to = twi_min(to, out->view.end_ns);
@@ -322,7 +323,7 @@ static int values_ascend(const void *a, const void *b)
 	return (*left > *right) - (*left < *right);
 }
 
-/* The end of the pair, or of its size class, that begins at `first`. */
+/* The end of the pair that begins at `first`, or of its size class. */
 static size_t end_of(const struct transfers *all, size_t first, bool of_class)
 {
 	size_t next = first + 1;
@@ -333,13 +334,13 @@ static size_t end_of(const struct transfers *all, size_t first, bool of_class)
 	return next;
 }
 
-/* Of one class of one pair. */
+/* The median time on the way; the rows are one class of one pair, in order. */
 static uint64_t median_of(const struct transfers *all, size_t first, size_t next)
 {
 	return all->rows[first + (next - first + 1) / 2 - 1].way;
 }
 
-/* What is usual for each class. The rows lie by pair, class, time on the way. */
+/* Finds the usual time of each class. The rows are in order of pair, class, time on the way. */
 static void find_usual(struct transfers *all, bool received, uint64_t usual[TWI_SIZE_CLASSES])
 {
 	for (unsigned c = 0; c < TWI_SIZE_CLASSES; c++) {

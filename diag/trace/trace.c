@@ -1,5 +1,5 @@
 /*
- * trace.c - a trace is freed, whoever has made it.
+ * trace.c - frees a trace.
  */
 #include "diag/trace/trace.h"
 

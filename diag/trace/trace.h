@@ -1,17 +1,17 @@
 /*
- * trace.h - a trace: what ranks did in a window of time, as data. What is captured, merged, written
- * in the formats of other tools, read back from one, and analysed is always this.
+ * trace.h - a trace: what ranks did in a window of time, as data. Capturing, merging, analysing,
+ * and writing or reading other tools' formats all work on this struct.
  *
  *	struct twi_trace --- ranks[] --- threads[] --- spans[] by start
  *	                             \-- unfinished[] by start
  *	                             \-- peers[], names[]
  *
- * Spans have ended. What was under way when the window ended stands apart from them, so that no
- * analysis takes it for something that has happened: a span that ends with the window, of status
- * TOW_AGAIN.
+ * `spans` have ended. Operations that were under way when the window ended are in `unfinished`, so
+ * that no analysis takes them for finished ones. Their spans end with the window and have the
+ * status TOW_AGAIN.
  *
- * All of it is owned by the trace and plain memory. A trace of a stranger's file is checked when it
- * is read: indexes that lead nowhere are refused there, and not looked for later.
+ * The trace owns all of it, as plain memory. A file from outside is checked when it is read: an
+ * index out of bounds is refused there, and not checked again later.
  */
 #ifndef TWI_TRACE_H
 #define TWI_TRACE_H
@@ -26,7 +26,7 @@ struct twi_diag;
 
 struct twi_trace_peer {
 	char *name;
-	int64_t rank; /* in the job; -1: not known */
+	int64_t rank; /* in the job; -1: unknown */
 };
 
 struct twi_trace_thread {
@@ -40,20 +40,20 @@ struct twi_trace_thread {
 struct twi_trace_rank {
 	char *host, *job;
 	int64_t rank;  /* in the job */
-	int64_t world; /* ranks of the job; 0: not known */
+	int64_t world; /* ranks of the job; 0: unknown */
 	int64_t pid;
-	uint64_t begin_ns, end_ns; /* the window, by the rank's own clock, as all its times */
-	int64_t unix_ns;           /* what added to such a time makes UNIX time */
-	/* What added to such a time makes rank 0's, and how wrong that can be. error UINT64_MAX:
-	 * not known, and then UNIX time is what ranks are put together by. */
+	uint64_t begin_ns, end_ns; /* the window; all times are of the rank's own clock */
+	int64_t unix_ns;           /* add it to such a time for UNIX time */
+	/* Add the offset to such a time for rank 0's time; the error is its largest. An error of
+	 * UINT64_MAX: the offset is unknown, and UNIX time aligns the ranks. */
 	int64_t clock_offset_ns;
 	uint64_t clock_error_ns;
 	uint64_t sampled_out;
 	size_t thread_count, unfinished_count, peer_count, name_count;
 	struct twi_trace_thread *threads;
 	struct twi_span *unfinished;
-	struct twi_trace_peer *peers; /* span.peer - 1 */
-	char **names;                 /* span.name - 1 */
+	struct twi_trace_peer *peers; /* at span.peer - 1 */
+	char **names;                 /* at span.name - 1 */
 };
 
 struct twi_trace {
@@ -61,20 +61,20 @@ struct twi_trace {
 	struct twi_trace_rank *ranks; /* by rank */
 };
 
-/* All zero is an empty one. */
+/* All zero is an empty trace. */
 void twi_trace_fini(struct twi_trace *trace);
 
-/* Of whom traces tell; until it is said: rank -1 of no job, and no clock but its own. */
+/* The rank that traces describe. Until it is set: rank -1 of no job, with only its own clock. */
 struct twi_trace_about {
 	const char *job; /* copied */
 	int64_t rank, world;
-	/* What brings this rank's times to rank 0's, if that is known. Runs in any thread. */
+	/* Gives the offset from this rank's times to rank 0's, if known. Runs in any thread. */
 	bool (*clock)(void *arg, int64_t *offset_ns_out, uint64_t *error_ns_out);
-	/* Compares that clock anew; `wait`: returns when it is, or some ms are over. */
+	/* Compares that clock anew. `wait`: returns when that is done, or after some ms. */
 	void (*compare)(void *arg, bool wait);
 	/*
-	 * What is under way: writes up to `room` of them, without their end and status, and returns
-	 * how many there are. NULL: nobody knows. Likewise.
+	 * Writes up to `room` spans of operations under way, without end and status. Returns how
+	 * many there are. NULL: unknown. Runs in any thread.
 	 */
 	size_t (*unfinished)(void *arg, struct twi_span *out, size_t room);
 	void *arg;
@@ -84,16 +84,16 @@ struct twi_trace_about {
 int twi_trace_identify(struct twi_diag *diag, const struct twi_trace_about *about);
 
 /*
- * One rank's: the spans in its rings that end at begin_ns or later. What has been overwritten since
- * then is in `lost` of its thread, at worst TWI_SPAN_ROWS too many; sampled_out is of the runtime's
- * whole life. TOW_OK or TOW_ENOMEM; out is then empty.
+ * Reads one rank's trace: the spans in its rings that end at begin_ns or later. `lost` of a thread
+ * counts those overwritten since then, at worst TWI_SPAN_ROWS too many. sampled_out counts from the
+ * runtime's start. TOW_OK, or TOW_ENOMEM with `out` empty.
  */
 int twi_trace_read(struct twi_diag *diag, uint64_t begin_ns, struct twi_trace *out);
 
-/* The same of all that the rings hold, with what is under way. */
+/* Reads everything that the rings hold, and the operations under way. */
 int twi_trace_read_all(struct twi_diag *diag, struct twi_trace *out);
 
-/* What is told of it, at most; more is counted as lost (spans_lost). */
+/* At most so many unfinished spans are kept; the others count as lost (spans_lost). */
 #define TWI_TRACE_UNFINISHED_MAX 4096u
 
 #endif

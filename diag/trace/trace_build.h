@@ -1,6 +1,6 @@
 /*
- * trace_build.h - the parts of which one rank's trace is made, for those who read the rings: at
- * once (trace_read.c), or again and again while a capture runs.
+ * trace_build.h - builds one rank's trace from parts, for readers of the rings. trace_read.c reads
+ * them at once; a capture reads them repeatedly while it runs.
  */
 #ifndef TWI_TRACE_BUILD_H
 #define TWI_TRACE_BUILD_H
@@ -9,31 +9,31 @@
 
 struct twi_span_ring;
 
-/* Host, job, clocks, peers and names; times and threads are left. TOW_ENOMEM without a message. */
+/* Fills host, job, clocks, peers and names, but not times and threads. TOW_ENOMEM: no message. */
 int twi_trace_describe(struct twi_diag *diag, struct twi_trace_rank *rank);
 
 /*
- * Has this rank's clock compared with rank 0's: where a capture begins, and, waiting for it, where
- * it ends. A comparison is the better the younger it is, and two of them show the rate.
+ * Compares this rank's clock with rank 0's. A capture calls it at its begin, and at its end with
+ * `wait`. A recent comparison is more exact than an old one, and two of them show the clocks' rate.
  */
 void twi_trace_compare_clocks(struct twi_diag *diag, bool wait);
 
 /*
- * Asks what is under way, and then, once the rank's names are there and its end_ns is known, makes
- * of it what is unfinished. TOW_ENOMEM without a message.
+ * The first asks for the operations under way. The second completes their spans, once the rank has
+ * its names and end_ns. TOW_ENOMEM: no message.
  */
 int twi_trace_ask_unfinished(struct twi_diag *diag, struct twi_trace_rank *rank);
 int twi_trace_end_unfinished(struct twi_diag *diag, struct twi_trace_rank *rank);
 
 /*
- * Adds threads: one for each that owned the ring. numbers[i] is the number in the ring of spans[i],
- * rising. TOW_ENOMEM without a message.
+ * Adds a thread for each owner that the ring has had. numbers[i] is the number of spans[i] in the
+ * ring, and rises. TOW_ENOMEM: no message.
  */
 int twi_trace_add_spans(struct twi_diag *diag, struct twi_trace_rank *rank,
 			const struct twi_span_ring *ring, struct twi_span *spans,
 			const uint64_t *numbers, size_t count, uint64_t lost);
 
-/* Its collectives are told by name and group (trace_names.c). TOW_ENOMEM without a message. */
+/* Names the thread's collectives after name and group (trace_names.c). TOW_ENOMEM: no message. */
 int twi_trace_name_spans(struct twi_diag *diag, struct twi_trace_rank *rank,
 			 struct twi_trace_thread *thread);
 

@@ -1,11 +1,11 @@
 /*
- * trace_names.c - collectives in a trace are told by their name and their group's label.
+ * trace_names.c - names collectives in a trace after their name and their group's label.
  *
  *	span: name "all_reduce", id 3 << 32 | 17     label of group 3: "default_pg"
  *	in the trace: "all_reduce of default_pg"
  *
- * A span carries the number of a name; the label is looked up when a trace is read, and the two
- * become one more name of the trace. So no format of a trace has to know of labels.
+ * A span has only the number of a name. When a trace is read, the label is looked up, and both
+ * together become one more name of the trace. So no trace format needs labels.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@
 #define PAIRS 64u
 #define CHARS (TWI_TAG_BYTES + TOW_GROUP_LABEL_MAX + 8)
 
-/* What a name and a group have become; direct-mapped, so that one may push another out. */
+/* The name for a name and a group. The cache is direct-mapped: an entry can replace another. */
 struct pair {
 	bool known;
 	uint32_t group, name, together;

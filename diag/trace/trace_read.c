@@ -1,7 +1,7 @@
 /*
- * trace_read.c - one rank's trace out of the rings of its diag.
+ * trace_read.c - reads one rank's trace from the rings of its diag.
  *
- * A ring is read once, then cut where it changed hands: each owner's part is a thread of the trace.
+ * A ring is read once and then divided by owner: each owner's part is a thread of the trace.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,7 +41,7 @@ static int by_start(const void *a, const void *b)
 
 	if (x->start_ns != y->start_ns)
 		return x->start_ns < y->start_ns ? -1 : 1;
-	/* What encloses another comes first. */
+	/* A span that encloses another comes first. */
 	return (x->end_ns < y->end_ns) - (x->end_ns > y->end_ns);
 }
 
@@ -69,7 +69,7 @@ static int add_thread(struct twi_diag *diag, struct twi_trace_rank *rank,
 	return twi_trace_name_spans(diag, rank, thread);
 }
 
-/* The ring's owners, oldest first, of those that are known. */
+/* Copies the ring's known owners, oldest first. */
 static unsigned copy_owners(struct twi_span_table *table, const struct twi_span_ring *ring,
 			    struct twi_span_owner *out)
 {
@@ -166,7 +166,7 @@ static int copy_peers(struct twi_span_table *table, struct twi_trace_rank *rank)
 	return TOW_OK;
 }
 
-/* The texts of all tags: spans name them by number, from 1 on without a gap. */
+/* Copies the texts of all tags. Spans name tags by number, and numbers begin at 1 without gaps. */
 static int copy_names(struct twi_trace_rank *rank)
 {
 	size_t count = 0;
@@ -208,7 +208,7 @@ int twi_trace_describe(struct twi_diag *diag, struct twi_trace_rank *rank)
 	arg = table->clock_arg;
 	status = copy_peers(table, rank);
 	pthread_mutex_unlock(&table->lock);
-	/* Not under the lock, which who holds the engine may want. */
+	/* Without the lock: the thread that holds the engine may want it. */
 	if (clock != NULL && !clock(arg, &rank->clock_offset_ns, &rank->clock_error_ns)) {
 		rank->clock_offset_ns = 0;
 		rank->clock_error_ns = UINT64_MAX;
@@ -294,7 +294,7 @@ static int read_rank(struct twi_diag *diag, uint64_t begin_ns, bool unfinished,
 	if (rank == NULL)
 		return twi_error(TOW_ENOMEM, "no memory for a trace");
 	rank->begin_ns = twi_max(begin_ns, diag->start_ns);
-	if (unfinished) /* before peers and names are copied, which it may add to */
+	if (unfinished) /* before peers and names are copied, as it may add some */
 		status = twi_trace_ask_unfinished(diag, rank);
 	rank->end_ns = twi_now_ns();
 	rank->sampled_out = twi_counter_sum(diag, TWI_C_spans_sampled_out);

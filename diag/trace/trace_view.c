@@ -1,5 +1,5 @@
 /*
- * trace_view.c - the axis of trace_view.h, and sets of time.
+ * trace_view.c - computes the axis of trace_view.h, and sets of time.
  */
 #include "diag/trace/trace_view.h"
 
@@ -16,7 +16,7 @@ static int64_t clamp_wide(twi_wide_signed value)
 	return value < -TWI_VIEW_MOST ? -TWI_VIEW_MOST : (int64_t)value;
 }
 
-/* UNIX time of rank 0's clock at 0, by the rank whose offset is known best. */
+/* UNIX time at 0 of rank 0's clock, from the rank whose offset has the smallest error. */
 static twi_wide_signed unix_of_zero(const struct twi_trace *trace)
 {
 	const struct twi_trace_rank *best = &trace->ranks[0];
@@ -30,7 +30,7 @@ static twi_wide_signed unix_of_zero(const struct twi_trace *trace)
 	return (twi_wide_signed)best->unix_ns - best->clock_offset_ns;
 }
 
-/* What is added to a time of the rank to make rank 0's. */
+/* Add it to a time of the rank for rank 0's time. */
 static twi_wide_signed shift_of(const struct twi_trace_rank *rank, twi_wide_signed zero)
 {
 	return rank->clock_error_ns != UINT64_MAX ? (twi_wide_signed)rank->clock_offset_ns
@@ -161,7 +161,7 @@ void twi_cover_seal(struct twi_cover *cover)
 					 cover->parts[i - 1].start;
 }
 
-/* Covered below `at`. */
+/* The covered time below `at`. */
 static uint64_t covered_below(const struct twi_cover *cover, uint64_t at)
 {
 	size_t low = 0, high = cover->count; /* parts that start below `at` */

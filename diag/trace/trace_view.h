@@ -1,13 +1,13 @@
 /*
- * trace_view.h - how analyses look at a trace: names, durations, and one axis of time.
+ * trace_view.h - gives analyses names, durations, and one axis of time for all ranks of a trace.
  *
  *	rank's clock --- + shift ---> the axis: ns since the earliest begin_ns of all ranks
  *
- * The axis is rank 0's clock. A rank whose offset from it is not known is put on it by UNIX time;
- * its error is then UINT64_MAX, and nothing that compares it with another rank may be claimed.
+ * The axis is rank 0's clock. UNIX time puts a rank on the axis if its offset from rank 0 is
+ * unknown. Its error is then UINT64_MAX, and no comparison with another rank is valid.
  *
- * A trace may come from a stranger's file: its times may be anything. So differences are taken
- * without overflow and places on the axis are held within +-TWI_VIEW_MOST.
+ * A trace may come from an untrusted file with any times. So differences are computed without
+ * overflow, and positions on the axis are limited to +-TWI_VIEW_MOST.
  */
 #ifndef TWI_TRACE_VIEW_H
 #define TWI_TRACE_VIEW_H
@@ -18,19 +18,19 @@
 
 #include "diag/trace/trace.h"
 
-/* Products and sums that 64 bits may not hold. */
+/* For products and sums that may exceed 64 bits. */
 __extension__ typedef unsigned __int128 twi_wide;
 __extension__ typedef __int128 twi_wide_signed;
 
 #define TWI_VIEW_MOST (INT64_MAX / 4)
 
 struct twi_view_rank {
-	uint64_t origin; /* the reading of its clock at 0 of the axis, modulo 2^64 */
+	uint64_t origin; /* its clock's reading at 0 of the axis, modulo 2^64 */
 	uint64_t error_ns;
 };
 
 struct twi_view {
-	int64_t unix_ns; /* of 0 of the axis */
+	int64_t unix_ns; /* at 0 of the axis */
 	int64_t end_ns;  /* the latest end_ns of all ranks; at least 1 */
 	size_t rank_count;
 	struct twi_view_rank *ranks;
@@ -40,10 +40,10 @@ struct twi_view {
 int twi_view_init(const struct twi_trace *trace, struct twi_view *out);
 void twi_view_fini(struct twi_view *view);
 
-/* Where a time of the rank lies on the axis. */
+/* The position on the axis of a time of the rank. */
 int64_t twi_view_at(const struct twi_view *view, size_t rank, uint64_t ns);
 
-/* What two ranks' places on the axis can be wrong by against each other; UINT64_MAX: not known. */
+/* The largest error between positions of two ranks on the axis; UINT64_MAX: unknown. */
 uint64_t twi_view_error(const struct twi_view *view, size_t left, size_t right);
 
 static inline uint64_t twi_span_ns(const struct twi_span *span)
@@ -51,7 +51,7 @@ static inline uint64_t twi_span_ns(const struct twi_span *span)
 	return span->end_ns > span->start_ns ? span->end_ns - span->start_ns : 0;
 }
 
-/* The first `ns` of a span that it says were something else, no more than it has. */
+/* The first `ns` of a span, but no more than the span has. */
 static inline uint64_t twi_span_part(const struct twi_span *span, uint64_t ns)
 {
 	uint64_t all = twi_span_ns(span);
@@ -60,28 +60,28 @@ static inline uint64_t twi_span_part(const struct twi_span *span, uint64_t ns)
 }
 
 /*
- * What the start call of a COLL took. Of one that took longer than a span can say (4 s) it is not
- * known when it was over: it is told as all of it, as time that nobody can count on is no slack.
+ * The duration of a COLL's start call. A span cannot hold more than 4 s, so the end of a longer
+ * call is unknown. Then the whole span counts, as time that is not certain is not slack.
  */
 static inline uint64_t twi_span_called(const struct twi_span *span)
 {
 	return twi_span_part(span, span->queue_ns == UINT32_MAX ? UINT64_MAX : span->queue_ns);
 }
 
-/* All spans of all ranks, one after the other: start with a walk that is all zero. */
+/* Walks over all spans of all ranks. Start with a walk that is all zero. */
 struct twi_walk {
 	size_t rank, thread, next;
 };
 const struct twi_span *twi_view_next(const struct twi_trace *trace, struct twi_walk *walk);
 
-/* The user's name for it, "" where there is none. */
+/* The name that the user gave it; "" where there is none. */
 const char *twi_view_name(const struct twi_trace_rank *rank, const struct twi_span *span);
 
-/* NULL: none, or not known. */
+/* NULL: there is no peer, or it is unknown. */
 const struct twi_trace_peer *twi_view_peer(const struct twi_trace_rank *rank,
 					   const struct twi_span *span);
 
-/* Whether it is a thread that waits for the network. */
+/* Is it a thread's wait for the network? */
 static inline bool twi_view_is_wait(const struct twi_span *span)
 {
 	return span->kind == TWI_SPAN_WAIT &&
@@ -90,14 +90,14 @@ static inline bool twi_view_is_wait(const struct twi_span *span)
 		span->detail == TWI_SPAN_SERVE);
 }
 
-/* --- sets of time: what is covered by any of many intervals --- */
+/* --- sets of time: the union of many intervals --- */
 
 struct twi_cover_part {
 	uint64_t start, end;
-	uint64_t before; /* covered by the parts before this one */
+	uint64_t before; /* time in the parts before this one */
 };
 
-/* All zero is an empty one. After `seal` its parts are apart and in order. */
+/* All zero is an empty set. After `seal`, its parts are disjoint and in order. */
 struct twi_cover {
 	size_t count, room;
 	struct twi_cover_part *parts;
@@ -105,7 +105,7 @@ struct twi_cover {
 
 int twi_cover_add(struct twi_cover *cover, uint64_t start, uint64_t end);
 void twi_cover_seal(struct twi_cover *cover);
-/* How much of [start, end) is covered. */
+/* The part of [start, end) that is covered. */
 uint64_t twi_cover_within(const struct twi_cover *cover, uint64_t start, uint64_t end);
 void twi_cover_fini(struct twi_cover *cover);
 

@@ -14,11 +14,11 @@
 #include "diag/record/coll_kind.h"
 #include "diag/trace/trace_view.h"
 
-#define LONGER 3u /* than anything alike that has ended */
+#define LONGER 3u /* so many times as long as any case of its kind that has ended */
 
 /*
- * What a rank has ended: the longest wait of each kind, for collectives they themselves too, and
- * when anything has ended last.
+ * What a rank has ended: the longest wait for each kind of operation, and when any span ended last.
+ * For collectives, their own spans count, too.
  */
 struct past {
 	uint64_t longest_ns[TWI_SPAN_KINDS], last_ns;
@@ -35,7 +35,7 @@ static struct past past_of(const struct twi_trace_rank *rank)
 			past.last_ns = twi_max(past.last_ns, span->end_ns);
 			unsigned kind = span->kind == TWI_SPAN_WAIT ? span->detail : span->kind;
 
-			/* a wait whose time was over has not ended what it waited for */
+			/* a wait that reached its deadline has not seen the end of its operation */
 			if (kind < TWI_SPAN_KINDS && span->status == TOW_OK &&
 			    (span->kind == TWI_SPAN_WAIT || span->kind == TWI_SPAN_COLL))
 				past.longest_ns[kind] =
@@ -45,7 +45,7 @@ static struct past past_of(const struct twi_trace_rank *rank)
 	return past;
 }
 
-/* A collective, or a wait for something else. */
+/* Is the collective, or the wait for another operation, unusual? */
 static bool stands_out(const struct twi_trace_rank *rank, const struct past *past,
 		       const struct twi_span *span)
 {
@@ -61,7 +61,7 @@ static bool stands_out(const struct twi_trace_rank *rank, const struct past *pas
 	return kind == TWI_SPAN_COLL || past->last_ns <= span->start_ns;
 }
 
-/* What the rank has of that collective, among what is unfinished; NULL: nothing. */
+/* The rank's unfinished span of that collective; NULL: there is none. */
 static const struct twi_span *begun_coll(const struct twi_trace_rank *rank, uint64_t id)
 {
 	for (size_t i = 0; i < rank->unfinished_count; i++) {
@@ -88,7 +88,7 @@ static bool has_ended(const struct twi_trace_rank *rank, uint64_t id)
 	return false;
 }
 
-/* Who of the trace's ranks has come to a collective. */
+/* Counts the ranks of the trace that have come to the collective, and those that have not. */
 static void look_around(const struct twi_trace *trace, struct twi_stuck *stuck)
 {
 	stuck->known = stuck->span->ranks == trace->rank_count;

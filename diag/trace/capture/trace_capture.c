@@ -1,5 +1,5 @@
 /*
- * trace_capture.c - the thread that empties the rings, and what it has gathered.
+ * trace_capture.c - the thread that empties the rings, and the spans that it has gathered.
  */
 #include "diag/trace/capture/trace_capture.h"
 
@@ -17,7 +17,7 @@
 #define LONG_NAP  2000000u /* when they do not */
 #define FULL_ROWS (TWI_SPAN_ROWS / 16)
 
-/* What has come from one ring. */
+/* The spans from one ring. */
 struct part {
 	const struct twi_span_ring *ring;
 	uint64_t cursor, lost;
@@ -29,14 +29,14 @@ struct part {
 struct twi_trace_capture {
 	struct twi_diag *diag;
 	uint64_t begin_ns, sampled_out;
-	uint64_t since_ns; /* what has ended before is left out; 0: nothing is */
+	uint64_t since_ns; /* spans that ended before are left out; 0: none are */
 	size_t part_count, part_room, span_count;
 	struct part *parts;
 	pthread_t thread;
 	_Atomic bool stopping;
 };
 
-/* A ring that is new; NULL without memory: it is tried again at the next turn. */
+/* Adds a new ring. NULL: no memory; the next turn tries it again. */
 static struct part *add_part(struct twi_trace_capture *capture, const struct twi_span_ring *ring)
 {
 	if (capture->part_count == capture->part_room) {
@@ -61,7 +61,7 @@ static struct part *find_part(struct twi_trace_capture *capture, const struct tw
 	return add_part(capture, ring);
 }
 
-/* Grows a part by `count` spans; false: there is no memory, or the capture is full. */
+/* Makes room for `count` more spans. False: there is no memory, or the capture is full. */
 static bool make_room(struct twi_trace_capture *capture, struct part *part, size_t count)
 {
 	size_t room = twi_max(part->count + count, 2 * part->room);
@@ -102,7 +102,7 @@ static void keep_spans(struct twi_trace_capture *capture, struct part *part,
 	}
 }
 
-/* Empties one ring as far as it was written when this began; returns how much there was. */
+/* Empties one ring up to its present head; returns how many spans that were. */
 static uint64_t drain_ring(struct twi_trace_capture *capture, struct part *part)
 {
 	uint64_t begin = part->cursor, end = twi_span_ring_head(part->ring);
@@ -118,7 +118,7 @@ static uint64_t drain_ring(struct twi_trace_capture *capture, struct part *part)
 	return part->cursor - begin;
 }
 
-/* All rings once; returns how much the fullest had. */
+/* Empties each ring once; returns the largest count. */
 static uint64_t drain_rings(struct twi_trace_capture *capture)
 {
 	const struct twi_diag_block *block =
@@ -150,7 +150,7 @@ static void *capture_work(void *arg)
 	return NULL;
 }
 
-/* From where a ring is read: behind what it holds now, or from the first row that it has kept. */
+/* Sets where reading begins: after the spans in the ring now, or at the oldest that it has kept. */
 static void place_cursor(const struct twi_trace_capture *capture, struct part *part)
 {
 	uint64_t head = twi_span_ring_head(part->ring), cursor, lost;

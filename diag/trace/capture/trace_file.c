@@ -63,7 +63,7 @@ static int is_there(const char *path)
 	return twi_error(TOW_EBUSY, "'%s' is there already", path);
 }
 
-/* A file system without links has no way to see in the same step that there is none. */
+/* Without links, test and rename are two steps, and another file could come between them. */
 static int give_name(const char *part, const char *path)
 {
 	int status = TOW_OK;

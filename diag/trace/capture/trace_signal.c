@@ -19,14 +19,14 @@ struct twi_trace_signal {
 	struct sigaction before;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of who has the handler */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards owner and the handler */
 static struct twi_trace_signal *owner;
-/* What the handler looks at: set before it is installed, and -1 before what it names goes. */
+/* For the handler. handler_fd is set before it is installed, and -1 before the fd is closed. */
 static _Atomic int handler_fd = -1;
 static _Atomic(void (*)(int)) handler_before;
 static _Atomic(void (*)(int, siginfo_t *, void *)) handler_before_info;
 
-/* Only what is safe in a signal handler. */
+/* Does only what is safe in a signal handler. */
 static void on_signal(int number, siginfo_t *info, void *context)
 {
 	int kept = errno, fd = atomic_load_explicit(&handler_fd, memory_order_acquire);
@@ -36,7 +36,7 @@ static void on_signal(int number, siginfo_t *info, void *context)
 	uint64_t one = 1;
 	ssize_t wrote = fd >= 0 ? write(fd, &one, sizeof(one)) : 0;
 
-	(void)wrote; /* full: it is readable as it is */
+	(void)wrote; /* if full, it is readable already */
 	errno = kept;
 	if (before_info != NULL)
 		before_info(number, info, context);

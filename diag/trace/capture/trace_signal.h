@@ -1,11 +1,11 @@
 /*
- * trace_signal.h - a capture begun by a signal: kill -USR2 PID, where the knob trace_signal is that
- * number. The library installs no handler otherwise, and one of the process at most.
+ * trace_signal.h - begins a capture by a signal: kill -USR2 PID, if the knob trace_signal is that
+ * number. Else the library installs no handler. A process has at most one handler.
  *
  *	handler --- eventfd --- the thread of trace_writer.h
  *
- * The handler that was there before is called too, and is put back at the end, unless somebody has
- * set another one meanwhile.
+ * The earlier handler is called, too. It is restored at the end, unless the program has set another
+ * one meanwhile.
  */
 #ifndef TWI_TRACE_SIGNAL_H
 #define TWI_TRACE_SIGNAL_H
@@ -13,8 +13,10 @@
 struct twi_trace_signal;
 struct twi_trace_writer;
 
-/* TOW_OK; TOW_EINVAL for a number that can have no handler; TOW_EBUSY: another runtime of this
- * process has it; TOW_ENOMEM. The writer is closed later. */
+/*
+ * TOW_OK; TOW_EINVAL: the signal cannot have a handler; TOW_EBUSY: another runtime of this process
+ * has the handler; TOW_ENOMEM. Close it before the writer.
+ */
 int twi_trace_signal_open(struct twi_trace_writer *writer, int signal,
 			  struct twi_trace_signal **out);
 

@@ -1,6 +1,6 @@
 /*
- * trace_source.c - captures for others: /v1/trace, answered in the format that was asked for, and
- * traces as users have them.
+ * trace_source.c - serves captures as /v1/trace, in the format that the client asked for, and as
+ * traces for users.
  */
 #include <stdlib.h>
 
@@ -12,7 +12,7 @@
 #define PATH "/v1/trace"
 
 struct session {
-	struct twi_trace_capture *capture; /* NULL: what the rings hold */
+	struct twi_trace_capture *capture; /* NULL: only what the rings hold */
 	enum tow_trace_format format;
 };
 

@@ -18,13 +18,13 @@
 #include "diag/record/diag.h"
 #include "diag/trace/capture/trace_capture.h"
 
-#define EVENT_FIRED (1ull << 32) /* below: so many signals */
+#define EVENT_FIRED (1ull << 32) /* the lower bits count signals */
 
-/* Whose the trigger is: each state is left by one side alone. */
+/* The owner of the trigger. Only one side leaves each state. */
 enum slot {
-	SLOT_FREE,    /* nobody's */
-	SLOT_CLAIMED, /* of who fills it */
-	SLOT_FIRED,   /* the thread's, until its file is written */
+	SLOT_FREE,    /* no owner */
+	SLOT_CLAIMED, /* the caller that fills it */
+	SLOT_FIRED,   /* the thread, until the file is written */
 };
 
 struct twi_trace_writer {
@@ -34,7 +34,7 @@ struct twi_trace_writer {
 	bool running;
 	pthread_t thread;
 	_Atomic int signal; /* 0: none */
-	/* A release hands the trigger and the bounds over, an acquire takes them. */
+	/* A release hands over the trigger and the bounds; an acquire takes them. */
 	_Atomic uint32_t slot;
 	struct twi_trace_trigger trigger;
 	struct twi_trace_bounds bounds;
@@ -49,7 +49,7 @@ bool twi_trace_bounds_take(struct twi_trace_bounds *bounds, uint64_t now_ns)
 	return true;
 }
 
-/* Until the capture's time is over, or it is time to stop. */
+/* Waits for the end of the capture's time, or until the writer stops. */
 static void wait_for_end(const struct twi_trace_writer *self)
 {
 	struct pollfd polled = { .fd = self->stop_fd, .events = POLLIN };
@@ -115,7 +115,7 @@ static void *writer_work(void *arg)
 			serve_trigger(self);
 		if (told % EVENT_FIRED != 0)
 			serve_signal(self);
-		/* After what has come before: the last step of a job may be the slow one. */
+		/* Serves these events first: the last step of a job may be the slow one. */
 		if (polled[0].revents != 0)
 			return NULL;
 	}
@@ -125,7 +125,7 @@ static void tell_thread(int fd, uint64_t event)
 {
 	ssize_t wrote = write(fd, &event, sizeof(event));
 
-	(void)wrote; /* full: it is readable as it is */
+	(void)wrote; /* if full, it is readable already */
 }
 
 struct twi_trace_trigger *twi_trace_writer_claim(struct twi_trace_writer *self)

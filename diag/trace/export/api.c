@@ -1,4 +1,4 @@
-/* api.c - traces for users: include/towline/trace.h. */
+/* api.c - traces for users (include/towline/trace.h). */
 #include <stdlib.h>
 
 #include <towline/trace.h>

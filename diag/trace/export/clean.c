@@ -1,4 +1,4 @@
-/* clean.c - texts that every format takes. */
+/* clean.c - makes texts that every format accepts. */
 #include "diag/trace/export/clean.h"
 
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 #include "diag/base/error.h"
 
-/* Bytes of the character that a text begins with; 0: none that is clean. */
+/* The bytes of the text's first character; 0: it is not clean. */
 static size_t character_bytes(const char *text)
 {
 	const uint8_t *at = (const uint8_t *)text;
@@ -14,7 +14,7 @@ static size_t character_bytes(const char *text)
 
 	if (*at < ' ' || *at == 127 || (*at >= 0x80 && *at < 0xc2) || *at > 0xf4)
 		return 0;
-	/* Longer than it need be, half of a pair, or beyond the last. */
+	/* An overlong form, a surrogate, or above U+10FFFF. */
 	if ((*at == 0xe0 && at[1] < 0xa0) || (*at == 0xed && at[1] > 0x9f) ||
 	    (*at == 0xf0 && at[1] < 0x90) || (*at == 0xf4 && at[1] > 0x8f))
 		return 0;
@@ -45,7 +45,7 @@ static void clean_text(char *text)
 	}
 }
 
-/* NULL without memory. */
+/* NULL: there is no memory. */
 static char *cleaned_copy(const char *text)
 {
 	char *copy = strdup(text != NULL ? text : "");

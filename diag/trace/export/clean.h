@@ -1,6 +1,6 @@
 /*
- * clean.h - texts that every format takes: UTF-8 without control characters. Names of threads are
- * any bytes, and one that is no UTF-8 would make a reader refuse the whole file.
+ * clean.h - makes texts that every format accepts: UTF-8 without control characters. Names of
+ * threads may be any bytes. For one that is not UTF-8, a reader would refuse the whole file.
  */
 #ifndef TWI_CLEAN_H
 #define TWI_CLEAN_H
@@ -11,8 +11,10 @@
 
 bool twi_text_is_clean(const char *text);
 
-/* A view of the trace with clean texts, as long as before: a question mark stands for each byte
- * that is none. Spans are not copied, so the trace must outlive it. TOW_OK, or TOW_ENOMEM. */
+/*
+ * Makes a view of the trace with clean texts of the same length: a question mark replaces each bad
+ * byte. Spans are not copied, so the trace must outlive the view. TOW_OK or TOW_ENOMEM.
+ */
 int twi_clean_make(const struct twi_trace *trace, struct twi_trace *out);
 void twi_clean_fini(struct twi_trace *view);
 

@@ -1,4 +1,4 @@
-/* names.c - texts by number. */
+/* names.c - see names.h. */
 #include "diag/trace/export/names.h"
 
 #include <stdlib.h>
@@ -14,7 +14,7 @@ void twi_names_fini(struct twi_names *names)
 	*names = (struct twi_names){ 0 };
 }
 
-/* Where a text is, or would be. */
+/* The row of a text, or the free row for it. */
 static struct twi_names_row *find_row(struct twi_names_row *rows, size_t room, const char *text)
 {
 	uint64_t hash = twi_hash_text(text);

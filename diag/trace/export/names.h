@@ -1,5 +1,5 @@
 /*
- * names.h - texts by number: the first is 1, the same text has the same number.
+ * names.h - numbers texts: the first is 1, and equal texts have the same number.
  */
 #ifndef TWI_NAMES_H
 #define TWI_NAMES_H
@@ -13,15 +13,15 @@ struct twi_names_row {
 	uint32_t number;
 };
 
-/* All zero is an empty one. */
+/* All zero is an empty set. */
 struct twi_names {
-	struct twi_names_row *rows; /* by hash; room is a power of two, half of it is free */
+	struct twi_names_row *rows; /* a hash table; room is a power of two; half is free */
 	size_t room, count;
 };
 
 void twi_names_fini(struct twi_names *names);
 
-/* 0 without memory. *is_new: nobody asked for it before. */
+/* 0: there is no memory. *is_new: the text had no number before. */
 uint32_t twi_names_number(struct twi_names *names, const char *text, bool *is_new);
 
 #endif

@@ -1,4 +1,4 @@
-/* ops.c - a rank's operations as pairs of ops. */
+/* ops.c - turns a rank's operations into pairs of ops. See ops.h. */
 #include "diag/trace/export/ops.h"
 
 #include <stdio.h>
@@ -13,7 +13,7 @@
 #include "diag/trace/export/show.h"
 #include "diag/trace/trace_view.h"
 
-/* How many of one name, kind and size can be under way at once. */
+/* How many collectives of one name, kind and size may be under way at once. */
 #define DEPTH_MAX 256u
 
 const char *twi_op_what_name(unsigned what)
@@ -25,7 +25,7 @@ const char *twi_op_what_name(unsigned what)
 
 const char *twi_rendezvous_transfer(const struct twi_rendezvous *rendezvous)
 {
-	/* Those that are not among MegaScale's transfers have no formula in XProf. */
+	/* XProf has no formula for those that are not among MegaScale's transfers. */
 	static const char *const names[] = {
 		[TWI_COLL_ALL_REDUCE] = "ALL_REDUCE",
 		[TWI_COLL_REDUCE_SCATTER] = "REDUCE_SCATTER",
@@ -77,14 +77,14 @@ static uint32_t new_rendezvous(struct twi_ops *ops, const struct twi_rendezvous 
 }
 
 /*
- * The rendezvous of what a rank does in [start, end), or 0. XProf keeps one state for each, so what
- * is under way at once, or at its end, must not share one.
+ * Finds the rendezvous for an operation of a rank in [start, end); 0: none is free. XProf keeps one
+ * state for each. So operations that overlap or touch must not share one.
  */
 static uint32_t find_rendezvous(struct twi_ops *ops, uint32_t context, const char *text,
 				const struct twi_rendezvous *like, size_t rank, uint64_t start_ns,
 				uint64_t end_ns)
 {
-	char key[TWI_SHOW_NAME_BYTES + 64]; /* unnamed and "" are one */
+	char key[TWI_SHOW_NAME_BYTES + 64]; /* no name and "" are the same */
 	uint32_t number;
 	bool is_new;
 
@@ -140,7 +140,7 @@ struct twi_op_coll *twi_ops_coll(const struct twi_ops_rank *rank, uint64_t id, u
 {
 	size_t low = 0, high = rank->coll_count;
 
-	/* The first one beyond: of a larger id, or of this and a later start. */
+	/* Find the first one after it: with a larger id, or with this id and a later start. */
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
 		const struct twi_span *span = rank->colls[rank->by_id[middle]].span;
@@ -155,7 +155,7 @@ struct twi_op_coll *twi_ops_coll(const struct twi_ops_rank *rank, uint64_t id, u
 	return &rank->colls[rank->by_id[low - 1]];
 }
 
-/* Whether it is a thread that waits for the network. */
+/* Is it a thread's wait for the network? */
 static bool is_network_wait(const struct twi_span *span)
 {
 	return span->kind == TWI_SPAN_WAIT &&
@@ -164,7 +164,7 @@ static bool is_network_wait(const struct twi_span *span)
 		span->detail == TWI_SPAN_SERVE);
 }
 
-/* What a rank does on the line, while it is gathered. */
+/* The times of a rank, while they are gathered. */
 struct gather {
 	struct twi_ops *ops;
 	const struct twi_trace *trace;
@@ -209,7 +209,7 @@ static void add_coll(struct gather *g, struct twi_op_coll *coll)
 		 &coll->said, from_ns, to_ns);
 }
 
-/* A wait that is no collective's last one. */
+/* Adds a wait that is not the last one for a collective. */
 static void add_wait(struct gather *g, const struct twi_span *span)
 {
 	struct twi_op_coll *coll = NULL;
@@ -246,7 +246,7 @@ static void visit_spans(struct gather *g, visit_span call)
 			call(g, &rank->threads[t].spans[i]);
 }
 
-/* How much room there must be: a collective is a call and a wait. */
+/* Counts the room that is needed: a collective needs a call and a wait. */
 static void count_span(struct gather *g, const struct twi_span *span)
 {
 	g->ops->ranks[g->r].coll_count += span->kind == TWI_SPAN_COLL;
@@ -315,7 +315,7 @@ static int make_rank(struct twi_ops *ops, const struct twi_trace *trace, size_t 
 	return status;
 }
 
-/* Names are of all ranks, so all are seen before one is made. */
+/* Names depend on all ranks, so all collectives are seen before a name is made. */
 static void see_names(struct twi_ops *ops, const struct twi_trace *trace)
 {
 	for (size_t r = 0; r < trace->rank_count; r++) {

@@ -1,6 +1,6 @@
 /*
- * ops_line.c - times that overlap, as ops one after another: one walk over their beginnings, with
- * those that have begun in a heap, by their end.
+ * ops_line.c - see ops_line.h. It walks over the times by their starts; times that have begun are
+ * in a heap by their ends.
  */
 #include "diag/trace/export/ops_line.h"
 
@@ -12,16 +12,16 @@
 #include "diag/base/error.h"
 
 /*
- * What is left between two ops. XProf cuts times off to nanoseconds and subtracts them as numbers
- * without a sign, so a slack of none came out as 500 years now and then.
+ * The gap between two ops. XProf truncates times to nanoseconds and subtracts them as unsigned
+ * numbers. So without a gap, a slack of zero sometimes became 500 years.
  */
 #define GAP_NS 2u
 
 struct line {
 	struct twi_op_time *times; /* by start */
-	size_t *heap, heap_count;  /* of those that have begun: at its head what has the line */
-	size_t *over, over_count;  /* collectives that are over, which is not on the line yet */
-	uint64_t since_ns;         /* from then on what it has is not on the line yet */
+	size_t *heap, heap_count;  /* times that have begun; the first has the line */
+	size_t *over, over_count;  /* collectives that are over but not on the line yet */
+	uint64_t since_ns;         /* the start of the piece that is not on the line yet */
 	struct twi_ops_rank *rank;
 	bool failed;
 };
@@ -48,7 +48,7 @@ static void add_op(struct line *line, enum twi_op_what what, const struct twi_op
 						       .what = (uint8_t)what };
 }
 
-/* A piece of a start call: the first is `send`, as short as it may be. */
+/* Adds a piece of a start call. The first one is `send`, even if it takes no time. */
 static void add_call(struct line *line, const struct twi_op_time *time, uint64_t from_ns,
 		     uint64_t to_ns)
 {
@@ -63,7 +63,7 @@ static void add_call(struct line *line, const struct twi_op_time *time, uint64_t
 	}
 }
 
-/* A piece of what has the line. */
+/* Adds a piece of the time that has the line. */
 static void add_piece(struct line *line, const struct twi_op_time *time, uint64_t from_ns,
 		      uint64_t to_ns)
 {
@@ -82,7 +82,7 @@ static void add_piece(struct line *line, const struct twi_op_time *time, uint64_
 	}
 }
 
-/* A time ends: of the last wait this piece is the end of the collective, however short it is. */
+/* Adds a time's last piece. For the last wait it ends the collective, even if it takes no time. */
 static void add_last_piece(struct line *line, const struct twi_op_time *time, uint64_t from_ns,
 			   uint64_t to_ns)
 {
@@ -97,7 +97,7 @@ static void add_last_piece(struct line *line, const struct twi_op_time *time, ui
 
 /* --- the heap --- */
 
-/* Whether a has the line before b: of those that end together a last wait comes last. */
+/* Has a the line before b? If both end together, a last wait comes last. */
 static bool is_before(const struct line *line, size_t a, size_t b)
 {
 	const struct twi_op_time *x = &line->times[a], *y = &line->times[b];
@@ -155,7 +155,7 @@ static void add_over(struct line *line)
 	line->over_count = 0;
 }
 
-/* What has the line has had it until then. */
+/* Ends the present piece of the line at at_ns. */
 static void cut_line(struct line *line, uint64_t at_ns)
 {
 	if (line->heap_count > 0)
@@ -174,7 +174,7 @@ static void end_first(struct line *line)
 	add_over(line);
 }
 
-/* What nobody waited for does not cut what another has. */
+/* Adds a time without length. The end of a collective without waits does not cut other pieces. */
 static void begin_empty(struct line *line, size_t index)
 {
 	const struct twi_op_time *time = &line->times[index];
@@ -187,7 +187,7 @@ static void begin_empty(struct line *line, size_t index)
 		add_last_piece(line, time, time->start_ns, time->start_ns);
 }
 
-/* A call that does not get the line at once still shows where it began, as what has no length. */
+/* Adds a time. A call that does not get the line at once shows its start as a point. */
 static void begin_time(struct line *line, size_t index)
 {
 	const struct twi_op_time *time = &line->times[index];
@@ -211,7 +211,7 @@ static int times_by_start(const void *a, const void *b)
 	return (x->rendezvous > y->rendezvous) - (x->rendezvous < y->rendezvous);
 }
 
-/* An op is over GAP_NS before the next that takes time or ends a collective. */
+/* Ends each op GAP_NS before the next one that takes time or ends a collective. */
 static void leave_gaps(struct twi_ops_rank *rank)
 {
 	uint64_t next_ns = UINT64_MAX;

@@ -1,5 +1,5 @@
 /*
- * ops_line.h - times that overlap, as ops one after another.
+ * ops_line.h - lays times that overlap on a line, as ops one after another.
  *
  *	call A  |====|           calls of a batch   send A, recv A   |====|
  *	call B  |=========|      begin at once      send B, recv B   |
@@ -9,12 +9,14 @@
  *	wait B     |=====|                          recv-done B          |====|
  *	                                            recv-done A                |====|
  *
- * At each time the op has it that ends first. So a `send` begins where its call does (without any
- * length where another has that time) and a `recv-done` ends where its wait does. Of a collective
- * that was over before somebody asked it stands at the end of what the line shows then: a thread
- * that waits for another one could not have asked before. All time that was covered is covered
- * still, and once: slack is what it is. The stall of a collective is its own share of the time: the
- * shares of all make up what the program lost.
+ * At each moment, the line belongs to the time that ends first. So a `send` begins where its call
+ * does, but takes no time if the line belongs to another. A `recv-done` ends where its wait does.
+ *
+ * If no thread waited for a collective, its end stands behind the piece that the line shows then. A
+ * thread in another wait could not have asked earlier.
+ *
+ * All covered time stays covered, and counts once, so the slack is exact. The stall of a collective
+ * is its share of this time. All shares together are what the program lost.
  */
 #ifndef TWI_OPS_LINE_H
 #define TWI_OPS_LINE_H
@@ -27,22 +29,22 @@
 enum twi_op_time_kind {
 	TWI_OP_TIME_CALL,   /* a start call */
 	TWI_OP_TIME_WAITED, /* a wait for a collective that is not its last */
-	TWI_OP_TIME_OTHER,  /* a wait for something else that was sent */
-	TWI_OP_TIME_OTHERS, /* a wait for something else that was to come */
+	TWI_OP_TIME_OTHER,  /* a wait for another operation, which sends */
+	TWI_OP_TIME_OTHERS, /* a wait for another operation, which receives */
 	TWI_OP_TIME_LAST,   /* the last wait for a collective */
-	TWI_OP_TIME_OVER,   /* the end of a collective that nobody waited for: no length */
+	TWI_OP_TIME_OVER,   /* the end of a collective that no thread waited for: a point */
 };
 
 struct twi_op_time {
 	uint64_t start_ns, end_ns;
 	uint32_t rendezvous;
 	uint8_t kind;
-	struct twi_op_said *said; /* of the collective; NULL: it is none's */
+	struct twi_op_said *said; /* of the collective; NULL: it belongs to none */
 };
 
 /*
- * Lays times on the rank's line, as its ops; TOW_OK or TOW_ENOMEM. They are sorted in place. A
- * collective's call is over before its first wait begins.
+ * Lays times on the rank's line, as its ops, and sorts them in place. A collective's call must be
+ * over before its first wait begins. TOW_OK or TOW_ENOMEM.
  */
 int twi_ops_line(struct twi_op_time *times, size_t count, struct twi_ops_rank *rank);
 

@@ -1,4 +1,4 @@
-/* ops_name.c - what a rendezvous is called. */
+/* ops_name.c - names rendezvous. See ops_name.h. */
 #include "diag/trace/export/ops_name.h"
 
 #include <ctype.h>
@@ -38,7 +38,7 @@ void twi_op_names_fini(struct twi_op_names *names)
 	*names = (struct twi_op_names){ 0 };
 }
 
-/* Of letters that XProf's patterns take, cut to what has room beside `beside` others. */
+/* Replaces characters that XProf's patterns do not match; leaves room for `beside` others. */
 static void clean_name(const char *text, size_t beside, char out[BASE_BYTES])
 {
 	size_t at = 0;
@@ -51,7 +51,7 @@ static void clean_name(const char *text, size_t beside, char out[BASE_BYTES])
 	out[at] = '\0';
 }
 
-/* In the largest unit of which it has at most two decimals: each size is written in one way. */
+/* Writes a size in the largest unit that needs at most two decimals, so always the same way. */
 static void size_text(uint64_t bytes, char *out, size_t out_size)
 {
 	static const char *const units[] = { "TiB", "GiB", "MiB", "KiB" };
@@ -75,7 +75,7 @@ static void size_text(uint64_t bytes, char *out, size_t out_size)
 	snprintf(out, out_size, "%lluB", (unsigned long long)bytes);
 }
 
-/* "all-reduce-9KiB"; of a barrier there is no size to tell. */
+/* "all-reduce-9KiB"; a barrier has no size. */
 static void what_text(unsigned kind, uint64_t bytes, char out[WHAT_BYTES])
 {
 	char size[32];
@@ -88,7 +88,7 @@ static void what_text(unsigned kind, uint64_t bytes, char out[WHAT_BYTES])
 	snprintf(out, WHAT_BYTES, "%s-%s", twi_show_coll_name(kind), size);
 }
 
-/* "3 combined", as the library itself calls a fused one: it does not say of what. */
+/* Is it "3 combined", the library's own name of a fused collective? That does not name its kind. */
 static bool is_fused_name(const char *text)
 {
 	size_t digits = strspn(text, "0123456789");
@@ -121,7 +121,7 @@ static bool is_mixed(struct twi_op_names *names, const char *clean)
 {
 	bool is_new;
 
-	/* Where there was no room to see it, it is told in full. */
+	/* A name that had no room to be recorded gets kind and size. */
 	if (names->texts.count >= TWI_RENDEZVOUS_MAX)
 		return true;
 	return names->named[twi_names_number(&names->texts, clean, &is_new)].mixed;

@@ -1,4 +1,4 @@
-/* packed.c - messages that protobuf-c has packed, one behind the other. */
+/* packed.c - see packed.h. */
 #include "diag/trace/export/packed.h"
 
 #include <stdlib.h>
@@ -16,7 +16,7 @@ void twi_packed_clear(struct twi_packed *packed)
 	packed->count = 0;
 }
 
-/* `count` bytes of room at the end; NULL after a failure. */
+/* Adds `count` bytes at the end and returns their address; NULL after a failure. */
 static uint8_t *take_room(struct twi_packed *packed, size_t count)
 {
 	if (packed->failed)

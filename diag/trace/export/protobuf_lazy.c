@@ -1,5 +1,5 @@
 /*
- * protobuf_lazy.c - what protoc-c's code calls of protobuf-c, passed on. See protobuf_lazy.h.
+ * protobuf_lazy.c - passes the calls of protoc-c's code on to protobuf-c. See protobuf_lazy.h.
  */
 #include "diag/trace/export/protobuf_lazy.h"
 
@@ -9,7 +9,7 @@
 
 #include "diag/base/lazy.h"
 
-/* The initial value of strings. It is told from others by being empty, not by where it lies. */
+/* The initial value of strings. Readers recognise it by its being empty, not by its address. */
 const char protobuf_c_empty_string[] = "";
 
 static struct {

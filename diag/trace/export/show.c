@@ -1,4 +1,4 @@
-/* show.c - what every format shows of a trace alike. */
+/* show.c - see show.h. */
 #include "diag/trace/export/show.h"
 
 #include <stdio.h>
@@ -56,7 +56,7 @@ int64_t twi_show_begin_ns(const struct twi_trace *trace)
 	return begin_ns;
 }
 
-/* Without a sign in between: two clocks may be further apart than one is from zero. */
+/* Computed unsigned: the difference of two clocks may be larger than a signed time. */
 int64_t twi_show_shift_ns(const struct twi_trace *trace, const struct twi_trace_rank *rank)
 {
 	return (int64_t)((uint64_t)twi_show_unix_ns(trace, rank) -
@@ -114,7 +114,7 @@ const char *twi_show_name(const struct twi_trace_rank *rank, const struct twi_sp
 	const char *user = twi_show_user_name(rank, span);
 	char kind[48];
 
-	/* It has not happened: who looks for messages or collectives is not to find it. */
+	/* It has not ended. A search for messages or collectives must not find it. */
 	if (span->status == TOW_AGAIN) {
 		snprintf(out, out_size, "%s unfinished%s%s",
 			 span->kind == TWI_SPAN_COLL   ? twi_show_coll_name(span->detail)
@@ -123,7 +123,7 @@ const char *twi_show_name(const struct twi_trace_rank *rank, const struct twi_sp
 			 user != NULL ? " " : "", user != NULL ? user : "");
 		return out;
 	}
-	/* One that failed moved nothing: who looks for messages is not to find it. */
+	/* It failed and moved nothing. A search for messages must not find it. */
 	if (span->status < 0 && (span->kind == TWI_SPAN_SEND || span->kind == TWI_SPAN_RECV)) {
 		snprintf(out, out_size, "%s failed%s%s", twi_show_kind(span->kind),
 			 user != NULL ? " " : "", user != NULL ? user : "");

@@ -1,5 +1,5 @@
 /*
- * show.h - what every format shows of a trace alike: one time axis, and names.
+ * show.h - what all formats show alike: one time axis, and names.
  */
 #ifndef TWI_SHOW_H
 #define TWI_SHOW_H
@@ -12,39 +12,40 @@
 #define TWI_SHOW_NAME_BYTES 160
 
 /*
- * What added to a time of this rank makes UNIX time, on one axis for all ranks: that of the first
- * one whose clock's distance to rank 0's is known. A rank of which it is not known is put by the
- * UNIX time of its own host.
+ * Add it to a time of this rank for UNIX time, on one axis for all ranks. The axis is the UNIX time
+ * of the first rank whose clock offset to rank 0 is known. For a rank with an unknown offset, the
+ * UNIX time of its own host is used.
  */
 int64_t twi_show_unix_ns(const struct twi_trace *trace, const struct twi_trace_rank *rank);
 
-/* UNIX time of the earliest that the trace holds. */
+/* The UNIX time of the earliest moment in the trace. */
 int64_t twi_show_begin_ns(const struct twi_trace *trace);
 
 /*
- * XSpaces count from their own beginning (the plane Task Environment has its UNIX time): XProf
- * reckons in picoseconds, of which 63 bits hold 106 days. The shift of a rank, and a time of it.
+ * XSpaces count time from their own beginning; the plane Task Environment has its UNIX time. The
+ * reason is that XProf computes in picoseconds, and 63 bits hold 106 days of them. The first gives
+ * a rank's shift, the second shifts a time.
  */
 int64_t twi_show_shift_ns(const struct twi_trace *trace, const struct twi_trace_rank *rank);
 int64_t twi_show_at(uint64_t ns, int64_t shift_ns);
 
-/* "MegaScale: ..." where XProf knows a name for it, the user's name, or the kind and what of it. */
+/* "MegaScale: ..." where XProf knows a name, else the user's name or the kind with its detail. */
 const char *twi_show_name(const struct twi_trace_rank *rank, const struct twi_span *span, char *out,
 			  size_t out_size);
 
-/* What the user calls it; NULL: nothing. */
+/* The user's name for it; NULL: none. */
 const char *twi_show_user_name(const struct twi_trace_rank *rank, const struct twi_span *span);
 
-/* The rank at the other end, -1 when it is not known. */
+/* The rank at the other end; -1: unknown. */
 int64_t twi_show_peer_rank(const struct twi_trace_rank *rank, const struct twi_span *span);
 
-/* Whether it blocks its thread, so that it lies within what is around it on that thread. */
+/* Does it block its thread, so that it lies within its neighbours on that thread? */
 int twi_show_blocks(const struct twi_span *span);
 
-/* "unexpected_arrival"; NULL when it has none. */
+/* A reason such as "unexpected_arrival"; NULL: it has none. */
 const char *twi_show_reason(const struct twi_span *span);
 
-/* "send", of enum twi_span_kind; "all-reduce", of enum twi_coll_kind. */
+/* "send", for enum twi_span_kind; "all-reduce", for enum twi_coll_kind. */
 const char *twi_show_kind(unsigned kind);
 const char *twi_show_coll_name(unsigned kind);
 

@@ -1,4 +1,4 @@
-/* xspace.c - an XSpace is written. */
+/* xspace.c - writes an XSpace. See xspace.h. */
 #include "diag/trace/export/xspace.h"
 
 #include <stdio.h>
@@ -151,7 +151,7 @@ void twi_plane_line_begin(struct twi_plane *plane, int64_t id, const char *name,
 	twi_packed_add(&plane->line, &head.base);
 }
 
-/* What cannot be said in picoseconds (106 days and more) is said as the most that can. */
+/* Picoseconds hold at most 106 days; a longer time becomes the maximum. */
 static int64_t ps_of(uint64_t ns)
 {
 	return ns > INT64_MAX / 1000 ? INT64_MAX : (int64_t)ns * 1000;
@@ -207,7 +207,7 @@ void twi_plane_end(struct twi_plane *plane, struct twi_packed *space)
 	twi_packed_add(space, &space_part.base);
 }
 
-/* XProf shows warnings on its overview. */
+/* Adds a warning, which XProf shows on its overview. */
 static void add_warning(struct twi_packed *space, char *text)
 {
 	Twi__XSpace part = TWI__XSPACE__INIT;
@@ -217,7 +217,7 @@ static void add_warning(struct twi_packed *space, char *text)
 	twi_packed_add(space, &part.base);
 }
 
-/* Ranks are shown as devices, as XProf looks for slack there alone. */
+/* Explains why ranks appear as devices: XProf looks for slack only there. */
 static void warn_no_device(struct twi_packed *space)
 {
 	char text[] =
@@ -229,7 +229,7 @@ static void warn_no_device(struct twi_packed *space)
 	add_warning(space, text);
 }
 
-/* What the views for XProf leave out; the spans themselves are all there. */
+/* Counts what XProf's views leave out. The spans themselves are all there. */
 static void warn_left_out(const struct twi_ops *ops, struct twi_packed *space)
 {
 	char text[160];

@@ -1,14 +1,14 @@
 /*
- * xspace.h - an XSpace while it is written: planes of lines of events, each with its stats.
+ * xspace.h - writes an XSpace: planes of lines of events, each event with its stats.
  *
  *	space --- planes --- lines --- events --- stats
  *	                \--- names of events and stats, by number
  *
- * Those that grow with the trace (space, plane, line) are written in parts (packed.h), so that what
- * is in memory is their bytes and nothing else.
+ * Parts that grow with the trace (space, plane, line) are written in pieces (packed.h). So only
+ * their bytes are in memory.
  *
- * Planes: /host:CPU holds each span once, as an event with the stats tow_*, from which a trace is
- * read back; what ranks there were is in the plane Towline. All others are views for XProf.
+ * The plane /host:CPU has each span once, as an event with the stats tow_*. A trace is read back
+ * from these. The plane Towline lists the ranks. All other planes are views for XProf.
  */
 #ifndef TWI_XSPACE_H
 #define TWI_XSPACE_H
@@ -24,8 +24,8 @@
 #include <diag/trace/export/xspace.pb-c.h>
 
 /*
- * Stats by name. Those named tow_* are read back; the others have the names and types that XProf
- * and Megascale's tools look for. A stat of another type than theirs is passed over without a word.
+ * Stats by name. Those named tow_* are read back. The others have the names and types that XProf
+ * and Megascale's tools look for. These tools silently ignore a stat of another type.
  */
 #define TWI_STAT_MAP(X)                                                                            \
 	X(KIND, "tow_kind")                                                                        \
@@ -92,7 +92,7 @@ const char *twi_stat_name(enum twi_stat stat);
 
 #define TWI_LINE_STATS 32
 
-/* Stats of one event, while they are gathered. */
+/* The stats of one event, while they are gathered. */
 struct twi_stats {
 	size_t count;
 	Twi__XStat rows[TWI_LINE_STATS];
@@ -101,7 +101,7 @@ struct twi_stats {
 
 void twi_stats_u64(struct twi_stats *s, enum twi_stat stat, uint64_t value);
 void twi_stats_i64(struct twi_stats *s, enum twi_stat stat, int64_t value);
-/* The text must live until the event is added. NULL: none. */
+/* The text must live until the event is added. NULL: no stat. */
 void twi_stats_text(struct twi_stats *s, enum twi_stat stat, const char *text);
 void twi_stats_bytes(struct twi_stats *s, enum twi_stat stat, const struct twi_packed *bytes);
 
@@ -112,27 +112,27 @@ struct twi_plane {
 	int64_t line_start_ns;
 };
 
-/* What an event is called, and what all of that name have in common. */
+/* The name of an event, and what all events of that name share. */
 struct twi_event_name {
-	const char *name, *display_name; /* the second NULL: none */
+	const char *name, *display_name; /* display_name NULL: none */
 	const struct twi_stats *stats;   /* NULL: none */
 };
 
 void twi_plane_init(struct twi_plane *plane, int64_t id, const char *name);
 void twi_plane_fini(struct twi_plane *plane);
-/* The number of a name: the same for the same `name`. */
+/* The number of a name. Equal names have the same number. */
 int64_t twi_plane_event_name(struct twi_plane *plane, const struct twi_event_name *name);
 void twi_plane_stat(struct twi_plane *plane, const struct twi_stats *stats);
 void twi_plane_line_begin(struct twi_plane *plane, int64_t id, const char *name,
 			  const char *display_name, int64_t start_ns);
-/* An event of the line; times as twi_show_at has them. */
+/* Adds an event to the line; times are as from twi_show_at. */
 void twi_plane_event(struct twi_plane *plane, int64_t name, int64_t start_ns, uint64_t took_ns,
 		     const struct twi_stats *stats);
 void twi_plane_line_end(struct twi_plane *plane);
-/* Writes it to the space. */
+/* Writes the plane to the space. */
 void twi_plane_end(struct twi_plane *plane, struct twi_packed *space);
 
-/* The parts of a space, each a plane or two. */
+/* Write the parts of a space, each one or more planes. */
 void twi_xspace_host(const struct twi_trace *trace, const struct twi_deliveries *deliveries,
 		     struct twi_packed *space);
 void twi_xspace_ranks(const struct twi_trace *trace, struct twi_packed *space);
@@ -140,14 +140,14 @@ void twi_xspace_devices(const struct twi_trace *trace, const struct twi_ops *ops
 			struct twi_packed *space);
 void twi_xspace_megascale(const struct twi_trace *trace, const struct twi_ops *ops,
 			  const struct twi_deliveries *deliveries, struct twi_packed *space);
-/* When all of it was, as UNIX time. */
+/* Writes the time of the whole trace, as UNIX time. */
 void twi_xspace_time(const struct twi_trace *trace, struct twi_packed *space);
-/* The program that the devices run: without it XProf does not know which op is whose. */
+/* Writes the program that the devices run. Without it XProf cannot tell to what an op belongs. */
 void twi_xspace_program(const struct twi_ops *ops, struct twi_packed *space);
 #define TWI_XSPACE_PROGRAM    "towline"
 #define TWI_XSPACE_PROGRAM_ID 1
 
-/* Ids of lines in /host:CPU: threads are numbered through, from 1. */
+/* Ids of lines in /host:CPU count all threads, from 1. */
 #define TWI_XSPACE_HOST_PLANE  "/host:CPU"
 #define TWI_XSPACE_RANKS_PLANE "Towline"
 

@@ -1,7 +1,7 @@
 /*
- * xspace_device.c - a plane /device:TPU:<n> for each rank, in the trace's order: Steps, XLA
- * Modules, XLA Ops (ops.h). A rank's program is the module, from the first to the last of its ops:
- * XProf passes over ops that are in no module.
+ * xspace_device.c - writes a plane /device:TPU:<n> for each rank, in the trace's order: Steps, XLA
+ * Modules, XLA Ops (ops.h). The module is a rank's program, from its first op to its last: XProf
+ * ignores ops outside of modules.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,13 +11,13 @@
 
 enum { LINE_STEPS = 1, LINE_MODULES, LINE_OPS };
 
-/* What a further piece is to XProf. */
+/* XProf's code for an op. Further pieces count as send-done. */
 static const char *op_code(const struct twi_op *op)
 {
 	return twi_op_what_name(op->what == TWI_OP_WAIT ? TWI_OP_SEND_DONE : op->what);
 }
 
-/* What an XProf of HLO prints of an op: the rendezvous is found in this text. */
+/* Writes an op as XProf prints HLO; XProf finds the rendezvous in this text. */
 static void long_name(const struct twi_op *op, const struct twi_rendezvous *rendezvous, char *out,
 		      size_t out_size)
 {
@@ -30,7 +30,7 @@ static void long_name(const struct twi_op *op, const struct twi_rendezvous *rend
 		 twi_rendezvous_transfer(rendezvous));
 }
 
-/* Who takes part, of which XProf wants but how many there are (DcnCollectiveInfo). */
+/* Writes the participants (DcnCollectiveInfo). XProf uses only their number. */
 static void collective_info(const struct twi_rendezvous *rendezvous, struct twi_packed *out)
 {
 	enum { RANKS_MAX = 65536 };
@@ -55,7 +55,7 @@ static void collective_info(const struct twi_rendezvous *rendezvous, struct twi_
 	twi_packed_fini(&group);
 }
 
-/* The number of an op's name, made at its first. */
+/* The number of an op's name. The first use makes the name. */
 static int64_t op_name(struct twi_plane *plane, const struct twi_rendezvous *rendezvous,
 		       const struct twi_op *op)
 {
@@ -115,7 +115,7 @@ static int by_start(const void *a, const void *b)
 	return (x->start_ns > y->start_ns) - (x->start_ns < y->start_ns);
 }
 
-/* STEP spans of all threads, in order. */
+/* Writes the STEP spans of all threads, in order. */
 static void add_steps(struct twi_plane *plane, const struct twi_trace_rank *rank, int64_t begin_ns,
 		      int64_t shift_ns)
 {
@@ -159,7 +159,7 @@ static void add_module(struct twi_plane *plane, int64_t begin_ns, uint64_t last_
 	struct twi_stats stats;
 
 	stats.count = 0;
-	/* As XProf joins a module's name and its program's id. */
+	/* XProf joins a module's name and its program's id in this way. */
 	snprintf(module, sizeof(module), "%s(%d)", TWI_XSPACE_PROGRAM, TWI_XSPACE_PROGRAM_ID);
 	twi_stats_u64(&stats, TWI_STAT_RUN_ID, 1);
 	twi_stats_u64(&stats, TWI_STAT_PROGRAM_ID, TWI_XSPACE_PROGRAM_ID);

@@ -1,4 +1,4 @@
-/* xspace_host.c - what threads did: the plane /host:CPU, and the ranks, in the plane Towline. */
+/* xspace_host.c - writes what threads did (plane /host:CPU) and the ranks (plane Towline). */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -8,13 +8,13 @@
 #include "diag/trace/export/xspace.h"
 #include "diag/trace/trace_view.h"
 
-/* XProf finds nothing without this name among the events' names, even where there is no event. */
+/* XProf finds nothing unless events have this name among their names, even without an event. */
 #define HOST_ALWAYS "MegaScale: Communication Transport Receive"
 
-/* The line of what was under way at the end. */
+/* The line of what was unfinished at the end. */
 #define UNFINISHED "Unfinished"
 
-/* All of a span: what reading back needs. Zeros are left out. */
+/* Adds all members of a span, which reading back needs. Zeros are left out. */
 static void own_stats(const struct twi_span *span, struct twi_stats *s)
 {
 	const struct {
@@ -46,9 +46,10 @@ static void own_stats(const struct twi_span *span, struct twi_stats *s)
 }
 
 /*
- * How long a message took, as MegaScale tells it of a receive: on its way, as its sender counts it
- * for /v1/latency. Where that is not in the trace: since the receive had met it, which is when this
- * rank first heard of it. That the receive was posted long before says nothing of the message.
+ * The duration of a message, which MegaScale gives for a receive. It is the time on the way, as the
+ * sender counts it for /v1/latency. If that is not in the trace, it begins when the receive was
+ * matched, which is when this rank first learned of the message. The receive itself may have been
+ * posted long before, which says nothing about the message.
  */
 static uint64_t message_ns(const struct twi_span *span, const struct twi_span *delivery)
 {
@@ -58,7 +59,7 @@ static uint64_t message_ns(const struct twi_span *span, const struct twi_span *d
 				: twi_span_ns(span) - twi_span_part(span, span->queue_ns);
 }
 
-/* As MegaScale's own runtime names a message. A rank is a slice of one device here. */
+/* Names a message as MegaScale's own runtime does. Each rank is a slice of one device here. */
 static void dcn_stats(const struct twi_trace_rank *rank, const struct twi_span *span,
 		      const struct twi_span *delivery, struct twi_stats *s)
 {
@@ -80,7 +81,7 @@ static void dcn_stats(const struct twi_trace_rank *rank, const struct twi_span *
 	twi_stats_i64(s, TWI_STAT_DCN_CHUNK, 0);
 	twi_stats_i64(s, TWI_STAT_DCN_LOOP, 0);
 	twi_stats_i64(s, TWI_STAT_PAYLOAD, (int64_t)span->bytes);
-	/* 0 would mean that clocks are wrong. */
+	/* 0 would mean that the clocks are wrong. */
 	twi_stats_i64(s, TWI_STAT_DURATION_US,
 		      (int64_t)(took_ns < 1000 ? 1 : (took_ns + 500) / 1000));
 	if (delivery != NULL)
@@ -115,8 +116,8 @@ static void host_span(struct twi_plane *plane, const struct twi_trace_rank *rank
 			       twi_lane_name((enum twi_lane_id)span->lane));
 	if (span->peer)
 		twi_stats_text(&stats, TWI_STAT_PEER_TEXT, rank->peers[span->peer - 1].name);
-	/* What does not block its thread overlaps with what does. MegaScale shows it as a point
-	 * where it ends, and so do we; how long it took is a stat. */
+	/* A span that does not block its thread overlaps others. MegaScale shows it as a point at
+	 * its end, with the duration as a stat; so does this. */
 	if (!twi_show_blocks(span) && span->status != TOW_AGAIN)
 		took_ns = 0;
 	twi_plane_event(plane, twi_plane_event_name(plane, &name), end_ns - (int64_t)took_ns,
@@ -136,7 +137,7 @@ static int64_t line_start_ns(const struct twi_trace_rank *rank, int64_t shift_ns
 	return twi_show_at(first, shift_ns);
 }
 
-/* All end together, so they lie one in the other, and are slices whatever they are. */
+/* All unfinished spans end together. So they are nested, and are slices whatever their kind. */
 static void host_unfinished(struct twi_plane *plane, const struct twi_trace_rank *rank,
 			    const struct twi_deliveries *deliveries, int64_t line, int64_t shift_ns)
 {
@@ -193,7 +194,7 @@ static void add_line(Twi__TraceThread *thread, int64_t *line, struct twi_packed 
 	twi_packed_add(out, &part.base);
 }
 
-/* Threads, what is unfinished, and peers of one rank. */
+/* Adds one rank's threads, its unfinished line, and its peers. */
 static void add_rows(const struct twi_trace_rank *rank, int64_t *line, struct twi_packed *out)
 {
 	for (size_t t = 0; t < rank->thread_count; t++) {

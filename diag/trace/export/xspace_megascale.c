@@ -1,15 +1,15 @@
 /*
- * xspace_megascale.c - the plane of MegaScale's own trace, which XProf's Megascale Viewer draws:
- * what each rank had under way, and what of it went over the network.
+ * xspace_megascale.c - writes the plane of MegaScale's own trace for XProf's Megascale Viewer:
+ * what each rank had under way, and which parts of it went over the network.
  *
  *	graph_key  device_1<rank's index, 5 digits>_gid_<rendezvous>$0^i0     a track
- *	events     named as the key before `$`: a collective, or a message of its own
- *	           DeviceToHost, HostToDevice: handed over, and given back
- *	           NetworkSend END, NetworkReceive END: a message, where it ends
+ *	events     named as the key before `$`: a collective, or a separate message
+ *	           DeviceToHost, HostToDevice: when the data is handed over and back
+ *	           NetworkSend END, NetworkReceive END: the end of a message
  *
- * XProf takes devices in the order of their numbers for TPUs in the order of theirs, so every rank
- * must have an event here. What is under way at once is on different tracks: a collective has its
- * rendezvous to itself (ops.h), messages are laid on as many tracks as they need.
+ * XProf matches devices to TPUs by the order of their numbers, so every rank must have an event
+ * here. Operations under way at once are on different tracks. A collective has its own rendezvous
+ * (ops.h), and messages are laid on as many tracks as they need.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,11 +18,11 @@
 #include "diag/trace/export/xspace.h"
 #include "diag/trace/trace_view.h"
 
-/* Tracks of a rank's messages; what does not fit is on the last, over others. */
+/* Tracks for a rank's messages. Messages beyond that overlap on the last one. */
 #define LANES_MAX 64u
 #define KEY_BYTES (TWI_RENDEZVOUS_BYTES + 48)
 
-/* What is on a track: a collective, one of its messages, or a message of its own. */
+/* An item on a track: a collective, one of its messages, or a separate message. */
 struct item {
 	uint32_t track;
 	const struct twi_span *span;
@@ -48,7 +48,7 @@ static bool is_message(const struct twi_span *span)
 	return (span->kind == TWI_SPAN_SEND || span->kind == TWI_SPAN_RECV) && span->status >= 0;
 }
 
-/* The first lane that is free. Spans come by start. */
+/* The first free lane for a message. Spans must come by start. */
 static uint32_t lane_of(struct scale *s, const struct twi_span *span)
 {
 	uint32_t lane = 0;
@@ -67,7 +67,7 @@ static int by_start(const void *a, const void *b)
 	return (x->start_ns > y->start_ns) - (x->start_ns < y->start_ns);
 }
 
-/* A collective before its messages. */
+/* By track and start; a collective comes before its messages. */
 static int by_track(const void *a, const void *b)
 {
 	const struct item *x = a, *y = b;
@@ -79,7 +79,7 @@ static int by_track(const void *a, const void *b)
 	return x->is_part - y->is_part;
 }
 
-/* Which spans there are; their tracks are found when they are in order. */
+/* Gathers the messages. Their tracks are found later, when they are in order. */
 static bool gather_spans(struct scale *s)
 {
 	size_t room = 0;
@@ -138,7 +138,7 @@ static void add_event(struct scale *s, const char *what, uint64_t start_ns, uint
 			twi_show_at(start_ns, s->shift_ns), took_ns, stats);
 }
 
-/* "DeviceToHost START": a point. */
+/* Adds a point such as "DeviceToHost START". */
 static void add_action(struct scale *s, const char *type, const char *end, uint64_t at_ns,
 		       struct twi_stats *stats)
 {
@@ -159,8 +159,8 @@ static void add_transfer(struct scale *s, const char *type, const char *end, uin
 	add_action(s, type, end, at_ns, &stats);
 }
 
-/* Handed over when the start call ends, given back where the collective does: just within it, as
- * what ends with it is taken for what comes after. */
+/* Hands over when the start call ends, and back where the collective ends. Both are just within the
+ * collective, as XProf takes a point at its end for the next one's. */
 static void add_collective(struct scale *s, const struct twi_span *span)
 {
 	uint64_t took_ns = span->end_ns - span->start_ns;
@@ -179,8 +179,8 @@ static void add_collective(struct scale *s, const struct twi_span *span)
 	add_transfer(s, "HostToDevice", "END", last_ns);
 }
 
-/* From its first byte to its last. Of a small one that came all at once, on its way, if its sender
- * is here to tell. */
+/* The time from the first byte to the last. A small message comes all at once: then it is the time
+ * on the way, if its sender is in the trace. */
 static uint64_t wire_of(const struct scale *s, const struct twi_span *span)
 {
 	uint64_t took_ns = twi_span_ns(span);
@@ -237,7 +237,7 @@ static void line_begin(struct scale *s, uint64_t start_ns, const char *rendezvou
 	twi_plane_line_begin(&s->plane, ++s->line, name, NULL, twi_show_at(start_ns, s->shift_ns));
 }
 
-/* All items of one track, from `first`; returns the next track's first. */
+/* Writes all items of one track, from `first`; returns the first of the next track. */
 static size_t add_track(struct scale *s, size_t first)
 {
 	uint32_t track = s->items[first].track;
@@ -264,7 +264,7 @@ static size_t add_track(struct scale *s, size_t first)
 	return i;
 }
 
-/* A rank with nothing to show still takes its number. */
+/* A rank with nothing to show still needs its number. */
 static void add_nothing(struct scale *s)
 {
 	struct twi_stats stats;

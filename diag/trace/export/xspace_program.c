@@ -1,6 +1,6 @@
 /*
- * xspace_program.c - the program that a rank "runs", in the plane /host:metadata: XProf looks up
- * there whose op an op is, what kind of transfer, and how large.
+ * xspace_program.c - writes the program that a rank "runs" to the plane /host:metadata. There XProf
+ * looks up to what an op belongs, its kind of transfer, and its size.
  *
  *	ENTRY main: for each rendezvous n
  *	  p.n = u8[bytes] parameter(n - 1)
@@ -10,9 +10,8 @@
  *	  recv-done.n = (u8[bytes], token[]) recv-done(recv.n)
  *	  wait.n = token[] send-done(send.n)
  *
- * `wait` is a further piece of what a collective took: XProf adds it up as it does a send-done, and
- * the Megascale Viewer, which joins a send to one send-done, does not know it by its name.
- * Bytes are those of the result.
+ * `wait` is a further piece of a collective's time. XProf adds it up like a send-done. Megascale
+ * Viewer joins a send to one send-done, and ignores `wait` by its name. Bytes are the result's.
  */
 #include <stdio.h>
 
@@ -23,10 +22,10 @@
 
 /* PrimitiveType of XLA. */
 enum { TYPE_U8 = 6, TYPE_U32 = 8, TYPE_TUPLE = 13, TYPE_TOKEN = 17 };
-/* More than fits into memory anywhere; XLA multiplies sizes without looking. */
+/* More than any memory holds. XLA multiplies sizes without a check. */
 #define BYTES_MAX ((int64_t)1 << 50)
 
-/* The shapes that ops have; the array's size changes. */
+/* The shapes of ops; the array's size changes. */
 struct shapes {
 	Twi__Shape array, number, token, empty, start, done;
 	Twi__Shape *start_parts[3], *done_parts[2];
@@ -73,14 +72,14 @@ static void add_row(struct twi_packed *computation, Twi__HloInstruction *row)
 	twi_packed_add(computation, &part.base);
 }
 
-/* An op of the program; `operands` are ids of those before it. */
+/* An op of the program; `operands` are ids of earlier ops. */
 struct op {
 	const char *what; /* its name */
 	Twi__Shape *shape;
 	int64_t id, number;
 	int64_t operands[2];
 	size_t operand_count;
-	const char *opcode; /* NULL: as its name */
+	const char *opcode; /* NULL: the same as its name */
 };
 
 static void add_op(struct twi_packed *computation, const struct op *op,
@@ -114,7 +113,7 @@ static void add_op(struct twi_packed *computation, const struct op *op,
 	add_row(computation, &row);
 }
 
-/* Ids: 0 the token, 1 the root, then six for each rendezvous. */
+/* Ids: 0 is the token, 1 the root; then each rendezvous has six. */
 enum { ID_TOKEN, ID_ROOT, ID_FIRST, ID_EACH = 6 };
 
 static void add_parameter(struct twi_packed *computation, struct shapes *s, int64_t id, size_t n)
@@ -149,7 +148,7 @@ static void add_rendezvous(struct twi_packed *computation, struct shapes *s, siz
 	add_op(computation, &wait, rendezvous);
 }
 
-/* The parameter of rendezvous n, in what the program takes. */
+/* Adds the parameter of rendezvous n to the program's shape. */
 static void add_shape(struct twi_packed *shape, struct shapes *s, size_t n)
 {
 	Twi__ProgramShape part = TWI__PROGRAM_SHAPE__INIT;
@@ -163,7 +162,7 @@ static void add_shape(struct twi_packed *shape, struct shapes *s, size_t n)
 	twi_packed_add(shape, &part.base);
 }
 
-/* What a rank gets of a reduce-scatter is its part of what is known to us. */
+/* A rank gets only its part of a reduce-scatter's bytes. */
 static int64_t bytes_of(const struct twi_rendezvous *rendezvous)
 {
 	uint64_t bytes = rendezvous->bytes;

@@ -1,6 +1,6 @@
 /*
- * rank_state.c - states as bytes, and back. One walk over the members serves both ways, so they
- * cannot differ. Little-endian; a text is its length in one byte, and its bytes.
+ * rank_state.c - encodes and decodes states. One walk over the members serves both directions, so
+ * they cannot differ. Numbers are little-endian; a text is its length in one byte, then its bytes.
  */
 #include "diag/judge/rank_state.h"
 
@@ -23,7 +23,7 @@ static uint64_t walk_number(struct walk *w, uint64_t value, unsigned bytes)
 
 	if (w->bad || w->bytes - w->at < bytes) {
 		w->bad = true;
-		return w->out != NULL ? value : 0; /* what is written from stays as it is */
+		return w->out != NULL ? value : 0; /* the value that is encoded does not change */
 	}
 	for (unsigned i = 0; i < bytes; i++) {
 		if (w->out != NULL)
@@ -50,7 +50,7 @@ static void walk_u8(struct walk *w, uint8_t *value)
 	*value = (uint8_t)walk_number(w, *value, 1);
 }
 
-/* A count of entries that follow: at most `most`. */
+/* The number of rows that follow: at most `most`. */
 static void walk_count(struct walk *w, uint32_t *value, uint32_t most)
 {
 	walk_u32(w, value);
@@ -204,7 +204,7 @@ static void walk_flow(struct walk *w, struct twi_state_flow *flow)
 	walk_u64(w, &flow->wire_ns);
 }
 
-/* Names of groups and of a call of each, in their order, and the messages of foreign ones. */
+/* Names of groups and of a call of each, in the order of the groups; messages of foreign groups. */
 static void walk_foreign(struct walk *w, struct twi_rank_state *state)
 {
 	for (uint32_t i = 0; !w->bad && i < state->group_count; i++) {
@@ -231,7 +231,7 @@ static void walk_head(struct walk *w, struct twi_state_head *head)
 	walk_u8(w, &head->waited);
 }
 
-/* In the order of the groups. */
+/* The heads are in the order of the groups. */
 static void walk_heads(struct walk *w, struct twi_rank_state *state)
 {
 	walk_u64(w, &state->time_namespace);
@@ -244,7 +244,7 @@ static void walk_heads(struct walk *w, struct twi_rank_state *state)
 	}
 }
 
-/* What is under way beside what threads wait for, and whether anything goes on. */
+/* Messages under way, beside the waits of threads, and what shows whether anything goes on. */
 static void walk_messages(struct walk *w, struct twi_rank_state *state)
 {
 	walk_u8(w, &state->tells);
@@ -290,7 +290,7 @@ static void walk_carried(struct walk *w, struct twi_state_carried *carried)
 	walk_u64(w, &carried->wire_ns);
 }
 
-/* In the order of the links. */
+/* The figures of links are in the order of the links. */
 static void walk_waits(struct walk *w, struct twi_rank_state *state)
 {
 	walk_u64(w, &state->throttled_at_ns);
@@ -305,7 +305,7 @@ static void walk_waits(struct walk *w, struct twi_rank_state *state)
 	}
 }
 
-/* In the order of the groups, and of the links. */
+/* Long bursts are in the order of the groups, credit is in the order of the links. */
 static void walk_longs(struct walk *w, struct twi_rank_state *state)
 {
 	walk_u64(w, &state->pool_overflows);

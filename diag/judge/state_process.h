@@ -1,20 +1,20 @@
 /*
- * state_process.h - of a rank's state (rank_state.h): CPUs that a thread had, and when the process
- * was held from outside.
+ * state_process.h - parts of a rank's state (rank_state.h): the CPU time of a thread, and when the
+ * process was held from outside.
  */
 #ifndef TWI_STATE_PROCESS_H
 #define TWI_STATE_PROCESS_H
 
 #include <stdint.h>
 
-/* Of a thread, until then: on a CPU, and waiting for one. */
+/* Times of a thread up to at_ns: on a CPU, and waiting for one. */
 struct twi_state_cpu {
 	uint64_t at_ns, on_cpu_ns, run_queue_ns;
 };
 
 /*
- * In one second: how often the process was held from outside and went on (SIGSTOP and SIGCONT, a
- * debugger, a freezer), and for how long. Of the first time in a while the length is not known.
+ * In one second: how often the process was held from outside and continued (SIGSTOP and SIGCONT, a
+ * debugger, a freezer), and for how long. The length of the first hold in a while is not known.
  */
 struct twi_state_held {
 	uint16_t times, ms;

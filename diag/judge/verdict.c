@@ -1,5 +1,6 @@
 /*
- * verdict.c - findings: made, ordered, put into words. verdict_links.c and verdict_colls.c find.
+ * verdict.c - runs the judges in their order, keeps their findings, and puts the verdict into
+ * words. verdict_parts.h lists the files that find something.
  */
 #include "diag/judge/verdict_parts.h"
 
@@ -155,7 +156,7 @@ const char *twi_judge_kind(const struct twi_judge *judge, const struct twi_verdi
 	return room;
 }
 
-/* What ranks call a group is the same at all, or it is what the first of them says. */
+/* The label of a group. If ranks have different labels, the first rank's label counts. */
 static const char *label_of(const struct twi_judge *judge, uint32_t ctx)
 {
 	for (uint32_t i = 0; i < judge->what->rank_count; i++) {
@@ -206,7 +207,7 @@ const char *twi_judge_time(uint64_t ns, char room[24])
 	return room;
 }
 
-/* What is not known makes what is found less sure. */
+/* Missing answers and lost records lower the confidence of all findings. */
 static void lower_confidence(struct twi_judge *judge)
 {
 	struct twi_verdict *out = judge->out;
@@ -255,7 +256,7 @@ void twi_verdict_judge(const struct twi_verdict_case *what, struct twi_verdict *
 	*out = (struct twi_verdict){ 0 };
 	count_ranks(&judge);
 	out->stuck = twi_judge_stuck(&judge);
-	/* In this order: who is blamed for one cause is not for a later one. */
+	/* The order matters: a rank that is blamed for one cause is not blamed for a later one. */
 	twi_judge_forming(&judge);
 	twi_judge_silent(&judge);
 	twi_judge_agreement(&judge);
@@ -277,7 +278,7 @@ void twi_verdict_judge(const struct twi_verdict_case *what, struct twi_verdict *
 	sort_findings(out);
 }
 
-/* --- words --- */
+/* --- text --- */
 
 void twi_verdict_emit_finding(const struct twi_verdict_finding *finding, struct twi_emit *emit)
 {
@@ -314,7 +315,7 @@ const char *twi_verdict_state_name(bool stuck, bool slow)
 	return slow ? "slow" : "healthy";
 }
 
-/* A job that is not whole is never called healthy. */
+/* The state of a job is never "healthy" while ranks are missing. */
 static const char *state_of(const struct twi_verdict *verdict)
 {
 	bool slow = verdict->finding_count > 0 || verdict->waits.slow;
@@ -324,7 +325,7 @@ static const char *state_of(const struct twi_verdict *verdict)
 	return twi_verdict_state_name(verdict->stuck, slow);
 }
 
-/* Those with trouble first, as the rank has put them. */
+/* Emits the links in the rank's own order: links with trouble come first. */
 static void emit_links(const struct twi_rank_state *state, struct twi_emit *emit)
 {
 	twi_emit_array_begin(emit, "links");
@@ -349,7 +350,7 @@ static void emit_links(const struct twi_rank_state *state, struct twi_emit *emit
 	twi_emit_array_end(emit);
 }
 
-/* Connections that do not come about. */
+/* Emits the connections that cannot be made. */
 static void emit_dials(const struct twi_rank_state *state, struct twi_emit *emit)
 {
 	twi_emit_array_begin(emit, "connecting");
@@ -368,7 +369,7 @@ static void emit_dials(const struct twi_rank_state *state, struct twi_emit *emit
 	twi_emit_array_end(emit);
 }
 
-/* A program may choose any of 64 bits, which no number of JSON is sure to hold: as text. */
+/* A tag is emitted as text, because it may use all 64 bits and a number of JSON may not hold it. */
 static void emit_tag(uint64_t tag, struct twi_emit *emit)
 {
 	char text[24];
@@ -398,7 +399,7 @@ static void emit_wait(const struct twi_rank_state *state, const struct twi_state
 	twi_emit_object_end(emit);
 }
 
-/* What it waits for, and what it has under way; what has come that it does not receive. */
+/* Emits the waits and the messages under way, then the messages that no receive takes. */
 static void emit_waits(const struct twi_rank_state *state, struct twi_emit *emit)
 {
 	twi_emit_array_begin(emit, "waits");
@@ -566,7 +567,7 @@ void twi_verdict_text(const struct twi_verdict *verdict, struct twi_emit *emit)
 		add_finding(finding, line, sizeof(line), 0);
 		twi_words_clean(clean, sizeof(clean), line);
 		twi_emit_raw(emit, "towline:   %s\n", clean);
-		/* Hosts and names in it are as other ranks say them. */
+		/* The text has names of hosts and of groups as other ranks reported them. */
 		for (uint32_t k = 0; k < finding->evidence_count; k++) {
 			twi_words_clean(clean, sizeof(clean), finding->evidence[k]);
 			twi_emit_raw(emit, "towline:     %s\n", clean);

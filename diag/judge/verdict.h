@@ -1,18 +1,17 @@
 /*
- * verdict.h - why a job does not go on, or not as fast as it could: a pure function of what its
- * ranks say of themselves.
+ * verdict.h - why a job is stuck or slow: a pure function of what its ranks report of themselves.
  *
  *	states of ranks, twice -----+
  *	of silent ones: process,    +--> twi_verdict_judge --> findings: cause, culprits,
  *	connections                 |                          confidence, evidence
  *	clocks ---------------------+
  *
- * Each rank is asked twice, some tenths of a second apart, so that what moves can be told from what
- * stands: time in the run queue, retransmissions, a collective that goes on. Who has not answered
- * is judged by what others know of it.
+ * Each rank is asked twice, some tenths of a second apart. The difference shows what moves: time in
+ * the run queue, retransmissions, a collective under way. A rank that has not answered is judged by
+ * what the other ranks know of it.
  *
- * It looks for causes, not for those who suffer: a rank that waits is never accused for that, nor
- * is one that is behind because another holds it up.
+ * The judge looks for causes, not for victims. A rank is never accused because it waits, nor
+ * because it is behind while another rank holds it up.
  */
 #ifndef TWI_VERDICT_H
 #define TWI_VERDICT_H
@@ -23,8 +22,8 @@
 struct twi_emit;
 
 /*
- * X(name in capitals, name, what it says of the culprit, what mends it). New ones stand at the end,
- * as ranks tell each other their numbers.
+ * X(name in capitals, name, what is wrong with the culprit, what mends it). New causes go to the
+ * end, because ranks send each other the numbers of causes.
  */
 #define TWI_CAUSE_MAP(X)                                                                           \
 	X(DEAD, "dead", "has ended",                                                               \
@@ -103,43 +102,43 @@ const char *twi_cause_says(enum twi_cause cause);
 const char *twi_cause_cure(enum twi_cause cause);
 
 struct twi_verdict_rank {
-	uint32_t rank; /* of the job */
+	uint32_t rank; /* number in the job */
 	bool me, asked;
-	bool dialed;    /* not asked, as there was no connection, and none has come of it */
-	bool lost, bye; /* its connection has ended; it had said so before */
-	enum twi_process process; /* of one on the asker's host that has not answered */
-	char process_state;       /* as /proc says; 0: not known */
+	bool dialed;    /* not asked: it had no connection, and got none */
+	bool lost, bye; /* lost: its connection has ended; bye: the rank announced that before */
+	enum twi_process process; /* if it has not answered and is on the asker's host */
+	char process_state;       /* letter of /proc; 0: not known */
 	uint64_t pid;
-	int64_t offset_ns;                         /* its clock less the asker's */
-	uint64_t error_ns;                         /* at most */
+	int64_t offset_ns;                         /* its clock minus the asker's */
+	uint64_t error_ns;                         /* upper bound of the error of offset_ns */
 	const struct twi_rank_state *first, *last; /* NULL: no answer. last may be alone */
 };
 
 #define TWI_FORMING_RANKS 16u
 #define TWI_FORMING_TEXT  200u
 
-/* What the asker knows of the others while it waits for them in tow_group_open. */
+/* What the asker knows of the other ranks while it waits for them in tow_group_open. */
 struct twi_verdict_forming {
-	uint32_t rank, size; /* size 0: it does not wait */
-	uint64_t since_ns;   /* when it began to */
+	uint32_t rank, size; /* size 0: the asker does not wait */
+	uint64_t since_ns;   /* when the wait began */
 	char store[TWI_FORMING_TEXT];
-	char unreached[TWI_FORMING_TEXT]; /* why rank 0's store cannot be had; "": it can */
-	/* What that store has said last: */
-	uint32_t missing; /* ranks; 0: nothing yet */
+	char unreached[TWI_FORMING_TEXT]; /* why rank 0's store is out of reach; "": it is not */
+	/* From the last report of the store: */
+	uint32_t missing; /* number of missing ranks; 0: no report yet */
 	uint32_t rank_count;
-	uint32_t ranks[TWI_FORMING_RANKS]; /* the first of them */
-	uint64_t refused;                  /* connections that were none of the job's */
+	uint32_t ranks[TWI_FORMING_RANKS]; /* the first of the missing ranks */
+	uint64_t refused;                  /* connections that did not belong to the job */
 	char text[TWI_FORMING_TEXT];
 };
 
 struct twi_verdict_case {
-	uint64_t now_ns; /* the asker's */
+	uint64_t now_ns; /* by the clock of the asker */
 	uint32_t me;
 	uint32_t rank_count;
-	uint32_t world; /* ranks of the job, as its launcher says; 0: not known */
+	uint32_t world; /* ranks of the job by its launcher; 0: not known */
 	const struct twi_verdict_rank *ranks;
 	struct twi_verdict_forming forming;
-	/* How collectives are called, by kind; NULL: by number. */
+	/* Names a kind of collective; NULL: the number is printed. */
 	const char *(*kind_name)(unsigned kind);
 };
 
@@ -155,53 +154,53 @@ struct twi_verdict_link {
 struct twi_verdict_finding {
 	enum twi_cause cause;
 	double confidence; /* 0 to 1 */
-	double saves;      /* of the time of a step, 0 to 1, without it; 0: that is not known */
-	uint64_t step_ns;  /* what one takes; 0: that is not known */
+	double saves;      /* share of a step, 0 to 1, saved without the cause; 0: not known */
+	uint64_t step_ns;  /* length of a step; 0: not known */
 	uint32_t rank_count, link_count, evidence_count;
 	uint32_t ranks[TWI_FINDING_RANKS];
 	struct twi_verdict_link links[TWI_FINDING_LINKS];
 	char evidence[TWI_FINDING_EVIDENCE][TWI_FINDING_TEXT];
 };
 
-/* How much of their time ranks are blocked, where that is known (rank_state.h). */
+/* For how much of their time ranks are blocked, where that is known (rank_state.h). */
 struct twi_verdict_waits {
-	uint32_t ranks;              /* that it is known of; 0: of none */
-	bool slow;                   /* a fifth, and more */
-	double share;                /* of their time, 0 to 1: what half of them do not go beyond */
-	double of[TWI_WAITED_KINDS]; /* of that, for what: as all of them together */
-	uint64_t window_ns;          /* the longest that is known of one */
-	double before_ns, behind_ns; /* in collectives, until the last rank had come, and then */
+	uint32_t ranks;              /* ranks with known figures */
+	bool slow;                   /* the share is a fifth or more */
+	double share;                /* median over the ranks of their blocked time, 0 to 1 */
+	double of[TWI_WAITED_KINDS]; /* the share by kind, as in the sum of all ranks */
+	uint64_t window_ns;          /* the longest window of a rank */
+	double before_ns, behind_ns; /* in collectives: before the last arrival, and after it */
 	char says[TWI_FINDING_TEXT];
-	const char *mend; /* where they are for long; NULL: they are not */
+	const char *mend; /* what helps if the job is slow; NULL: it is not */
 };
 
 struct twi_verdict {
-	bool stuck;   /* ranks wait, and nothing went on while this was looked at */
-	bool forming; /* the job is not whole yet */
+	bool stuck;   /* ranks wait, and nothing went on between the two looks */
+	bool forming; /* not all ranks of the job are there yet */
 	uint32_t finding_count;
 	struct twi_verdict_finding
 		findings[TWI_CAUSES];      /* at most one of each cause; the surest first */
-	uint32_t ranks, answered, unknown; /* unknown: neither answered nor told of by others */
-	uint32_t missing;                  /* of the job, and not met yet */
-	bool telemetry_lost;               /* somewhere: confidence is lower for it */
+	uint32_t ranks, answered, unknown; /* unknown: no answer, and no other rank knows more */
+	uint32_t missing;                  /* ranks of the job that have not come yet */
+	bool telemetry_lost;               /* at some rank; the confidence is lower for that */
 	struct twi_verdict_waits waits;
 };
 
 void twi_verdict_judge(const struct twi_verdict_case *what, struct twi_verdict *out);
 
-/* healthy, slow or stuck. `slow`: somebody is named, or ranks are blocked for long. */
+/* healthy, slow or stuck. `slow`: there are findings, or ranks are blocked for long. */
 const char *twi_verdict_state_name(bool stuck, bool slow);
 
-/* Members of one JSON object. */
+/* Write members of one JSON object. */
 void twi_verdict_emit_finding(const struct twi_verdict_finding *finding, struct twi_emit *emit);
 void twi_verdict_emit_waits(const struct twi_verdict_waits *waits, struct twi_emit *emit);
 void twi_verdict_emit(const struct twi_verdict *verdict, const struct twi_verdict_case *what,
 		      struct twi_emit *emit);
 
-/* One line: "rank 2 has not entered (97 %): ..."; "" without findings. */
+/* One line: "rank 2 has not entered (97 %): ..."; "" if there is nothing to say. */
 void twi_verdict_short(const struct twi_verdict *verdict, char *out, size_t room);
 
-/* All of it for a terminal, in lines. */
+/* Writes the whole verdict as lines for a terminal. */
 void twi_verdict_text(const struct twi_verdict *verdict, struct twi_emit *emit);
 
 #endif

@@ -1,15 +1,15 @@
 /*
- * verdict_arrivals.c - who came last to which call, and how much of that was its own doing.
+ * verdict_arrivals.c - which rank came last to a call, and how much of that was its own doing.
  *
- * Calls are laid beside each other by seq, on the asker's clock; what the clocks' error could
- * explain counts for nothing. What a rank does itself is the time from the end of one call to its
- * next one: that it was held up in one by others is not its own doing.
+ * Calls are compared by seq, on the asker's clock. A delay that the error of the clocks can explain
+ * does not count. A rank's own doing is the time from the end of one call to its next call. Time in
+ * which others held it up within a call is not.
  *
- *	early rank    |A........|  |B.......|  |C......|         A, B and C are one burst: all of
- *	late rank                |A| |B| |C|                     A's lateness is seen in B and C,
+ *	early rank    |A........|  |B.......|  |C......|         A, B and C are one burst. The
+ *	late rank                |A| |B| |C|                     lateness at A is seen at B and C,
  *	                  ^own^                                  which say nothing of their own
  *
- * So where the others have not waited between two calls, only what has been added counts.
+ * So if the others have not waited between two calls, only the additional delay counts.
  */
 #include "diag/judge/verdict_parts.h"
 
@@ -17,14 +17,14 @@
 
 #define MS_NS        1000000ull
 #define RECENT_NS    (15000 * MS_NS)
-#define BEFORE_TRIES 8u /* heads that are looked at for the arrival before */
+#define BEFORE_TRIES 8u /* heads that are tried for the arrival before */
 
 static uint64_t to_our_time(const struct twi_verdict_rank *rank, uint64_t theirs_ns)
 {
 	return theirs_ns - (uint64_t)rank->offset_ns;
 }
 
-/* When the rank came to `seq`, by its clock, as far as it still knows. */
+/* When the rank came to `seq`, by its clock. False: it does not know any more. */
 static bool came_at(const struct twi_state_group *group, uint64_t seq, uint64_t *start_ns_out)
 {
 	const struct twi_state_past *past = twi_state_group_past(group, seq);
@@ -36,7 +36,7 @@ static bool came_at(const struct twi_state_group *group, uint64_t seq, uint64_t 
 	return true;
 }
 
-/* Since when the rank had nothing to wait for when it came to `seq`. 0: something was under way. */
+/* Since when nothing was under way at the rank when it came to `seq`. 0: something was. */
 static uint64_t idle_since(const struct twi_state_group *group, uint64_t seq, uint64_t start_ns)
 {
 	const struct twi_state_head *head = twi_state_group_head(group, seq);
@@ -49,7 +49,7 @@ static uint64_t idle_since(const struct twi_state_group *group, uint64_t seq, ui
 		       : 0;
 }
 
-/* Who came last to `seq`; last is NULL unless all ranks of the group are known to have come. */
+/* Finds the last arrival at `seq`. last is NULL unless all ranks are known to have come. */
 static void find_last(const struct twi_judge *judge, uint32_t ctx, uint64_t seq,
 		      struct twi_arrival *out)
 {
@@ -81,9 +81,9 @@ static void find_last(const struct twi_judge *judge, uint32_t ctx, uint64_t seq,
 }
 
 /*
- * All others have waited for the end of the call before, so what they lost there they do not lose
- * again. Where nobody's waits are known they have, if they came to this call when its rank had come
- * to that one.
+ * Whether all others have waited for the end of the call before. Then they do not lose again what
+ * they lost there. If no waits are known, they have waited if they came to this call after the last
+ * rank had come to the call before.
  */
 static bool have_waited(const struct twi_judge *judge, uint32_t ctx,
 			const struct twi_arrival *arrival, const struct twi_arrival *before)
@@ -106,8 +106,8 @@ static bool have_waited(const struct twi_judge *judge, uint32_t ctx,
 }
 
 /*
- * The arrival before it that is known: at the call before, or at the last that began a burst at all
- * ranks, of which each keeps those that did so there.
+ * Finds the latest known arrival before this one: at the call before, or at the last call that
+ * began a burst at all ranks. Each rank keeps only calls that began a burst at itself.
  */
 static void find_before(const struct twi_judge *judge, uint32_t ctx,
 			const struct twi_arrival *arrival, struct twi_arrival *out)
@@ -135,8 +135,8 @@ static bool took_long(const struct twi_state_group *group, uint64_t seq)
 }
 
 /*
- * For how long the rank does something of its own before a burst, at most, but for bursts that took
- * long; UINT64_MAX: its last calls do not say.
+ * The longest time for which the rank worked on its own before a burst, without bursts that took
+ * long. UINT64_MAX: its last calls do not show it.
  */
 static uint64_t usual_own(const struct twi_state_group *group)
 {
@@ -157,11 +157,13 @@ static uint64_t usual_own(const struct twi_state_group *group)
 }
 
 /*
- * How much of its lateness the others can have lost by this call. One that always comes as late, to
- * calls that nobody waits for before they are over, costs nothing: and where it is not known how
- * late it was before, it may be such a one, unless the burst took far longer than usual. Such a
- * burst's rank may have been as late many calls before, as of one that pauses these are known
- * alone; but it always does so much of its own, and has done more here.
+ * How much of the lateness the others can have lost by this call. A rank that is always equally
+ * late costs nothing if no rank waits for the end of a call. If its earlier lateness is not known,
+ * it may be such a rank, unless the burst took far longer than usual.
+ *
+ * The known arrival before a long burst may be many calls back, because only long bursts are kept
+ * of a rank that pauses. It may have been as late there. Then the rank's own time counts, as far as
+ * it is longer than usual.
  */
 static uint64_t newly_late(const struct twi_judge *judge, uint32_t ctx,
 			   const struct twi_arrival *arrival, bool is_long, uint64_t own_ns)
@@ -184,7 +186,7 @@ static uint64_t newly_late(const struct twi_judge *judge, uint32_t ctx,
 	return more;
 }
 
-/* That it was held up itself until just before its call is not its own doing. */
+/* Sets the delay, without the time for which the rank itself was held up before its call. */
 static void find_own_delay(const struct twi_judge *judge, uint32_t ctx, struct twi_arrival *arrival,
 			   bool is_long)
 {
@@ -205,7 +207,7 @@ static void find_own_delay(const struct twi_judge *judge, uint32_t ctx, struct t
 	arrival->burst = arrival->delay_ns < TWI_JUDGE_LATE_NS && late >= TWI_JUDGE_LATE_NS;
 }
 
-/* The rank that knows most of the past of the group: of the others the same calls are known. */
+/* The row of the rank with the oldest head. Its calls are looked up at the other ranks. */
 static const struct twi_state_group *furthest_back(const struct twi_judge *judge, uint32_t ctx)
 {
 	const struct twi_state_group *best = NULL;
@@ -222,7 +224,7 @@ static const struct twi_state_group *furthest_back(const struct twi_judge *judge
 	return best;
 }
 
-/* Adds that of `seq`, but for the first two of a group, which come with its set-up. */
+/* Adds the arrival at `seq`, but not the first two of a group, which belong to its set-up. */
 static void add_arrival(const struct twi_judge *judge, uint32_t ctx, uint64_t seq, bool is_long,
 			struct twi_arrival out[TWI_JUDGE_ARRIVALS], uint32_t *count)
 {

@@ -1,14 +1,14 @@
 /*
- * verdict_bound.c - how much of its time a job is blocked, and for what; and, where that is a fifth
- * and more and nobody was found to hold it up, a rank that all others wait for by messages or calls
- * while it waits for nobody:
+ * verdict_bound.c - for how much of its time a job is blocked, and by what. If that is a fifth or
+ * more and there is no culprit yet, it looks for a rank that waits for none. That rank is named if
+ * all others wait for it by messages or calls:
  *
  *	rank 0 --70 %--> rank 1 --65 %--> rank 2 (3 %) <--68 %-- rank 3		rank 2 is named
  *
- * Receives, and pieces of streams, count where ranks tell of steps or call collectives, and where
- * messages go round (verdict_rounds.c): else who waits for them may be a server that has nothing to
- * do. Where ranks wait for each other, or for several, nobody is named: the job is slow, and what
- * is known of its waits is told.
+ * Receives and pieces of streams count where ranks report steps or call collectives, and where
+ * messages go round (verdict_rounds.c). Elsewhere, a rank that waits for them may be an idle
+ * server. If ranks wait for each other, or for several ranks, none is named. Then the verdict says
+ * that the job is slow, and what is known of its waits.
  */
 #include "diag/judge/verdict_parts.h"
 
@@ -19,14 +19,14 @@
 #include "diag/base/emit.h"
 #include "diag/record/lane_id.h"
 
-#define MUCH      0.2 /* of the time, blocked: the job is slow */
-#define FAR_LESS  3.0 /* times as long as who is named all others wait */
-#define WAITS_MIN 8u  /* that a figure of the last seconds needs, or */
-#define STEPS_MIN 4u  /* so many steps; of a longer time */
-#define WAITS_FEW 3u  /* these */
+#define MUCH      0.2 /* share of blocked time from which a job is slow */
+#define FAR_LESS  3.0 /* least ratio of the waits of all others to those of the named rank */
+#define WAITS_MIN 8u  /* least waits for a figure of the last seconds */
+#define STEPS_MIN 4u  /* or least steps for one */
+#define WAITS_FEW 3u  /* least waits for a figure of a longer time */
 #define WINDOW_NS 900000000ull
-#define MOST      4u  /* one of so many ranks may be the one that all others wait for */
-#define FREE      0.3 /* of the time messages are on a way that is not the limit, at most */
+#define MOST      4u  /* at most one rank in so many is busy; the others wait */
+#define FREE      0.3 /* most time with messages under way on a path that is not the limit */
 
 /* --- of one rank --- */
 
@@ -64,7 +64,7 @@ static bool counts_kind(const struct twi_judge *judge, const struct twi_state_wa
 	}
 }
 
-/* Of its time, blocked for that; what comes from outside may add up to more. */
+/* Share of its time for which the rank is blocked by `kind`; at most 1, whatever it reported. */
 static double kind_share(const struct twi_judge *judge, const struct twi_state_waited *waited,
 			 enum twi_waited kind)
 {
@@ -82,7 +82,7 @@ static double blocked_share(const struct twi_judge *judge, const struct twi_stat
 	return twi_min(share, 1.0);
 }
 
-/* The same with all that it waits for, whether that counts or not: what it did not do itself. */
+/* The same for all waits, whether they count or not: the time in which the rank did nothing. */
 static double idle_share(const struct twi_state_waited *waited)
 {
 	double share = 0;
@@ -92,9 +92,9 @@ static double idle_share(const struct twi_state_waited *waited)
 	return twi_min(share, 1.0);
 }
 
-/* --- of all --- */
+/* --- of all ranks --- */
 
-/* Messages go round, and by far the most ranks wait: who does not is late, and none is idle. */
+/* True: messages go round, and nearly all ranks wait. So the others are late, and none is idle. */
 static bool do_receives_count(const struct twi_judge *judge)
 {
 	uint32_t busy = 0, count = judge->what->rank_count;
@@ -109,12 +109,12 @@ static bool do_receives_count(const struct twi_judge *judge)
 	return busy <= twi_max(1u, count / MOST);
 }
 
-/* Ranks by their shares, in hundredths. */
+/* Number of ranks for each share in percent. */
 struct shares {
 	uint32_t ranks, with[101];
 };
 
-/* What half of them do not go beyond: the mean of the two in the middle. */
+/* The median: the mean of the two ranks in the middle. */
 static double middle_of(const struct shares *shares)
 {
 	uint32_t first = (shares->ranks - 1) / 2, second = shares->ranks / 2, below = 0;
@@ -130,7 +130,7 @@ static double middle_of(const struct shares *shares)
 	return sum / 200;
 }
 
-/* One that has less to do, or a server that waits for nobody, is not what the others are. */
+/* Takes the median, as a rank with less to do, or a server that never waits, is an exception. */
 static void add_shares(const struct twi_judge *judge, struct twi_verdict_waits *out)
 {
 	struct shares shares = { 0 };
@@ -156,7 +156,7 @@ static void add_shares(const struct twi_judge *judge, struct twi_verdict_waits *
 		out->of[kind] *= all > 0 ? out->share / all : 0;
 }
 
-/* In collectives: until the last rank had come, and behind that. */
+/* Adds the time in collectives until the last rank had come, and after that. */
 static void add_collectives(struct twi_judge *judge, uint32_t ctx)
 {
 	struct twi_verdict_waits *out = &judge->out->waits;
@@ -180,9 +180,9 @@ static void add_collectives(struct twi_judge *judge, uint32_t ctx)
 	}
 }
 
-/* --- who is waited for --- */
+/* --- the rank that others wait for --- */
 
-/* Blocked by messages and calls, for most of the time that it is blocked at all. */
+/* Whether the rank is blocked, and for most of that time by messages and calls. */
 static bool waits_by_messages(const struct twi_judge *judge, const struct twi_state_waited *waited)
 {
 	return blocked_share(judge, waited) >= MUCH && waited->awaited_count > 0 &&
@@ -191,7 +191,7 @@ static bool waits_by_messages(const struct twi_judge *judge, const struct twi_st
 		       blocked_share(judge, waited) * (double)waited->window_ns;
 }
 
-/* Who waits least, and by far less than the others do, all of which wait for much of their time. */
+/* The rank that waits least, if all others wait for much of their time, and far longer. */
 static const struct twi_verdict_rank *least_blocked(const struct twi_judge *judge)
 {
 	const struct twi_verdict_rank *found = NULL;
@@ -215,7 +215,7 @@ static const struct twi_verdict_rank *least_blocked(const struct twi_judge *judg
 	return second <= 1 && second >= MUCH && least * FAR_LESS <= second ? found : NULL;
 }
 
-/* Whether `rank` waits for `end`, or for one that does. */
+/* Whether `rank` waits for `end`, or for a rank that does. */
 static bool leads_to(const struct twi_judge *judge, const struct twi_verdict_rank *rank,
 		     const struct twi_verdict_rank *end)
 {
@@ -231,7 +231,7 @@ static bool leads_to(const struct twi_judge *judge, const struct twi_verdict_ran
 	return false;
 }
 
-/* The one that all others wait for. NULL: not all do, or not for the same. */
+/* The rank that all others wait for. NULL: not all wait, or not for the same rank. */
 static const struct twi_verdict_rank *awaited_by_all(const struct twi_judge *judge)
 {
 	const struct twi_verdict_rank *found = least_blocked(judge);
@@ -252,9 +252,10 @@ static double carried_share(const struct twi_state_carried *carried)
 }
 
 /*
- * How much of the time messages were on their way from `at` to `to`, by the messages' times or by
- * TCP, whichever is less: the former has in it that the receiver did not look, the latter that it
- * acknowledged late. Memory is no way: what takes long there is one of the two ranks.
+ * For how much of the time messages were on their way from `at` to `to`. It is the lesser of two
+ * figures: one by the times of the messages, one by TCP. The former includes time in which the
+ * receiver did not look, the latter time in which it acknowledged late. The shm lane counts as 0:
+ * there one of the two ranks is slow, not the path.
  */
 static double on_the_way(const struct twi_judge *judge, const struct twi_verdict_rank *at,
 			 uint32_t to)
@@ -273,7 +274,7 @@ static double on_the_way(const struct twi_judge *judge, const struct twi_verdict
 						 : wire;
 }
 
-/* Something that it sent to anybody has been sent again since the first look. */
+/* Whether data of this rank is being sent again, or was since the first look. */
 static bool has_lost(const struct twi_verdict_rank *at)
 {
 	for (uint32_t i = 0; at->last != NULL && i < at->last->link_count; i++) {
@@ -288,7 +289,7 @@ static bool has_lost(const struct twi_verdict_rank *at)
 	return false;
 }
 
-/* The ways to and from it are not what takes long, nor does one between others lose anything. */
+/* True: the paths to and from the rank are not the limit, and no path loses packets. */
 static bool ways_are_free(const struct twi_judge *judge, const struct twi_verdict_rank *rank)
 {
 	for (uint32_t i = 0; i < judge->what->rank_count; i++) {
@@ -302,7 +303,7 @@ static bool ways_are_free(const struct twi_judge *judge, const struct twi_verdic
 	return true;
 }
 
-/* What calls of this rank took so far of the time: all, and on the wire. */
+/* Adds the time of the client's calls to `server` between the looks: in all, and on the wire. */
 static void add_called(const struct twi_verdict_rank *client, uint32_t server, double *total,
 		       double *wire)
 {
@@ -316,8 +317,8 @@ static void add_called(const struct twi_verdict_rank *client, uint32_t server, d
 }
 
 /*
- * The rank whose answers to their calls all others wait for, whatever it waits for itself: a server
- * may sit in a wait for its end. NULL: they do not, or not for the same.
+ * The rank for whose answers to calls all others wait. It may wait itself: a server may sit in a
+ * wait for its end. NULL: not all others wait, or not for the same rank.
  */
 static const struct twi_verdict_rank *called_by_all(const struct twi_judge *judge)
 {
@@ -344,7 +345,7 @@ static const struct twi_verdict_rank *called_by_all(const struct twi_judge *judg
 	return found;
 }
 
-/* Their calls were not on the wire for most of the time that they took. */
+/* Whether calls to the rank were on the wire for at most half of their time. */
 static bool is_slow_server(const struct twi_judge *judge, const struct twi_verdict_rank *rank)
 {
 	double total = 0, wire = 0;
@@ -354,7 +355,7 @@ static bool is_slow_server(const struct twi_judge *judge, const struct twi_verdi
 	return total > 0 && wire * 2 <= total;
 }
 
-/* One that sends to it had no credit for that in a look: it holds all that it may, unreceived. */
+/* True: a sender had no credit for the rank in a look, so the rank holds all that it may. */
 static bool is_out_of_credit(const struct twi_judge *judge, const struct twi_verdict_rank *rank)
 {
 	for (uint32_t i = 0; i < judge->what->rank_count; i++) {
@@ -372,7 +373,7 @@ static bool is_out_of_credit(const struct twi_judge *judge, const struct twi_ver
 	return false;
 }
 
-/* "rank 0 waited for it for 71 % of the last 8.0 s, rank 2 for 64 %", the first few of them. */
+/* "rank 0 waited for rank 1 for 71 % of 8.0 s, rank 2 waited ...", for the first four ranks. */
 static void tell_waiters(const struct twi_judge *judge, const struct twi_verdict_rank *rank,
 			 char out[TWI_FINDING_TEXT - 100])
 {
@@ -398,8 +399,9 @@ static void tell_waiters(const struct twi_judge *judge, const struct twi_verdict
 }
 
 /*
- * What it does meanwhile takes long. If it wants a CPU and has none that is told instead; if the
- * way there is busy, that may be the reason, and nobody is named.
+ * Names the rank that all others wait for, because its own work takes long. If it lacks a CPU or
+ * holds messages, that is the cause instead. If a path to it is busy, the path may be the reason,
+ * and no rank is named.
  */
 static void judge_stage(struct twi_judge *judge)
 {
@@ -434,9 +436,9 @@ static void judge_server(struct twi_judge *judge)
 			"%s; their calls were on the wire for less than half of that", waiters);
 }
 
-/* --- all of it --- */
+/* --- the whole --- */
 
-/* The link on which messages are on their way for longest. */
+/* The link with messages on their way for the largest part of the time. */
 struct busiest {
 	uint32_t from, to;
 	double busy, bytes_per_s;
@@ -465,7 +467,7 @@ static void find_busiest(const struct twi_judge *judge, struct busiest *out)
 	}
 }
 
-/* Of what calls took between the looks, on the wire; below 0: none has ended. */
+/* Share of the time of calls between the looks that was on the wire; below 0: none has ended. */
 static double wire_share(const struct twi_judge *judge)
 {
 	double total = 0, wire = 0;

@@ -1,8 +1,8 @@
 /*
- * verdict_colls.c - who calls something else, and who is missing.
+ * verdict_colls.c - ranks that call something else, and ranks that are missing.
  *
- * The n-th collective of a group at one rank is the n-th at all, so states can be laid beside each
- * other by group and seq.
+ * The n-th collective of a group is the same one at all ranks, so the states of ranks are compared
+ * by group and seq.
  */
 #include "diag/judge/verdict_parts.h"
 
@@ -12,10 +12,10 @@
 #include <towline/status.h>
 
 #define MS_NS       1000000ull
-#define WAITED_NS   (600 * MS_NS)   /* in one collective, before somebody is missing */
-#define UNWAITED_NS (3000 * MS_NS)  /* the same where no thread waits for it */
-#define USUAL_MAX   (10000 * MS_NS) /* of the time from one collective to the next */
-#define HELD_NS     (300 * MS_NS)   /* in something else */
+#define WAITED_NS   (600 * MS_NS)   /* time in one collective, before a rank counts as missing */
+#define UNWAITED_NS (3000 * MS_NS)  /* the same, if no thread waits for the collective */
+#define USUAL_MAX   (10000 * MS_NS) /* upper bound of the time from one collective to the next */
+#define HELD_NS     (300 * MS_NS)   /* least time of a wait for something else */
 
 /* The median time from one call to the next, as far as it is known. */
 uint64_t twi_judge_usual(const struct twi_state_group *group)
@@ -23,7 +23,7 @@ uint64_t twi_judge_usual(const struct twi_state_group *group)
 	uint64_t steps[TWI_STATE_PAST];
 	uint32_t count = 0;
 
-	/* past[0] is the one that is waited in. */
+	/* past[0] is the call that the rank waits in. */
 	for (uint32_t i = 1; i + 1 < group->past_count; i++) {
 		uint64_t step = twi_since(group->past[i].start_ns, group->past[i + 1].start_ns);
 		uint32_t at = count++;
@@ -45,7 +45,7 @@ static bool waits_in(const struct twi_rank_state *state, uint32_t ctx, uint64_t 
 	return false;
 }
 
-/* The oldest collective of the group in which this rank has been for too long; NULL: none. */
+/* The oldest collective of the group in which the rank has been for too long; NULL: none. */
 static const struct twi_state_past *long_in(const struct twi_verdict_rank *rank, uint32_t ctx)
 {
 	const struct twi_state_group *group = twi_group_at(rank, ctx);
@@ -57,7 +57,7 @@ static const struct twi_state_past *long_in(const struct twi_verdict_rank *rank,
 			found = &group->past[i]; /* newest first */
 	}
 	if (found != NULL && before != NULL && before->last_seq < found->seq)
-		return NULL; /* it goes on */
+		return NULL; /* the group goes on */
 	if (found != NULL) {
 		uint64_t most = waits_in(rank->last, ctx, found->seq) ? WAITED_NS : UNWAITED_NS;
 
@@ -68,7 +68,7 @@ static const struct twi_state_past *long_in(const struct twi_verdict_rank *rank,
 	return found;
 }
 
-/* The earliest collective of the group in which somebody has been for too long. */
+/* The earliest collective of the group in which any rank has been for too long. */
 static const struct twi_state_past *stuck_in(const struct twi_judge *judge, uint32_t ctx,
 					     const struct twi_verdict_rank **at_out)
 {
@@ -86,7 +86,7 @@ static const struct twi_state_past *stuck_in(const struct twi_judge *judge, uint
 	return found;
 }
 
-/* Calls `found` once for each group that anybody knows. */
+/* Calls `found` once for each group that any rank knows. */
 void twi_judge_groups(struct twi_judge *judge, void (*found)(struct twi_judge *, uint32_t ctx))
 {
 	for (uint32_t i = 0; i < judge->what->rank_count; i++) {
@@ -105,8 +105,8 @@ void twi_judge_groups(struct twi_judge *judge, void (*found)(struct twi_judge *,
 }
 
 /*
- * Something of it has ended between the looks, or it has called another collective: a thread of it
- * that sits in a receive meanwhile, as one that serves does, holds nothing up.
+ * Whether an operation of the rank has ended between the looks, or it has called another
+ * collective. Then a thread that sits in a receive, as that of a server does, holds nothing up.
  */
 static bool has_moved(const struct twi_verdict_rank *rank)
 {
@@ -152,7 +152,7 @@ struct vote {
 	const struct twi_state_past *past;
 };
 
-/* Who has called what as `seq`: of at most 8 different calls. */
+/* Counts which ranks have made which call as `seq`: up to 8 different calls. */
 static uint32_t vote_on(const struct twi_judge *judge, uint32_t ctx, uint64_t seq,
 			struct vote *votes)
 {
@@ -203,7 +203,7 @@ static void blame_minority(struct twi_judge *judge, uint32_t ctx, uint64_t seq,
 	}
 }
 
-/* The seq at which ranks may disagree: where the group broke for that, or where all stand. */
+/* The seq at which ranks may disagree: where the group broke for that reason, or is stuck. */
 static uint64_t doubtful_seq(const struct twi_judge *judge, uint32_t ctx)
 {
 	const struct twi_verdict_rank *at;
@@ -241,9 +241,9 @@ void twi_judge_agreement(struct twi_judge *judge)
 	twi_judge_groups(judge, judge_agreement);
 }
 
-/* --- who is missing --- */
+/* --- missing ranks --- */
 
-/* Its thread waits for something else than collective `seq`; NULL: none does for long. */
+/* A wait of the rank that has lasted for long, in whatever operation; NULL: none. */
 static const struct twi_state_wait *held_elsewhere(const struct twi_verdict_rank *rank)
 {
 	for (uint32_t i = 0; i < rank->last->wait_count; i++) {
@@ -253,7 +253,7 @@ static const struct twi_state_wait *held_elsewhere(const struct twi_verdict_rank
 	return NULL;
 }
 
-/* Of those who are known to wait in `seq` of `ctx`, how many. */
+/* How many ranks are known to wait in `seq` of `ctx`. */
 static uint32_t waiters_in(const struct twi_judge *judge, uint32_t ctx, uint64_t seq)
 {
 	uint32_t count = 0;
@@ -267,8 +267,8 @@ static uint32_t waiters_in(const struct twi_judge *judge, uint32_t ctx, uint64_t
 }
 
 /*
- * Whether the collective that `wait` is for depends on a rank that waits in `seq` of `ctx`: a
- * circle. One with messages in it is found by verdict_waits.c.
+ * Whether the collective that `wait` is for depends on a rank that waits in `seq` of `ctx`: that is
+ * a circle. Circles with messages in them are found by verdict_waits.c.
  */
 static bool waits_in_circle(const struct twi_judge *judge, const struct twi_state_wait *wait,
 			    uint32_t ctx, uint64_t seq)
@@ -291,10 +291,10 @@ struct absence {
 	const struct twi_verdict_rank *waiting;
 	const struct twi_state_past *past;
 	uint32_t arrival_count;
-	struct twi_arrival arrivals[TWI_JUDGE_ARRIVALS]; /* at the last ones that all came to */
+	struct twi_arrival arrivals[TWI_JUDGE_ARRIVALS]; /* at the last complete calls */
 };
 
-/* It waits for those who wait for it: who is of the smaller number has called something else. */
+/* The rank waits for ranks that wait for it. The smaller number has called something else. */
 static void blame_circle(struct twi_judge *judge, uint32_t rank, const struct twi_state_wait *wait,
 			 const struct absence *absence)
 {
@@ -310,7 +310,7 @@ static void blame_circle(struct twi_judge *judge, uint32_t rank, const struct tw
 			"rank %u waits in %s, for ranks that wait for it in %s", rank, here, there);
 }
 
-/* Something that is known to hold it up. True: it is blamed, or another is. */
+/* Whether something known holds the rank up. True: it is blamed for that, or another rank is. */
 static bool is_held_up(struct twi_judge *judge, const struct twi_verdict_rank *rank,
 		       const struct absence *absence)
 {
@@ -342,12 +342,12 @@ static bool is_held_up(struct twi_judge *judge, const struct twi_verdict_rank *r
 		return false;
 	if (waits_in_circle(judge, wait, absence->ctx, absence->seq))
 		blame_circle(judge, rank->rank, wait, absence);
-	return true; /* or who holds it up is looked for elsewhere */
+	return true; /* or the culprit is found elsewhere */
 }
 
 /*
- * Whether it has not come for want of a CPU: since its last one ended, or, where that is long ago,
- * as of now.
+ * Whether the rank has not come because it lacks a CPU. The time begins with the end of its last
+ * call, at most UNWAITED_NS ago, or with the first look if that is earlier.
  */
 static bool is_starved(const struct twi_judge *judge, const struct twi_verdict_rank *rank,
 		       const struct twi_state_past *last, double *share_out)
@@ -406,7 +406,7 @@ static void blame_missing(struct twi_judge *judge, const struct twi_verdict_rank
 						: "waits in no call of the library");
 }
 
-/* The collective whose deadline has passed, if that is how the group broke. */
+/* The collective whose deadline has passed, if the group broke for that reason. */
 static const struct twi_state_past *ended_at(const struct twi_judge *judge, uint32_t ctx,
 					     const struct twi_verdict_rank **at_out)
 {

@@ -1,14 +1,14 @@
 /*
- * verdict_cpu.c - how much of a time a rank has wanted a CPU and had none.
+ * verdict_cpu.c - for how much of a time a rank wanted a CPU and had none.
  *
- * The kernel counts it for each thread (schedstat). Known of a rank are a few points of that count:
- * some that it has written down as it came to waits (cpu_log.h), and the two looks. Load
- * that all ranks of a host have alike is not what makes one of them late: what they were denied of
- * what they wanted is taken off.
+ * The kernel counts that for each thread (schedstat). A few points of the count are known of a
+ * rank: some that it recorded when it came to waits (cpu_log.h), and the two looks. Load that all
+ * ranks of a host share does not make one of them late. So the share that the other ranks of the
+ * host were denied is taken off.
  *
- * Who has used up the CPU quota of its control group wants a CPU likewise, and what mends it is
- * another thing. That time is known of the whole group (cpu.stat): of the seconds in which the rank
- * has been denied CPUs, if it has come to waits in them, or between the looks.
+ * A rank that has used up the CPU quota of its control group lacks a CPU as well, but the cure is
+ * another one. That time is known of the whole group (cpu.stat): between the looks, or in seconds
+ * when the rank lacked a CPU and came to waits.
  */
 #include "diag/judge/verdict_parts.h"
 
@@ -38,7 +38,7 @@ struct use {
 	uint64_t window_ns, waited_ns, ran_ns;
 };
 
-/* Between the points that are nearest outside of `from` and `to`, by its clock. */
+/* Sums between the points nearest outside of `from` and `to`, by the clock of the rank. */
 static bool use_of(const struct twi_verdict_rank *rank, uint64_t from, uint64_t to, struct use *out)
 {
 	struct twi_state_cpu points[POINTS];
@@ -65,7 +65,7 @@ static bool use_of(const struct twi_verdict_rank *rank, uint64_t from, uint64_t 
 	return out->window_ns > 0 && low->at_ns < to && high->at_ns > from;
 }
 
-/* Of the other ranks of its host together. */
+/* The same for the other ranks of its host together. */
 static struct use use_of_others(const struct twi_judge *judge, const struct twi_verdict_rank *rank,
 				uint64_t from, uint64_t to)
 {
@@ -86,7 +86,7 @@ static struct use use_of_others(const struct twi_judge *judge, const struct twi_
 	return all;
 }
 
-/* Share of the wanted CPU time that was not given; 0 where too little was wanted to tell. */
+/* Share of the wanted CPU time that was denied; 0 if the rank wanted too little to tell. */
 static double denied_share(const struct use *use)
 {
 	double wanted = (double)use->waited_ns + (double)use->ran_ns;
@@ -118,14 +118,14 @@ bool twi_judge_starved(const struct twi_judge *judge, const struct twi_verdict_r
 	return true;
 }
 
-#define THROTTLED 0.1 /* of the time, at least */
+#define THROTTLED 0.1 /* least share of the time */
 
 struct throttled {
-	double share;     /* of the time since that beginning */
-	double of_waited; /* of what the thread wanted a CPU and had none since; 0: not known */
+	double share;     /* share of the time since the start point */
+	double of_waited; /* share of the time without a CPU since then; 0: not known */
 };
 
-/* What the thread had wanted a CPU and had none until then; false: it is not known. */
+/* For how long the thread had wanted a CPU and had none at that point; false: not known. */
 static bool waited_until(const struct twi_verdict_rank *rank, uint64_t at_ns, uint64_t *ns_out)
 {
 	struct twi_state_cpu points[POINTS];
@@ -140,10 +140,11 @@ static bool waited_until(const struct twi_verdict_rank *rank, uint64_t at_ns, ui
 }
 
 /*
- * For how much of a time its control groups were kept off CPUs. The kernel may count that when a
- * CPU is theirs again, up to some tenths of a second later, and two looks may be as near as that,
- * or be one: an earlier time is the better beginning. It may lie far before the time in which the
- * rank was denied CPUs; so what it was denied since then is compared, too.
+ * For how much of a time the control groups of the rank were kept off CPUs. The kernel may count
+ * that when a group gets a CPU again, up to some tenths of a second later. Two looks may be as
+ * close as that, or there is only one, so an earlier start point is better. It may be far before
+ * the time in which the rank was denied CPUs. So the denied time since the same point is compared
+ * as well.
  */
 static struct throttled throttled_of(const struct twi_verdict_rank *rank)
 {

@@ -1,14 +1,13 @@
 /*
- * verdict_credit.c - sends that again and again wait for credit, though none waits for long: what
- * is sent in bursts does not fit into what the receiver may hold of messages that it has not
- * received.
+ * verdict_credit.c - sends that wait for credit again and again, though none waits for long. Their
+ * bursts are larger than what the receiver may hold of messages that it has not received.
  */
 #include "diag/judge/verdict_parts.h"
 
 #include <internal/base.h>
 
-#define MUCH       0.2 /* of its time the sender waits for its sends */
-#define MOSTLY     0.5 /* of that it has no credit */
+#define MUCH       0.2 /* least share of its time for which the sender waits for its sends */
+#define MOSTLY     0.5 /* least part of that without credit */
 #define CONFIDENCE 0.8
 
 static double send_share(const struct twi_state_waited *waited)
@@ -16,7 +15,7 @@ static double send_share(const struct twi_state_waited *waited)
 	return waited != NULL ? (double)waited->ns[TWI_WAITED_SEND] / (double)waited->window_ns : 0;
 }
 
-/* Of the time between the looks sends to `to` had no credit for so much. */
+/* The share of the time between the looks in which sends to `to` had no credit. */
 static double starved_share(const struct twi_verdict_rank *at, uint32_t to)
 {
 	const struct twi_state_link *last = twi_rank_state_link(at->last, to);
@@ -40,7 +39,7 @@ void twi_judge_starved_sends(struct twi_judge *judge)
 			continue;
 		to = twi_judge_rank(judge, waited->awaited[0].rank);
 		starved = starved_share(at, waited->awaited[0].rank);
-		/* One that cannot send on itself has a reason to receive nothing. */
+		/* A rank that cannot pass data on has a reason to receive nothing. */
 		if (to == NULL || to->last == NULL || starved < MOSTLY * sends ||
 		    send_share(twi_judge_waited(to)) * 2 >= sends)
 			continue;

@@ -1,14 +1,15 @@
 /*
- * verdict_dials.c - connections that ranks try in vain to make. The kernel answers a SYN for a
- * process, whether that runs or not, as long as it listens; and a rank tells its address when it
- * does. So what is missing is the way there, or the host:
+ * verdict_dials.c - connections that ranks try to make in vain. The kernel answers a SYN for any
+ * process that listens, whether the process runs or not; and a rank publishes its address when it
+ * listens. So the fault is the path, or the host:
  *
- *	rank 2 --SYN--> x   rank 3	others hear rank 3: the way there or back is cut for new
- *					connections alone, as a firewall does it
- *	rank 2 --SYN--> x		nobody hears it: its host may as well have gone
- *	rank 2 <--refused-- ?		others hear it, and somebody says that nobody listens there
+ *	rank 2 --SYN--> x   rank 3	other ranks receive from rank 3: the path is cut for new
+ *					connections only, as a firewall does it
+ *	rank 2 --SYN--> x		no rank receives from it: its host may be gone as well
+ *	rank 2 <--refused-- ?		other ranks receive from it, and something answers that no
+ *					process listens there
  *
- * A connection that nobody but a look at the job has asked for holds nothing up, and is not told.
+ * A connection that only a look at the job has asked for holds nothing up, so it is not reported.
  */
 #include "diag/judge/verdict_parts.h"
 
@@ -18,8 +19,8 @@
 #include <internal/base.h>
 
 #define MS_NS   1000000ull
-#define TRY_NS  (2000 * MS_NS)  /* a SYN is not answered, and was sent again, which takes 1 s */
-#define KEPT_NS (30000 * MS_NS) /* a failure counts */
+#define TRY_NS  (2000 * MS_NS)  /* no answer to a SYN for so long; it was sent again after 1 s */
+#define KEPT_NS (30000 * MS_NS) /* for so long a failure counts */
 #define MUTE_NS (2500 * MS_NS)  /* as in verdict_links.c */
 
 static bool is_unanswered(const struct twi_rank_state *state, const struct twi_state_dial *dial)
@@ -28,7 +29,7 @@ static bool is_unanswered(const struct twi_rank_state *state, const struct twi_s
 	       twi_since(state->now_ns, dial->syn_ns) >= TRY_NS;
 }
 
-/* What the kernel said of an attempt, in words for people; NULL: nothing that speaks of the way. */
+/* The kernel's error of an attempt as text for people; NULL: it says nothing about the path. */
 static const char *words_of(uint32_t error)
 {
 	switch (error) {
@@ -70,7 +71,7 @@ bool twi_judge_dials_long(const struct twi_verdict_rank *at, uint32_t rank)
 	return dial != NULL && (is_unanswered(at->last, dial) || has_failed(at->last, dial));
 }
 
-/* The rank answers, or somebody who does hears it: NULL, nobody does. */
+/* A rank that receives from `rank`; else `rank` itself if it has answered; else NULL. */
 static const struct twi_verdict_rank *hearer_of(const struct twi_judge *judge, uint32_t rank)
 {
 	const struct twi_verdict_rank *found = NULL;
@@ -107,7 +108,7 @@ static bool blame_dial(struct twi_judge *judge, const struct twi_verdict_rank *a
 	bool named = dial->address[0] != '\0', open = is_unanswered(state, dial);
 	char time[24], hears[64];
 
-	/* Whom nobody hears may have ended, and then its connection is refused. */
+	/* If no rank receives from it, it may have ended, and then its connection is refused. */
 	if (dial->wanted == 0 || twi_judge_blames(judge, dial->rank) ||
 	    (!open && (hearer == NULL || !has_failed(state, dial))))
 		return false;

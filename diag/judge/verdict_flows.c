@@ -1,22 +1,21 @@
 /*
- * verdict_flows.c - messages of other libraries (<towline/foreign.h>): whose link is slower than
- * the others', and whose device takes what has come later than the others' do. Of messages of ours
- * the former.
+ * verdict_flows.c - messages of other libraries (<towline/foreign.h>): links that are slower than
+ * others, and devices that take messages later than others do. For our own messages: slow links.
  *
- * What each message waited for tells where the time went, but not by itself who is to blame, as
- * waiting spreads against the direction of the data:
+ * The waits of messages show where the time went. They do not show by themselves which rank is to
+ * blame, because waiting spreads against the direction of the data:
  *
- *	A --slow link--> B		A's sends are long on the wire		the link is named
+ *	A --slow link--> B		A's sends are long on the wire: the link is named
  *	Z ----> A			A's buffers are full: its device takes nothing, so A is
- *					not ready for Z, whose sends wait for their peer
- *	Z ----> B, B's device is slow	what has come to B waits for its device, while B's own
- *					sends wait for nobody else: B is named
- *	A ----> B, B is held from outside	likewise; and so A ----> B, where A is
- *	A ----> B, B comes late		until B comes nobody takes what A sends, which is on its
- *					way so long: what B's lateness explains names no link
+ *					not ready for Z, and Z's sends wait for their peer
+ *	Z ----> B, B's device is slow	messages at B wait for its device, while B's own sends
+ *					wait for no other rank: B is named
+ *	A ----> B, A or B is held	messages are long on their way for that: no link is named
+ *	A ----> B, B comes late		messages are on their way until B comes and takes them:
+ *					a delay that B's lateness explains names no link
  *
- * A rank or link is compared with the others of the same group; where all are alike, nobody is
- * named. States come from outside: sums are made in doubles, which do not overflow.
+ * A rank or link is compared with the others of the same group. If all are alike, none is named.
+ * States come from other processes, so sums are doubles, which do not overflow.
  */
 #include "diag/judge/verdict_parts.h"
 
@@ -27,21 +26,21 @@
 #include "diag/record/lane_id.h"
 
 #define FLOWS_MIN 4u       /* messages that a figure needs */
-#define TIMES     4.0      /* as slow as the others */
-#define MEAN_NS   500000.0 /* of a message, at least */
-#define PART      0.2      /* of the time, at least */
+#define TIMES     4.0      /* times as slow as the others */
+#define MEAN_NS   500000.0 /* least mean wait of a message */
+#define PART      0.2      /* least share of the time */
 #define ROWS_MAX  256u
 
-/* Of one rank's messages in one direction, or of one of its links. */
+/* The messages of one rank in one direction, or of one of its links. */
 struct flow_sum {
 	const struct twi_verdict_rank *rank;
-	uint32_t peer; /* in the group */
+	uint32_t peer; /* rank in the group */
 	double messages, bytes, wait_ns, window_ns;
 };
 
 struct flow_sums {
 	uint32_t ctx, count;
-	uint32_t part; /* one in so many of the others is what each is compared with */
+	uint32_t part; /* compared is the value that one in `part` of the others does not exceed */
 	struct flow_sum rows[ROWS_MAX];
 };
 
@@ -55,7 +54,7 @@ static double flow_per_byte(const struct flow_sum *sum)
 	return sum->wait_ns / (sum->bytes > 0 ? sum->bytes : 1);
 }
 
-/* What one part of the others does not go beyond, the higher of two; below 0: there are none. */
+/* The value that one in `part` of the others does not exceed, rounded up; below 0: no others. */
 static double part_of_others(const struct flow_sums *sums, uint32_t but,
 			     double (*figure)(const struct flow_sum *))
 {
@@ -77,8 +76,8 @@ static double part_of_others(const struct flow_sums *sums, uint32_t but,
 }
 
 /*
- * It waits far longer than the others do, by message and by byte, and much of the time; so does
- * what is left without `known_ns` of each message, for which there is another cause.
+ * Whether the row waits far longer than the others, by message and by byte, and for much of the
+ * time. `known_ns` of each message have another cause, and are taken off first.
  */
 static bool stands_out(const struct flow_sums *sums, uint32_t which, double known_ns)
 {
@@ -91,7 +90,7 @@ static bool stands_out(const struct flow_sums *sums, uint32_t which, double know
 	       sum.wait_ns >= PART * sum.window_ns;
 }
 
-/* The row of that rank, or of its link to that peer; NULL: there is no room for one more. */
+/* The row of the rank, or of its link to the peer; made if new. NULL: there is no room for it. */
 static struct flow_sum *find_sum(struct flow_sums *sums, const struct twi_verdict_rank *rank,
 				 bool by_peer, uint32_t peer)
 {
@@ -117,7 +116,7 @@ static void add_sum(struct flow_sums *sums, const struct twi_verdict_rank *rank,
 	row->window_ns = twi_max(row->window_ns, (double)flow->window_ns);
 }
 
-/* Those of which too few messages are known do not count. */
+/* Drops rows with too few messages. */
 static void drop_few(struct flow_sums *sums)
 {
 	uint32_t kept = 0;
@@ -128,7 +127,7 @@ static void drop_few(struct flow_sums *sums)
 	sums->count = kept;
 }
 
-/* Sends by link, with their time on the wire; or receives by rank, with what their device took. */
+/* Adds sends by link, with their time on the wire; or receives by rank, with that of devices. */
 static void add_up(const struct twi_judge *judge, bool sends, struct flow_sums *sums)
 {
 	sums->count = 0;
@@ -146,7 +145,7 @@ static void add_up(const struct twi_judge *judge, bool sends, struct flow_sums *
 	drop_few(sums);
 }
 
-/* The rank of the job that is `peer` in the group. */
+/* The rank of the job that is rank `peer` of the group. */
 static const struct twi_verdict_rank *rank_in_group(const struct twi_judge *judge, uint32_t ctx,
 						    uint32_t peer)
 {
@@ -159,7 +158,7 @@ static const struct twi_verdict_rank *rank_in_group(const struct twi_judge *judg
 	return NULL;
 }
 
-/* How long after all others the rank comes to a collective, on average, by its own doing. */
+/* The mean of how much later than all others the rank comes to a collective, by its own doing. */
 static double mean_lateness(const struct twi_judge *judge, uint32_t ctx,
 			    const struct twi_verdict_rank *rank)
 {
@@ -196,7 +195,7 @@ static void judge_links(struct twi_judge *judge, const struct flow_sums *sums)
 	}
 }
 
-/* What its own sends waited for others, or were on their way, for each message. */
+/* The mean time for which a send of the rank waited for its peer or was on the wire. */
 static double blocked_by_others(const struct twi_verdict_rank *rank, uint32_t ctx)
 {
 	double messages = 0, ns = 0;
@@ -249,18 +248,18 @@ void twi_judge_flows(struct twi_judge *judge)
 	twi_judge_groups(judge, judge_group);
 }
 
-/* --- messages of ours --- */
+/* --- our own messages --- */
 
-#define BUSY 0.2 /* of the time something of it is on its way, as TCP says */
+#define BUSY 0.2 /* least share of the time in which data is on its way, by TCP */
 
-/* What ranks are compared by: the lane, and whether they are on one host. */
+/* The class of links that are compared with each other: the lane, and whether it is one host. */
 static uint32_t class_of(const struct twi_verdict_rank *at, const struct twi_verdict_rank *to,
 			 const struct twi_state_link *link)
 {
 	return (uint32_t)link->lane << 1 | (at->last->boot == to->last->boot);
 }
 
-/* What has been carried lately, either way, as one of its ends has timed it. */
+/* Adds the messages of one direction in the last seconds, as one of its ends has timed them. */
 static void add_carried(struct flow_sums *sums, const struct twi_verdict_rank *from, uint32_t to,
 			const struct twi_state_carried *carried)
 {
@@ -286,9 +285,9 @@ static void add_link_of(const struct twi_judge *judge, struct flow_sums *sums,
 }
 
 /*
- * Far slower than a quarter of the others of its kind, as where two halves of a job are far apart
- * most links are; and what TCP says agrees: else its ends may have been slow to send, or to take
- * what was there.
+ * Blames links that are far slower than the fastest quarter of the others of their class. If two
+ * halves of a job are far apart, most of its links are slow, so the median would not do. TCP must
+ * agree: otherwise an end may have been slow to send, or to take what had come.
  */
 static void judge_class(struct twi_judge *judge, struct flow_sums *sums)
 {
@@ -319,7 +318,7 @@ static void judge_class(struct twi_judge *judge, struct flow_sums *sums)
 
 void twi_judge_slow_links(struct twi_judge *judge)
 {
-	/* Classes are few: of each lane one in a host, and one between hosts. */
+	/* There are few classes: for each lane, one within a host and one between hosts. */
 	for (uint32_t which = 0; which < 2 * TWI_LANE_COUNT; which++) {
 		struct flow_sums sums = { .ctx = which, .part = 4 };
 

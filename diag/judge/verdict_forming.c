@@ -1,13 +1,13 @@
 /*
- * verdict_forming.c - a job that is not whole yet: who has not come. Whoever waits in
- * tow_group_open hears it from rank 0's store, once in a second or so (store_client.h); who cannot
- * reach that store knows of rank 0 alone, and not for sure.
+ * verdict_forming.c - ranks that have not come to a job that is not whole yet. A rank that waits in
+ * tow_group_open gets them from rank 0's store, about once a second (store_client.h). A rank that
+ * cannot reach the store can only suspect rank 0.
  */
 #include "diag/judge/verdict_parts.h"
 
 #include <internal/base.h>
 
-#define PATIENCE_NS 2000000000ull /* processes of one launcher do not start in one moment */
+#define PATIENCE_NS 2000000000ull /* a launcher does not start all processes at the same moment */
 
 static void blame_absent(struct twi_judge *judge, const struct twi_verdict_forming *forming,
 			 const char *time)

@@ -1,22 +1,22 @@
 /*
- * verdict_held.c - ranks whose process is held from outside, and goes on: by SIGSTOP and SIGCONT as
- * cpulimit sends them, a debugger, a freezer of control groups. A rank sees that itself when it
- * goes on (transport/inquiry/inquiry_held.h), and tells of each of the last seconds.
+ * verdict_held.c - ranks whose process is held from outside and continued: by SIGSTOP and SIGCONT
+ * as cpulimit sends them, a debugger, a freezer of control groups. A rank notices that when it
+ * continues (transport/inquiry/inquiry_held.h), and reports each of the last seconds.
  *
  *	rank 1's process  ____      ____      ____        held for half of the time
- *	message 0 -> 1    |--------->|                    long on its way, and the link is well
+ *	message 0 -> 1    |--------->|                    long on its way, but the link is fine
  *	rank 2            waits for rank 1, which is no slow stage
  *
- * So it is looked at before anything that others have measured of such a rank.
+ * So holds are judged before anything that other ranks have measured of such a rank.
  */
 #include "diag/judge/verdict_parts.h"
 
 #include <internal/base.h>
 
 #define SECOND_NS  1000000000ull
-#define LATELY_NS  (5 * SECOND_NS) /* as long as what links have carried is known, and more */
-#define MUCH       0.1             /* of that time: it is named */
-#define LITTLE     0.02            /* of that time: what was measured of it may be that */
+#define LATELY_NS  (5 * SECOND_NS) /* longer than the window of what links have carried */
+#define MUCH       0.1             /* share of that time for which a rank is named */
+#define LITTLE     0.02            /* share of that time that may explain what others measured */
 #define CONFIDENCE 0.9
 
 struct twi_held twi_judge_held(const struct twi_verdict_rank *rank, uint64_t from, uint64_t to)
@@ -32,7 +32,7 @@ struct twi_held twi_judge_held(const struct twi_verdict_rank *rank, uint64_t fro
 	from = twi_max(from, oldest * SECOND_NS);
 	if (from >= to)
 		return out;
-	/* Whole seconds, as no more is known. */
+	/* Round to whole seconds, because no more is known. */
 	from = from / SECOND_NS * SECOND_NS;
 	to += twi_min(SECOND_NS - to % SECOND_NS, state->now_ns - to);
 	out.window_ns = to - from;
@@ -66,7 +66,7 @@ bool twi_judge_was_held(const struct twi_verdict_rank *rank)
 
 	if (rank != NULL)
 		held = held_lately(rank);
-	/* Of the first time it is not known for how long. */
+	/* The length of the first hold is not known: then ns is 0. */
 	return held.times > 0 && (held.ns == 0 || twi_held_share(&held) >= LITTLE);
 }
 

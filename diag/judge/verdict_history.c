@@ -8,7 +8,7 @@
 
 #include "diag/base/emit.h"
 
-#define SLOW_STILL 0.15 /* of their time ranks are blocked: what was slow is so on */
+#define SLOW_STILL 0.15 /* a slow job stays slow down to this share of blocked time */
 
 const struct twi_history_row *twi_history_row(const struct twi_history *history, uint32_t back)
 {
@@ -40,7 +40,7 @@ static bool same_finding(const struct twi_history_finding *a, const struct twi_h
 	       memcmp(a->links, b->links, sizeof(a->links)) == 0;
 }
 
-/* They name the same causes and culprits, the surest of them first or not. */
+/* Whether two rows name the same causes and culprits, in whatever order. */
 static bool same_row(const struct twi_history_row *a, const struct twi_history_row *b)
 {
 	if (a->stuck != b->stuck || (a->finding_count == 0 && a->slow != b->slow) ||
@@ -75,7 +75,7 @@ bool twi_history_add(struct twi_history *history, const struct twi_verdict *verd
 	bool same;
 
 	if (history->row_count > 0 && newest->slow && row.blocked >= SLOW_STILL)
-		row.slow = true; /* at the edge it is not one row for each look */
+		row.slow = true; /* a share at the limit does not make a row of each look */
 	for (uint32_t i = 0; i < row.finding_count; i++)
 		keep_finding(&verdict->findings[i], &row.findings[i]);
 	same = history->row_count > 0 && same_row(newest, &row);
@@ -92,7 +92,7 @@ bool twi_history_add(struct twi_history *history, const struct twi_verdict *verd
 	return !same;
 }
 
-/* All whom `a` names are named by `b`, as far as they are kept. */
+/* Whether `b` names all culprits of `a`, as far as they are kept. */
 static bool names_all(const struct twi_history_finding *b, const struct twi_history_finding *a)
 {
 	if (a->cause != b->cause || a->rank_count > b->rank_count || a->link_count > b->link_count)
@@ -124,7 +124,7 @@ const struct twi_history_finding *twi_history_news(const struct twi_history *his
 	const struct twi_history_row *now = twi_history_row(history, 0);
 	const struct twi_history_row *before = twi_history_row(history, 1);
 
-	/* A row of several looks: the look before has said the same. */
+	/* If the row has several looks, the look before said the same. */
 	if (now == NULL || now->looks > 1)
 		return NULL;
 	for (uint32_t i = 0; i < now->finding_count; i++) {
@@ -143,7 +143,7 @@ static const char *state_of_row(const struct twi_history_row *row)
 	return twi_verdict_state_name(row->stuck, row->finding_count > 0 || row->slow);
 }
 
-/* As the verdict itself would say it. */
+/* Emits a kept finding as the verdict itself would. */
 static void emit_kept(const struct twi_history_finding *kept, struct twi_emit *emit)
 {
 	struct twi_verdict_finding finding = {
@@ -190,7 +190,7 @@ void twi_history_emit(const struct twi_history *history, uint64_t now_ns, uint64
 	twi_emit_array_end(emit);
 }
 
-/* Whom a finding names; how sure it is stands as a share with its decimals, as seconds do. */
+/* Emits the culprits of a finding. The confidence is a share with decimals, as seconds are. */
 static void emit_culprits(const struct twi_history_finding *kept, struct twi_emit *emit)
 {
 	const char *cause = twi_cause_name(kept->cause);

@@ -1,9 +1,9 @@
 /*
- * verdict_late.c - who comes late again and again, or once by much, and what makes it: of the
- * arrivals of verdict_arrivals.c, without those that came in a burst behind their first.
+ * verdict_late.c - ranks that come late again and again, or once by much, and the reason. It judges
+ * the arrivals of verdict_arrivals.c, without those that followed the first call of a burst.
  *
- * One that is late to most of the calls costs much (a fifth of the time), or little, but then it is
- * late to nearly all of many (a twentieth).
+ * There are two kinds of lateness. A rank is late to most calls, and that costs a fifth of the
+ * time. Or it is late to nearly all of many calls, and that costs a twentieth.
  */
 #include "diag/judge/verdict_parts.h"
 
@@ -14,17 +14,17 @@
 #define MS_NS        1000000ull
 #define LATE_SEQS    6u
 #define GOES_ON_NS   (1000 * MS_NS)
-#define ONCE_NS      (400 * MS_NS) /* late so much, a single time is enough */
+#define ONCE_NS      (400 * MS_NS) /* a delay for which a single time is enough */
 #define MANY         12u
-#define MANY_OF_TWO  24u /* of two ranks one is the last by chance as often as by its doing */
-#define STARVED      0.1 /* of the time without a CPU, at least */
+#define MANY_OF_TWO  24u /* of two ranks one is the last by chance as often as by its own doing */
+#define STARVED      0.1 /* least share of the time without a CPU */
 #define READS_TEXT   96u
-#define READS_FAULTS 50.0 /* major faults a second, or */
-#define READS_BYTES  4e6  /* bytes a second from storage: it reads more than a log file */
+#define READS_FAULTS 50.0 /* least major faults a second; or */
+#define READS_BYTES  4e6  /* least bytes a second from storage: more than a log file causes */
 
-/* --- what makes it late --- */
+/* --- the reason --- */
 
-/* The share of the time that it waited for room in its pool, between the looks. */
+/* The share of the time between the looks in which the rank waited for room in its pool. */
 static double pool_share(const struct twi_verdict_rank *rank)
 {
 	const struct twi_rank_state *first = rank->first, *last = rank->last;
@@ -48,7 +48,7 @@ static double per_second(uint64_t count, const struct twi_state_waited *waited)
 	return (double)count * 1e9 / (double)waited->window_ns;
 }
 
-/* The process read from storage, far more than the others did: by major faults, or in bytes. */
+/* Whether the process read far more from storage than others did: by major faults, or in bytes. */
 static bool reads_storage(const struct twi_judge *judge, const struct twi_verdict_rank *rank,
 			  char room[READS_TEXT])
 {
@@ -77,7 +77,7 @@ static bool reads_storage(const struct twi_judge *judge, const struct twi_verdic
 	return faulting || reading;
 }
 
-/* What a step takes, and would take without it, where ranks tell of steps. */
+/* Adds how long a step takes, and how long without the lateness, where ranks report steps. */
 static void tell_savings(struct twi_judge *judge, const struct twi_lateness *late)
 {
 	const struct twi_state_waited *waited = twi_judge_waited(late->rank);
@@ -100,7 +100,7 @@ static void tell_savings(struct twi_judge *judge, const struct twi_lateness *lat
 		      step_ms * (1 - saves));
 }
 
-/* That it was held from outside explains half of its lateness. */
+/* Whether holds from outside explain half of the lateness. */
 static bool is_held(const struct twi_lateness *late, const struct twi_held *held)
 {
 	if (held->times == 0)
@@ -124,7 +124,7 @@ void twi_judge_blame_late(struct twi_judge *judge, const struct twi_lateness *la
 	denied = twi_judge_denied(rank, cpu.waited, quota);
 	if (!late->once)
 		lost = late->lost;
-	else if (cpu.window_ns > late->to_ns - late->from_ns) /* known, but not apart */
+	else if (cpu.window_ns > late->to_ns - late->from_ns) /* known of a longer window only */
 		lost = (double)(late->to_ns - late->from_ns) / (double)cpu.window_ns;
 	held = twi_judge_held(rank, to_their_time(rank, late->from_ns),
 			      to_their_time(rank, late->to_ns));
@@ -142,7 +142,7 @@ void twi_judge_blame_late(struct twi_judge *judge, const struct twi_lateness *la
 				"%s; it wanted a CPU and had none for %.0f %% of the time%s",
 				late->how, cpu.waited * 100, quota);
 	else if (cpu.waited >= STARVED && cpu.waited * 2 >= lost)
-		/* Of all that are denied one it is late, as it has more to do or waits for more. */
+		/* All ranks of the host lack CPUs. This one has more to do, or waits for more. */
 		twi_judge_blame(
 			judge, cpu.ran_more || cpu.slept > cpu.waited ? TWI_CAUSE_LATE : denied,
 			rank->rank, 0.6,
@@ -159,9 +159,9 @@ void twi_judge_blame_late(struct twi_judge *judge, const struct twi_lateness *la
 	tell_savings(judge, late);
 }
 
-/* --- who comes late --- */
+/* --- the late ranks --- */
 
-/* How often `rank` came last, and what that took. */
+/* How often `rank` came last, and how much time that took. */
 static uint32_t count_late(const struct twi_arrival *arrivals, uint32_t count,
 			   const struct twi_verdict_rank *rank, uint64_t *lost_out)
 {
@@ -177,7 +177,7 @@ static uint32_t count_late(const struct twi_arrival *arrivals, uint32_t count,
 	return times;
 }
 
-/* Has it come late often enough for what that took? */
+/* Whether a rank came late often enough, for the time that this took. */
 static bool is_late(uint32_t times, uint32_t count, uint32_t many, uint64_t lost, uint64_t span)
 {
 	bool often = times * 4 >= count * 3 && (times == count || count >= 8);
@@ -187,8 +187,8 @@ static bool is_late(uint32_t times, uint32_t count, uint32_t many, uint64_t lost
 }
 
 /*
- * Of the newest `count`: one rank was late to nearly all of them, and hardly another to any, and it
- * cost much of the time. NULL: none was.
+ * The rank that was late to nearly all of the newest `count` calls. Hardly another one was, and the
+ * lateness cost much of the time. NULL: there is none.
  */
 static const struct twi_verdict_rank *late_one(const struct twi_arrival *arrivals, uint32_t count,
 					       uint32_t many, uint32_t *times_out,
@@ -209,8 +209,8 @@ static const struct twi_verdict_rank *late_one(const struct twi_arrival *arrival
 }
 
 /*
- * Whether calls go on, as far as they usually follow each other. Where none has come for longer,
- * something else holds the job up, and who was late before is not the one.
+ * Whether calls still follow each other at their usual distance. If none has come for longer,
+ * something else holds the job up, and the rank that was late before is not the culprit.
  */
 static bool go_on(const struct twi_judge *judge, const struct twi_arrival *arrivals, uint32_t count)
 {
@@ -220,7 +220,7 @@ static bool go_on(const struct twi_judge *judge, const struct twi_arrival *arriv
 	       twi_max((uint64_t)GOES_ON_NS, 4 * (span / (count - 1)));
 }
 
-/* One rank comes late again and again: always, or since a while. */
+/* Judges one rank that comes late again and again, always or for some time now. */
 static bool judge_often(struct twi_judge *judge, uint32_t ctx, const struct twi_arrival *arrivals,
 			uint32_t count)
 {
@@ -242,7 +242,7 @@ static bool judge_often(struct twi_judge *judge, uint32_t ctx, const struct twi_
 			.from_ns = arrivals[count - 1].at_ns,
 			.to_ns = arrivals[0].at_ns,
 			.lost = twi_min((double)lost / (double)(span + 1), 1.0),
-			/* The oldest one's was before the span. */
+			/* The delay of the oldest call was before the span. */
 			.saves = (double)twi_since(lost, arrivals[count - 1].last == rank
 								 ? arrivals[count - 1].delay_ns
 								 : 0) /
@@ -260,7 +260,7 @@ static bool judge_often(struct twi_judge *judge, uint32_t ctx, const struct twi_
 	return false;
 }
 
-/* Without those that say nothing of their rank, as its lateness is that of an earlier one. */
+/* Drops arrivals in a burst: they say nothing of their rank, which was late to an earlier call. */
 static uint32_t keep_own(struct twi_arrival *arrivals, uint32_t count)
 {
 	uint32_t kept = 0;

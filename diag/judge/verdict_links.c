@@ -1,29 +1,29 @@
 /*
- * verdict_links.c - ranks that do not answer, and connections that do not carry.
+ * verdict_links.c - ranks that do not answer, and connections that carry nothing.
  *
- * Which way packets go missing can be told by who still hears. A's data to B is not acknowledged:
+ * If A's data to B is not acknowledged, what A receives shows in which direction packets are lost:
  *
- *	A still receives segments of B's (its retransmissions)   A -> B is where they go missing:
- *	                                                         B speaks, and does not hear A
- *	nothing comes from B either                              B -> A, or B's host has gone; B
- *	                                                         itself, if it answers, knows more
+ *	A still receives segments of B (retransmissions)         A -> B loses packets: B sends, and
+ *	                                                         receives nothing from A
+ *	A receives nothing from B                                B -> A loses packets, or B's host
+ *	                                                         has gone; if B answers, ask B
  */
 #include "diag/judge/verdict_parts.h"
 
 #include <internal/base.h>
 
 #define MS_NS      1000000ull
-#define STUCK_NS   (250 * MS_NS)  /* nothing acknowledged for so long, and sent again meanwhile */
-#define MUTE_NS    (2500 * MS_NS) /* more than pings, one a second, take to be answered */
-#define NOTHING_NS (1300 * MS_NS) /* likewise, of one's own: nothing at all has come */
-#define LOSSES     5u             /* segments lost between two looks, at least */
-#define LOSS_PART  50u            /* and one in so many */
-#define SMALL      65536u         /* of a socket's buffer */
-#define FAR_US     1000u          /* of a round trip, where larger buffers may be too small, too */
+#define STUCK_NS   (250 * MS_NS)  /* nothing acknowledged for so long, though it was sent again */
+#define MUTE_NS    (2500 * MS_NS) /* more than the answer to a ping takes, at one ping a second */
+#define NOTHING_NS (1300 * MS_NS) /* nothing has come: pings are a second apart */
+#define LOSSES     5u             /* least number of segments lost between two looks */
+#define LOSS_PART  50u            /* and least part of all segments: one in so many */
+#define SMALL      65536u         /* a smaller socket buffer is suspect */
+#define FAR_US     1000u          /* from this round trip on, larger ones may be too small, too */
 
 /*
- * Nothing has been acknowledged for long; where nothing has come either, the other side would have
- * pinged by now.
+ * Whether nothing has been acknowledged for long. If nothing has come either, the limit is longer:
+ * by then the other side would have sent a ping.
  */
 static bool is_stuck(const struct twi_state_link *link)
 {
@@ -32,7 +32,7 @@ static bool is_stuck(const struct twi_state_link *link)
 	       link->stuck_ns >= (link->heard_segments > 0 ? STUCK_NS : NOTHING_NS);
 }
 
-/* Blames one direction between `at`, whose link it is, and the other side. */
+/* Blames one direction between `at`, which reports the link, and the other side. */
 static void blame_stuck(struct twi_judge *judge, uint32_t at, const struct twi_state_link *link,
 			bool other_known)
 {
@@ -55,8 +55,8 @@ static void blame_stuck(struct twi_judge *judge, uint32_t at, const struct twi_s
 }
 
 /*
- * Of its streams one gets nothing through, and another does: it is not the path as such. Large
- * messages have streams of their own.
+ * Blames the MTU if one stream gets nothing through and another stream does: then it is not the
+ * whole path. Large messages have streams of their own.
  */
 static bool blame_mtu(struct twi_judge *judge, uint32_t at, const struct twi_state_link *link)
 {
@@ -71,7 +71,7 @@ static bool blame_mtu(struct twi_judge *judge, uint32_t at, const struct twi_sta
 	return true;
 }
 
-/* All that ranks which answer know of one that does not. True: there is something. */
+/* Blames what ranks that answer know of a rank that does not. True: there is something. */
 static bool blame_by_links(struct twi_judge *judge, uint32_t rank)
 {
 	bool any = false;
@@ -88,7 +88,7 @@ static bool blame_by_links(struct twi_judge *judge, uint32_t rank)
 	return any;
 }
 
-/* A connection over which everything is acknowledged. */
+/* A connection to the rank over which everything is acknowledged. */
 static const struct twi_state_link *good_link(const struct twi_judge *judge, uint32_t rank,
 					      uint32_t *from_out)
 {
@@ -106,8 +106,8 @@ static const struct twi_state_link *good_link(const struct twi_judge *judge, uin
 }
 
 /*
- * Its answer would wait behind messages of its own that nobody receives: who holds those is the one
- * to be named. True: there is one.
+ * Blames a rank that holds messages of `rank` and does not receive them: the answer of `rank` would
+ * wait behind them. True: there is one.
  */
 static bool blame_holder(struct twi_judge *judge, uint32_t rank)
 {
@@ -130,7 +130,7 @@ static bool blame_holder(struct twi_judge *judge, uint32_t rank)
 	return false;
 }
 
-/* What is known where libfabric has the connection to it, which says less than our own does. */
+/* Adds what is known of a connection of libfabric, which says less than our own ones do. */
 static void add_fabric(struct twi_judge *judge, enum twi_cause cause, uint32_t rank)
 {
 	char time[24];
@@ -151,9 +151,9 @@ static void add_fabric(struct twi_judge *judge, enum twi_cause cause, uint32_t r
 }
 
 /*
- * Those who have a connection to it have heard nothing from there for longer than a process that
- * runs takes to answer their pings, though its host acknowledges what they send. False: one of them
- * has heard something, or none has such a connection.
+ * True: ranks with a connection to `rank` have received nothing from it, though its host
+ * acknowledges what they send. That has lasted longer than a running process takes to answer a
+ * ping. False: a rank has received something, or none has such a connection.
  */
 static bool is_mute_to_all(const struct twi_judge *judge, uint32_t rank, uint32_t *from_out)
 {
@@ -204,7 +204,7 @@ static void judge_silent(struct twi_judge *judge, const struct twi_verdict_rank 
 			"does not run, or nobody drives it",
 			rank->rank, from);
 	} else if (!rank->asked || rank->bye || !judge->out->stuck) {
-		judge->out->unknown++; /* with nobody waiting it may just be busy */
+		judge->out->unknown++; /* if no rank waits, this one may just be busy */
 	} else if (rank->process == TWI_PROCESS_UNKNOWN &&
 		   good_link(judge, rank->rank, &from) != NULL) {
 		twi_judge_blame(judge, TWI_CAUSE_STOPPED, rank->rank, 0.75,
@@ -317,7 +317,7 @@ static bool limits_of(const struct twi_verdict_rank *at, const struct twi_state_
 				.busy_us = last->busy_us - first->busy_us,
 				.rwnd_us = last->rwnd_limited_us - first->rwnd_limited_us,
 				.sndbuf_us = last->sndbuf_limited_us - first->sndbuf_limited_us };
-	/* Several streams are busy at once: no part is larger than the whole. */
+	/* Several streams may be busy at once, so the sums are limited to the whole. */
 	out->rwnd_us = twi_min(out->rwnd_us, out->busy_us);
 	out->sndbuf_us = twi_min(out->sndbuf_us, out->busy_us);
 	return out->busy_us * 4 >= out->window_us;
@@ -337,7 +337,7 @@ double twi_judge_link_busy(const struct twi_verdict_rank *at, uint32_t to)
 	return (double)twi_since(busy, full) * 1e3 / (double)(at->last->now_ns - at->first->now_ns);
 }
 
-/* Whether a buffer that limits for `part` of the busy time is too small, and how sure that is. */
+/* How sure it is that a buffer is too small, if it limits for `part_us` of the busy time. */
 static double too_small(const struct twi_state_link *link, uint32_t buffer, uint64_t part_us,
 			const struct limits *limits)
 {
@@ -387,7 +387,7 @@ void twi_judge_buffers(struct twi_judge *judge)
 		for (uint32_t k = 0; at->last != NULL && k < at->last->link_count; k++) {
 			const struct twi_state_link *link = &at->last->links[k];
 
-			/* Who is held does not read, and its window is closed by that. */
+			/* A held process does not read, and that alone closes its window. */
 			if ((link->flags & TWI_LINK_TCP) != 0 &&
 			    !link_blamed(judge, at->rank, link->rank) &&
 			    !twi_judge_was_held(twi_judge_rank(judge, link->rank)))
@@ -398,7 +398,7 @@ void twi_judge_buffers(struct twi_judge *judge)
 
 /* --- credit --- */
 
-/* Who waits itself does not receive for that; whoever it waits for is looked for elsewhere. */
+/* A rank that waits itself does not receive for that reason; its culprit is found elsewhere. */
 static bool is_held_up(const struct twi_judge *judge, uint32_t rank)
 {
 	const struct twi_verdict_rank *to = twi_judge_rank(judge, rank);

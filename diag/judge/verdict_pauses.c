@@ -1,6 +1,6 @@
 /*
- * verdict_pauses.c - one rank is late seldom, by much each time: it pauses. Its last calls say
- * nothing of it as a rule, so all ranks keep the bursts that took far longer than usual (series.h).
+ * verdict_pauses.c - one rank pauses: it is seldom late, but by much each time. Its last calls
+ * rarely show that, so all ranks keep the bursts that took far longer than usual (series.h).
  *
  *	rank 0   .|..|..|......x|..|..|......x|..       x: what the others wait for rank 0 for
  *	others   .|..|..|..    .|..|..|..    .|..
@@ -11,10 +11,10 @@
 
 #include <internal/base.h>
 
-#define PAUSE_NS    10000000ull   /* less than that is none */
-#define GOES_ON_NS  2000000000ull /* since the newest one, at most, or twice the usual time */
+#define PAUSE_NS    10000000ull   /* a shorter delay is no pause */
+#define GOES_ON_NS  2000000000ull /* most age of the newest pause, or twice the usual gap */
 #define PAUSES      3u
-#define PAUSES_OF_2 5u /* of two ranks one is the last by chance as often as by its doing */
+#define PAUSES_OF_2 5u /* of two ranks one is the last by chance as often as by its own doing */
 #define CONFIDENCE  0.8
 
 /* The pauses of one rank among the newest arrivals. */
@@ -23,7 +23,7 @@ struct pauses {
 	uint64_t lost_ns, longest_ns, span_ns;
 };
 
-/* Up to each of them is tried; kept is how far back they cost most of the time. */
+/* Tries the span back to each pause. Returns the one in which pauses cost the largest share. */
 static struct pauses count_pauses(const struct twi_judge *judge,
 				  const struct twi_verdict_rank *rank,
 				  const struct twi_arrival *arrivals, uint32_t count,
@@ -47,7 +47,7 @@ static struct pauses count_pauses(const struct twi_judge *judge,
 	return best;
 }
 
-/* Whether hardly another rank was late to any of them. */
+/* Whether three quarters of all delays, in time and in number, are those of the rank. */
 static bool is_alone(const struct twi_verdict_rank *rank, const struct twi_arrival *arrivals,
 		     uint32_t count)
 {

@@ -1,18 +1,18 @@
 /*
- * verdict_pool.c - ranks whose pool has no room. Some stand still until there is some: a thread in
- * tow_alloc (the knob exhaust), or a receive that shall give a view of its message. Others get
- * memory from elsewhere: each such allocation is mapped, faulted in and given back, and what is in
- * it is copied.
+ * verdict_pool.c - ranks whose pool has no room. Some ranks wait for room: in tow_alloc (the knob
+ * exhaust), or with a receive that shall return a view of its message. Others get memory from
+ * outside the pool. Each such allocation is mapped, faulted in and unmapped, and its data is
+ * copied.
  */
 #include "diag/judge/verdict_parts.h"
 
 #include <internal/base.h>
 
-#define ALLOCS     8u  /* between the looks */
-#define COST_BYTES 1e9 /* of it take a second at least: mapped, faulted in, copied, unmapped */
-#define COSTLY     0.1 /* of the time */
+#define ALLOCS     8u  /* least number between the looks */
+#define COST_BYTES 1e9 /* so many take a second at least: map, fault, copy, unmap */
+#define COSTLY     0.1 /* least share of the time */
 #define CONFIDENCE 0.75
-#define LONG_NS    3000000000ull /* to wait for room, though nobody waits for that rank */
+#define LONG_NS    3000000000ull /* wait for room that counts even if no rank waits for this one */
 
 static bool waits_long(const struct twi_rank_state *state)
 {

@@ -1,15 +1,15 @@
 /*
- * verdict_rails.c - one of the streams between two ranks goes a way of its own, and is slower than
- * the others. A large message is cut into equal parts, one for each stream, so all of it waits for
- * the slowest:
+ * verdict_rails.c - a stream between two ranks that takes a path of its own and is slower than the
+ * others. A large message is cut into equal parts, one for each stream, so the whole message waits
+ * for the slowest stream:
  *
  *	rank 0 ==eth0, 400 MB/s, busy for 10 % of the time==> rank 1
  *	       --eth1, 4 MB/s, busy for 98 %---------------->
  *
- * What a stream carries is told by the time in which something of it was on its way, so that one
- * which has little to carry is not slow for that. Streams that go one way share it, by chance one
- * gets less of it than the other, and that is nobody's fault: a stream is compared with those that
- * go other ways. Where those are alike, they are busy for as long as each other.
+ * The rate of a stream counts only the time in which it had data on its way. So a stream with
+ * little to carry does not look slow. Streams of one path share it, and one may get less by chance.
+ * So a stream is compared only with streams of other paths. If those are as fast, they are busy for
+ * as long.
  */
 #include "diag/judge/verdict_parts.h"
 
@@ -18,17 +18,17 @@
 
 #include <internal/base.h>
 
-#define MUCH     0.2   /* of the time, blocked */
-#define TIMES    4.0   /* as slow as the others of its connection */
-#define BUSY     0.5   /* of the time it has something on its way, at least, */
-#define LESS     2.0   /* and for so many times as long as they do */
-#define FEW      65536 /* bytes that they need for a figure */
-#define GRAIN_US 4000  /* in which the kernel counts */
+#define MUCH     0.2   /* least share of the time, blocked */
+#define TIMES    4.0   /* times as slow as the others of its connection */
+#define BUSY     0.5   /* least share of the time with data on its way */
+#define LESS     2.0   /* least ratio of that share to the others' */
+#define FEW      65536 /* least bytes for a figure */
+#define GRAIN_US 4000  /* granularity of the kernel's times */
 
-/* One of the streams, between the two looks. */
+/* What one stream did between the two looks. */
 struct rail {
 	const struct twi_state_stream *row;
-	double bytes, busy_us, rate; /* rate: bytes a second, while it is busy */
+	double bytes, busy_us, rate; /* rate: bytes a second of the busy time */
 };
 
 struct rails {
@@ -50,7 +50,7 @@ static const struct twi_state_stream *row_before(const struct twi_verdict_rank *
 	return NULL;
 }
 
-/* What the other side has no room for is not on its way. */
+/* Finds the rails to `to`. Time in which the other side has no room is not busy time. */
 static void find_rails(const struct twi_verdict_rank *at, uint32_t to, struct rails *out)
 {
 	*out = (struct rails){ .window_us = (double)twi_since(at->last->now_ns, at->first->now_ns) /
@@ -80,8 +80,8 @@ static bool same_way(const struct rail *a, const struct rail *b)
 }
 
 /*
- * The middle one of those that go other ways, of two the one that says less against `but`; below 0:
- * none has carried enough.
+ * The median of the streams of other paths; of two middle values the one that says less against
+ * `but`. Below 0: none of them has carried enough.
  */
 static double middle_of(const struct rails *rails, const struct rail *but, bool busy)
 {
@@ -103,7 +103,7 @@ static double middle_of(const struct rails *rails, const struct rail *but, bool 
 	return count == 0 ? -1 : sorted[(busy ? count : count - 1) / 2];
 }
 
-/* Another stream goes the same way, and gets through as those do that go other ways. */
+/* Whether another stream of the same path is nearly as fast as those of other paths. */
 static bool way_is_free(const struct rails *rails, const struct rail *slow)
 {
 	for (uint32_t i = 0; i < rails->count; i++) {
@@ -147,8 +147,8 @@ static void blame_rail(struct twi_judge *judge, const struct twi_verdict_rank *a
 }
 
 /*
- * The rank waits for that other one for a fifth of its time, by whatever. As something is on its
- * way to it meanwhile, it is none that has nothing to do, as one that serves may be.
+ * Whether the rank waits for `other` for a fifth of its time, in any operation. A busy stream has
+ * data on its way to the rank meanwhile, so the rank is no idle server.
  */
 static bool waits_for(const struct twi_judge *judge, uint32_t rank, uint32_t other)
 {

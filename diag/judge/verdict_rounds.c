@@ -1,32 +1,32 @@
 /*
- * verdict_rounds.c - whether messages go round: each rank has them from some and sends to others,
- * so that what one of them does late comes back to it.
+ * verdict_rounds.c - whether messages go round: each rank receives from some ranks and sends to
+ * others, so a delay at one rank comes back to it.
  *
- *	0 --> 1 --> 2		a ring, a pipeline whose last stage tells the first, neighbours
- *	^           |		of a grid: who waits there for a message is held up by somebody
+ *	0 --> 1 --> 2		a ring, a pipeline whose last stage reports to the first, neighbours
+ *	^           |		of a grid: a rank that waits for a message is held up by another
  *	+-----------+
  *
- *	1 <--> 0 <--> 2		clients and their server: it may wait for the next request for ever,
- *				and nobody is late
+ *	1 <--> 0 <--> 2		clients and their server, which may wait for ever for the next
+ *				request though no rank is late
  *
- * Any tree of ranks has one that exchanges messages with one other alone, and any one-way flow has
- * one that has messages from nobody, and one that sends to nobody. Where all ranks have messages
- * from some, send to some, and do so with two others at least, there is a round of three or more.
+ * Any tree of ranks has a leaf, which exchanges messages with one other rank only. Any one-way flow
+ * has a rank that receives from no rank, and one that sends to no rank. So if each rank receives,
+ * sends, and does so with two others at least, there is a round of three ranks or more.
  */
 #include "diag/judge/verdict_parts.h"
 
 #include <internal/base.h>
 
-#define ONCE   1u   /* a message of the start, or of the end, makes no way */
-#define SELDOM 32.0 /* nor do those of which there is one to so many on a rank's busiest way */
-#define LEAST  3u   /* ranks of a round */
+#define ONCE   1u   /* a single message, of the start or the end, does not count */
+#define SELDOM 32.0 /* nor do paths with one message to so many on the busiest path of a rank */
+#define LEAST  3u   /* ranks of a round, at least */
 
 static double rate_of(const struct twi_state_carried *carried)
 {
 	return carried->messages <= ONCE ? 0 : carried->messages / twi_max(carried->window_ms, 1.0);
 }
 
-/* Messages in a time; of some the one side alone knows when they went. */
+/* Messages per time. For some messages, only one side knows when they went. */
 static double rate_between(const struct twi_judge *judge, const struct twi_rank_state *from,
 			   uint32_t to)
 {

@@ -1,8 +1,8 @@
 /*
- * verdict_shifted.c - a rank has left out a call, or made one more, and all that it calls looks
- * alike: nothing fails, but each of its calls meets another one of the others. Where
- * calls have names the n-th call has another one here than there; else its bursts of calls begin
- * at other numbers than theirs, each time.
+ * verdict_shifted.c - a rank that has left out a call, or made one more, while all its calls look
+ * alike. Nothing fails, but each of its calls meets another call of the others. If calls have
+ * names, the n-th call has another name at that rank. Otherwise its bursts of calls begin at other
+ * numbers than theirs, each time.
  *
  *	others   [31 32 33]    [34 35 36]    [37 38 39]       the calls of one step each
  *	rank 0      [32 33 34]    [35 36 37]    [38 39 40]    its are one call behind
@@ -13,17 +13,17 @@
 
 #include <internal/base.h>
 
-#define BURSTS     6u   /* at least, of both, where what they know overlaps */
-#define CONFIDENCE 0.75 /* ranks that work in turns, with calls that are alike, look like that */
+#define BURSTS     6u   /* least number at each rank, in the calls that both know */
+#define CONFIDENCE 0.75 /* ranks that take turns, with calls that are alike, look the same */
 #define OF_TWO     0.6
-#define NAMES      6u /* known of both, at least */
-#define MOVED_MOST 8  /* calls */
+#define NAMES      6u /* least number known at both ranks */
+#define MOVED_MOST 8  /* most calls by which a rank is shifted */
 #define BY_NAMES   0.95
 
-/* What two ranks know of the same time. */
+/* The bursts of two ranks, in the calls that both know. */
 struct overlap {
-	uint32_t a, b, common; /* bursts */
-	uint32_t moved;        /* and of a's with one number of calls between, the most */
+	uint32_t a, b, common; /* bursts of a, of b, and of both */
+	uint32_t moved;        /* most bursts of a that are shifted alike against bursts of b */
 };
 
 static bool begins_at(const struct twi_state_group *group, uint64_t seq)
@@ -34,7 +34,7 @@ static bool begins_at(const struct twi_state_group *group, uint64_t seq)
 	return false;
 }
 
-/* Calls from one burst to the next, at least. */
+/* The least number of calls from one burst to the next. */
 static uint64_t shortest_burst(const struct twi_state_group *group)
 {
 	uint64_t least = UINT64_MAX;
@@ -44,7 +44,7 @@ static uint64_t shortest_burst(const struct twi_state_group *group)
 	return least;
 }
 
-/* Of the bursts of `a` in that time so many have one of `b` as many calls before or after them. */
+/* The most bursts of `a` that are the same number of calls before, or after, a burst of `b`. */
 static uint32_t most_moved(const struct twi_state_group *a, const struct twi_state_group *b,
 			   uint64_t from, uint64_t to)
 {
@@ -89,8 +89,8 @@ static struct overlap overlap_of(const struct twi_state_group *a, const struct t
 }
 
 /*
- * Each knows those of its bursts alone before which it had nothing under way for long, so that two
- * that pause in turn have none in common: but then these are not moved alike.
+ * Each rank keeps only bursts before which nothing was under way for long. So two ranks that pause
+ * in turn have no burst in common either, but their bursts are not shifted by one same number.
  */
 static bool are_apart(const struct overlap *two)
 {
@@ -99,7 +99,7 @@ static bool are_apart(const struct overlap *two)
 	return fewer >= BURSTS && two->common == 0 && two->moved * 4 >= fewer * 3;
 }
 
-/* The one of them that has fewer bursts has them where the other has some as well. */
+/* True: most bursts of the rank with fewer bursts are bursts of the other rank as well. */
 static bool are_alike(const struct overlap *two)
 {
 	uint32_t fewer = two->a < two->b ? two->a : two->b;
@@ -107,10 +107,10 @@ static bool are_alike(const struct overlap *two)
 	return fewer >= BURSTS && two->common * 4 >= fewer * 3;
 }
 
-/* Of the calls of `a` so many have a name at `b` that has made `moved` calls more; and the same. */
+/* How many calls of `a` have names at both, if `b` is `moved` calls ahead; and the same name. */
 struct names {
 	uint32_t known, same;
-	uint64_t seq; /* the newest of them, at `a` */
+	uint64_t seq; /* the newest of these calls, by the number at `a` */
 };
 
 static struct names names_of(const struct twi_state_group *a, const struct twi_state_group *b,
@@ -131,7 +131,7 @@ static struct names names_of(const struct twi_state_group *a, const struct twi_s
 	return out;
 }
 
-/* Calls that all have one name say as little as calls without. */
+/* False: all calls have one name, which says as little as no name. */
 static bool has_names(const struct twi_state_group *group)
 {
 	for (uint32_t i = 1; i < group->past_count; i++)
@@ -140,7 +140,7 @@ static bool has_names(const struct twi_state_group *group)
 	return false;
 }
 
-/* By how many calls: the fewest with which all names are the same. 0: by none. */
+/* The smallest shift, in calls, with which all names are the same. 0: there is none. */
 static int moved_by(const struct twi_state_group *a, const struct twi_state_group *b)
 {
 	for (int moved = 1; moved <= MOVED_MOST; moved++) {
@@ -171,7 +171,7 @@ static enum relation relation_of(const struct twi_state_group *a, const struct t
 	return are_apart(&two) ? APART : are_alike(&two) ? ALIKE : UNKNOWN;
 }
 
-/* All ranks are known, and all that they have called lately is the same call. */
+/* True: all ranks of the group are known, and their latest calls are all the same call. */
 static bool calls_one_thing(const struct twi_judge *judge, uint32_t ctx)
 {
 	const struct twi_state_past *call = NULL;
@@ -194,7 +194,7 @@ static bool calls_one_thing(const struct twi_judge *judge, uint32_t ctx)
 	return call != NULL && covered == size;
 }
 
-/* "31, 34, 37": where a rank began three bursts, the oldest first. */
+/* "31, 34, 37": the numbers at which the rank began its last three bursts, oldest first. */
 #define SEQS_TEXT 72u
 static void tell_seqs(const struct twi_state_group *group, char out[SEQS_TEXT])
 {
@@ -202,7 +202,7 @@ static void tell_seqs(const struct twi_state_group *group, char out[SEQS_TEXT])
 		 (unsigned long long)group->heads[1].seq, (unsigned long long)group->heads[0].seq);
 }
 
-/* `rank` by comparison with `other`, of whom there are more. */
+/* Blames `rank` by comparison with `other`, which belongs to the majority. */
 static void blame_shifted(struct twi_judge *judge, uint32_t ctx,
 			  const struct twi_verdict_rank *rank, const struct twi_verdict_rank *other,
 			  bool of_two)
@@ -234,7 +234,7 @@ static void blame_shifted(struct twi_judge *judge, uint32_t ctx,
 		rank->rank, twi_ctx_word(ctx), own, group, other->rank, their);
 }
 
-/* Each rank is laid beside the first: one of them is alone, that or another. */
+/* Compares each rank with the first one. A single rank is apart: the first one, or another. */
 static void judge_shifted(struct twi_judge *judge, uint32_t ctx)
 {
 	const struct twi_verdict_rank *first = NULL, *apart = NULL, *alike = NULL;

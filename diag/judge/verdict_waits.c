@@ -1,7 +1,7 @@
 /*
- * verdict_waits.c - ranks that wait for each other by messages, and for one that does nothing, as
- * the graph of who waits for whom has them (waits_graph.h): circles first, then where the ways of
- * those end that are in none.
+ * verdict_waits.c - ranks that wait for each other by messages, or for a rank that does nothing. It
+ * judges the graph of waits (waits_graph.h): circles first, then the ends of chains of waits that
+ * are in no circle.
  */
 #include "diag/judge/waits_graph.h"
 
@@ -10,10 +10,10 @@
 
 #include <internal/base.h>
 
-#define EDGES 4u /* of a circle, in one line */
+#define EDGES 4u /* of a circle, in one line of evidence */
 #define WORDS 160u
 
-/* --- words --- */
+/* --- text --- */
 
 static const char *edge_words(const struct twi_waits_graph *graph, const struct twi_state_wait *row,
 			      uint32_t to, char out[WORDS])
@@ -64,7 +64,7 @@ static const struct twi_state_stray *stray_from(const struct twi_rank_state *sta
 	return NULL;
 }
 
-/* The very message lies there, and has only no room for its view, or none yet. */
+/* Whether the awaited message has come, and only lacks its view or the room for one. */
 static bool is_there(const struct twi_rank_state *state, const struct twi_state_wait *awaited)
 {
 	for (uint32_t i = 0; i < state->stray_count; i++) {
@@ -78,10 +78,10 @@ static bool is_there(const struct twi_rank_state *state, const struct twi_state_
 }
 
 /*
- * What it waits for may be at the sender, which has no credit, as messages that lie here unreceived
- * use all of it. How sure that is: 0, it is not so; a state tells of eight messages at most, and
- * where it is full what is waited for need not be among them. A sender that who asks had to connect
- * to has answered once.
+ * How sure it is that the awaited message is still at its sender for want of credit. Messages that
+ * lie here unreceived then use all credit. 0: that is not so. A state has eight messages at most,
+ * so the awaited one may be missing in a full state. A sender to which the asker had to connect
+ * first has answered only once.
  */
 static double lacks_credit(const struct twi_verdict_rank *sender, uint32_t here,
 			   const struct twi_state_wait *awaited)
@@ -123,8 +123,8 @@ static bool blame_credit(const struct twi_waits_graph *graph, const struct twi_w
 }
 
 /*
- * It waits to receive from a rank of which a message lies here that no receive takes. Both are
- * named: which of them has the tag wrong is not known.
+ * Blames both ranks if `node` waits to receive from a rank, and a message of that rank lies here
+ * that no receive takes. It is not known which of the two has the wrong tag.
  */
 static bool blame_tag(const struct twi_waits_graph *graph, const struct twi_waits_node *node,
 		      const struct twi_state_wait *row, const struct twi_waits_node *from)
@@ -186,7 +186,7 @@ static void add_edges(const struct twi_waits_graph *graph, uint32_t at, uint32_t
 	}
 }
 
-/* Some of it wait by no call: these may as well do something else, and so are the ones to ask. */
+/* Blames nodes of a circle that are in no call: they may be doing something else. */
 static bool blame_idle(const struct twi_waits_graph *graph, uint32_t at, uint32_t length)
 {
 	bool any = false;
@@ -244,7 +244,7 @@ static void blame_circle(const struct twi_waits_graph *graph, uint32_t at, uint3
 	add_edges(graph, at, length);
 }
 
-/* From each knotted node along its first row, until the way meets itself, or an earlier one. */
+/* Follows the first row of each knotted node, until the path meets itself or an earlier path. */
 static void judge_knots(struct twi_waits_graph *graph)
 {
 	for (uint32_t i = 0; i < graph->count; i++) {
@@ -263,7 +263,7 @@ static void judge_knots(struct twi_waits_graph *graph)
 	}
 }
 
-/* --- ends of ways --- */
+/* --- ends of chains --- */
 
 static bool no_credit(const struct twi_waits_node *node, const struct twi_state_wait *row,
 		      uint32_t to)
@@ -311,7 +311,7 @@ static void blame_end(const struct twi_waits_graph *graph, const struct twi_wait
 	char words[WORDS], time[24];
 
 	if (cause == TWI_CAUSE_ABSENT && no_credit(node, row, rank))
-		return; /* twi_judge_credit says it */
+		return; /* twi_judge_credit blames it */
 	twi_judge_blame(graph->judge, cause, rank, sure, "rank %u has waited for %s%s %s, %s",
 			node->rank->rank, twi_judge_time(node->age_ns, time), manner_of(node),
 			edge_words(graph, row, rank, words), does);
@@ -319,8 +319,8 @@ static void blame_end(const struct twi_waits_graph *graph, const struct twi_wait
 }
 
 /*
- * From a node that waits to whom all of them wait for. One that waits by callbacks, or not at all,
- * ends the way of who is in a call for certain.
+ * Follows the waits from one node to the node at the end of the chain. If a node is certainly in a
+ * call, its chain ends at a node that waits by callbacks or not at all.
  */
 static void judge_way(struct twi_waits_graph *graph, uint32_t start)
 {
@@ -356,7 +356,7 @@ void twi_judge_waits(struct twi_judge *judge)
 	struct twi_waits_graph graph;
 
 	if (!twi_waits_open(judge, &graph))
-		return; /* less is known without it, and nothing wrong */
+		return; /* without memory the verdict knows less, but nothing wrong */
 	twi_waits_find_knots(&graph);
 	judge_knots(&graph);
 	for (uint32_t i = 0; i < graph.count; i++)

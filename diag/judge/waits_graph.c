@@ -1,5 +1,5 @@
 /*
- * waits_graph.c - what each rank does, and whom it waits for. See waits_graph.h.
+ * waits_graph.c - what each rank does, and which rank it waits for. See waits_graph.h.
  */
 #include "diag/judge/waits_graph.h"
 
@@ -8,11 +8,11 @@
 #include <internal/base.h>
 
 #define MS_NS      1000000ull
-#define WAITED_NS  (600 * MS_NS)   /* by a thread */
-#define POLLED_NS  (3000 * MS_NS)  /* under way, and no thread waits */
-#define UNTRIED_NS (10000 * MS_NS) /* the same, where nothing is known of how long is usual */
-#define TRIED      16u             /* operations after which something is known */
-#define SPIN_NS    (100 * 1000)    /* from one poll to the next of who does nothing else */
+#define WAITED_NS  (600 * MS_NS)   /* least wait of a thread */
+#define POLLED_NS  (3000 * MS_NS)  /* least age of messages under way, if no thread waits */
+#define UNTRIED_NS (10000 * MS_NS) /* the same, while the usual time is not known */
+#define TRIED      16u             /* operations after which the usual time is known */
+#define SPIN_NS    (100 * 1000)    /* most time between two polls of a thread that only polls */
 
 /* --- what a rank does --- */
 
@@ -39,7 +39,7 @@ static uint64_t polls_of(const struct twi_verdict_rank *rank)
 	return twi_since(rank->last->polls, rank->first->polls);
 }
 
-/* It is on a CPU for half of the time, and does not spend that on asking whether it may go on. */
+/* Whether the rank is on a CPU for half of the time, and does not spend that time polling. */
 static bool rank_computes(const struct twi_verdict_rank *rank)
 {
 	uint64_t window = twi_since(rank->last->now_ns, rank->first->now_ns);
@@ -49,7 +49,7 @@ static bool rank_computes(const struct twi_verdict_rank *rank)
 	       polls_of(rank) < window / SPIN_NS;
 }
 
-/* How long a step takes there, or an operation that takes long. */
+/* The usual time of a step, or of a long operation, at the rank. */
 static uint64_t usual_of(const struct twi_verdict_rank *rank)
 {
 	uint64_t usual = rank->last->usual_ns;
@@ -68,7 +68,7 @@ static uint64_t patience_of(const struct twi_verdict_rank *rank, bool thread)
 	return twi_max(least, usual + usual / 2);
 }
 
-/* The thread that has begun to wait last, of those that wait for long; the others serve. */
+/* Takes the thread that began to wait last, of those that wait for long. The others may serve. */
 static bool take_threads(struct twi_waits_node *node)
 {
 	const struct twi_rank_state *last = node->rank->last;
@@ -89,7 +89,7 @@ static bool take_threads(struct twi_waits_node *node)
 	return true;
 }
 
-/* All that is under way, of which the youngest counts. */
+/* Takes all messages under way; the youngest one counts. */
 static void take_messages(struct twi_waits_node *node)
 {
 	const struct twi_rank_state *last = node->rank->last;
@@ -103,7 +103,7 @@ static void take_messages(struct twi_waits_node *node)
 	node->judged = node->age_ns >= patience_of(node->rank, false);
 }
 
-/* A thread that waits for room in the pool, or for a device, stands still by itself. */
+/* True: a thread waits for room in the pool or for a device, so its rank stands still by itself. */
 bool twi_waits_short(const struct twi_rank_state *state)
 {
 	return (state->pool_waiters > 0 &&
@@ -144,7 +144,7 @@ static enum twi_waits_kind kind_of(const struct twi_judge *judge, struct twi_wai
 								     : TWI_WAITS_FREE;
 }
 
-/* --- whom it waits for --- */
+/* --- which rank it waits for --- */
 
 static uint32_t index_of(const struct twi_waits_graph *graph, uint32_t rank)
 {
@@ -162,7 +162,7 @@ static bool row_counts(const struct twi_waits_node *node, const struct twi_state
 	return node->rows != node->rank->last->waits || row->since_ns == node->since_ns;
 }
 
-/* There may be more than the state has room for. */
+/* Whether the state may have had no room for more rows. */
 static bool is_cut(const struct twi_waits_node *node)
 {
 	const struct twi_rank_state *last = node->rank->last;
@@ -173,7 +173,7 @@ static bool is_cut(const struct twi_waits_node *node)
 		       : node->row_count == TWI_STATE_MESSAGES;
 }
 
-/* The user at the other end is waited for, not what is between the two. */
+/* Whether the row waits for the user at the other end, not for what is between the two. */
 static bool leads_on(const struct twi_state_wait *row)
 {
 	switch (row->kind) {
@@ -190,7 +190,7 @@ static bool leads_on(const struct twi_state_wait *row)
 	}
 }
 
-/* The first rank that has not entered the collective and is `wanted`. */
+/* The first node that has not entered the collective, and for which `wanted` is true. */
 static uint32_t absent_of(const struct twi_waits_graph *graph, const struct twi_state_wait *row,
 			  bool (*wanted)(const struct twi_waits_node *))
 {
@@ -212,7 +212,7 @@ static bool link_broken(const struct twi_waits_node *from, uint32_t to)
 				 link->stuck_ns >= 250 * MS_NS));
 }
 
-/* Whom a row waits for; TWI_WAITS_NOBODY: that is not known, or not the one `wanted`. */
+/* The node that a row waits for. TWI_WAITS_NOBODY: not known, or `wanted` is false for it. */
 static uint32_t target_of(const struct twi_waits_graph *graph, const struct twi_waits_node *node,
 			  const struct twi_state_wait *row,
 			  bool (*wanted)(const struct twi_waits_node *))
@@ -241,7 +241,7 @@ static bool is_knotted(const struct twi_waits_node *node)
 	return node->knotted;
 }
 
-/* Whether all that it waits for leads to knotted ones. */
+/* Whether all rows of the node lead to knotted nodes. */
 static bool leads_to_knot(const struct twi_waits_graph *graph, const struct twi_waits_node *node)
 {
 	uint32_t one = TWI_WAITS_NOBODY;
@@ -300,7 +300,7 @@ uint32_t twi_waits_next(const struct twi_waits_graph *graph, const struct twi_wa
 		to = target_of(graph, node, row, node->knotted ? is_knotted : any_node);
 		if (to == TWI_WAITS_NOBODY || (one != TWI_WAITS_NOBODY && to != one))
 			return TWI_WAITS_NOBODY;
-		/* Of a call with a stream the stream says more. */
+		/* If a call has a stream, the row of the stream says more. */
 		if (one == TWI_WAITS_NOBODY || (*row_out)->kind == TWI_STATE_CALL_OP)
 			*row_out = row;
 		one = to;
@@ -310,7 +310,7 @@ uint32_t twi_waits_next(const struct twi_waits_graph *graph, const struct twi_wa
 	return one;
 }
 
-/* Whether somebody else holds it up, so that it is not to blame for what it does not receive. */
+/* True: another rank holds this one up, so it is not to blame for what it does not receive. */
 bool twi_judge_held_up(const struct twi_judge *judge, const struct twi_verdict_rank *rank)
 {
 	struct twi_waits_node node = { .rank = rank };

@@ -1,5 +1,5 @@
 /*
- * coll_kind.c - the names of coll_kind.h's list.
+ * coll_kind.c - the names of the kinds of collectives (coll_kind.h).
  */
 #include "diag/record/coll_kind.h"
 

@@ -1,6 +1,6 @@
 /*
- * coll_kind.h - the kinds of collectives, in one list: diag tells what it saw of them without
- * knowing how one is carried out (as with lanes, lane_id.h).
+ * coll_kind.h - the kinds of collectives in one list. So diag can name them without knowing how a
+ * collective is carried out (lane_id.h does the same for lanes).
  */
 #ifndef TWI_COLL_KIND_H
 #define TWI_COLL_KIND_H
@@ -28,10 +28,10 @@ enum twi_coll_kind {
 		TWI_COLL_KINDS
 };
 
-/* What the library calls one that it has fused of several calls: "<number> combined". */
+/* The name of a collective that the library has fused from several calls: "<number> combined". */
 #define TWI_COLL_COMBINED "combined"
 
-/* "?" for what is none. */
+/* "?" if there is no such kind. */
 const char *twi_coll_kind_name(enum twi_coll_kind kind);
 
 #endif

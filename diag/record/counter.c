@@ -1,5 +1,5 @@
 /*
- * counter.c - the rows of counter.def and reason.def, for those who print them.
+ * counter.c - the rows of counter.def and reason.def, for code that prints them.
  */
 #include "diag/record/counter.h"
 

@@ -1,5 +1,6 @@
 /*
- * diag.c - the blocks: made at a thread's first record, kept when it ends, summed by readers.
+ * diag.c - the blocks: made at a thread's first record, kept when the thread ends, summed by
+ * readers.
  */
 #include "diag/record/diag.h"
 
@@ -20,11 +21,11 @@ static _Atomic uint64_t next_thread = 1;
 static _Atomic uint32_t next_diag = 1;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t thread_end;
-/* Guards the list of all diags and the owners of blocks: taken when a thread comes or ends. */
+/* Guards the list of all diags and the owners of blocks; taken when a thread starts or ends. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct twi_diag *all;
 
-/* The blocks of a thread that has ended are free for the next one. */
+/* Frees the blocks of a thread that has ended for the next thread. */
 static void release_blocks(void *arg)
 {
 	uint64_t number = (uint64_t)(uintptr_t)arg;
@@ -60,7 +61,7 @@ static void init_once(void)
 	pthread_atfork(lock_for_fork, unlock_after_fork, unlock_after_fork);
 }
 
-/* This thread's, which stands only where its end will find it: TLS is scarce. */
+/* This thread's number, kept only in the key whose destructor needs it: TLS is scarce. */
 static uint64_t own_number(void)
 {
 	uint64_t number = (uint64_t)(uintptr_t)pthread_getspecific(thread_end);
@@ -93,7 +94,7 @@ static struct twi_diag_block *take_block(struct twi_diag *diag, uint64_t number)
 		*block = (struct twi_diag_block){ .next = first };
 		atomic_store_explicit(&diag->blocks, block, memory_order_release);
 	}
-	block->open_count = 0; /* what the last owner has left open */
+	block->open_count = 0; /* the last owner may have left some open */
 	twi_span_ring_adopt(diag, block);
 	block->owner = number;
 	return block;
@@ -226,7 +227,7 @@ static struct twi_latency *latency_cell(struct twi_diag *diag, struct twi_diag_b
 }
 #endif
 
-/* The readers pass by what was never written: most of a histogram, which is in nobody's cache. */
+/* Marks the step, so that readers skip the steps without readings, which are in no cache. */
 static void bucket_add(struct twi_latency *latency, unsigned index, uint64_t n)
 {
 	uint64_t steps = atomic_load_explicit(&latency->steps, memory_order_relaxed);
@@ -266,7 +267,7 @@ void twi_latency_record(struct twi_diag *diag, enum twi_lane_id lane, uint64_t b
 }
 
 #ifndef TWI_NO_DIAGNOSTICS
-/* One event: to its reason, its place, and the two counters of its kind. */
+/* Records one event: at its reason, at its call site, and in the two counters of its kind. */
 static void record_reason(struct twi_diag *diag, enum twi_reason reason, uint64_t bytes,
 			  uint64_t ns, struct twi_site site, enum twi_counter events,
 			  enum twi_counter event_bytes)
@@ -351,7 +352,7 @@ void twi_reason_sum(struct twi_diag *diag, enum twi_reason reason, struct twi_re
 
 _Static_assert(TWI_HIST_BUCKETS / TWI_HIST_SUB <= 64, "a bit for each step");
 
-/* Adds the buckets to `into`; how many readings they have. */
+/* Adds the buckets to `into`, and returns how many readings they have. */
 static uint64_t buckets_add(const struct twi_latency *latency, uint64_t into[TWI_HIST_BUCKETS])
 {
 	uint64_t steps = atomic_load_explicit(&latency->steps, memory_order_relaxed), count = 0;

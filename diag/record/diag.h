@@ -2,7 +2,7 @@
  * diag.h - what a runtime records about itself: counters, reasons, latencies, a log.
  *
  *	struct twi_diag --- block of thread 1 --- block of thread 2 --- ...
- *	                    counters, reasons, places,
+ *	                    counters, reasons, call sites,
  *	                    histograms by lane and size class
  *	                    ring of spans (span.h)
  *
@@ -44,8 +44,8 @@ struct twi_span_table;
 struct twi_latency {
 	_Atomic uint64_t sum_ns;
 	_Atomic uint64_t max_ns;
-	_Atomic uint64_t bytes; /* of the messages, where it is of messages */
-	_Atomic uint64_t steps; /* bit i: of counts[], some of the i-th TWI_HIST_SUB are not 0 */
+	_Atomic uint64_t bytes; /* sum over the messages, if these are latencies of messages */
+	_Atomic uint64_t steps; /* bit i: the i-th TWI_HIST_SUB of counts[] are not all 0 */
 	_Atomic uint64_t counts[TWI_HIST_BUCKETS];
 };
 
@@ -54,8 +54,9 @@ struct twi_reason_cell {
 };
 
 /*
- * The program's spans that a thread has open on a runtime (step.c). Here and not thread-local: all
- * of the library's thread-local memory must fit what the loader keeps for libraries opened late.
+ * A span of the program that a thread has open on a runtime (step.c). These are not thread-local,
+ * because all thread-local memory of the library must fit what the loader keeps for libraries
+ * opened late.
  */
 #define TWI_OPEN_SPANS 32
 struct twi_open_span {
@@ -69,7 +70,7 @@ struct twi_diag_block {
 	struct twi_latency *_Atomic latencies[TWI_LANE_COUNT][TWI_SIZE_CLASSES];
 	struct twi_sites sites;
 	struct twi_span_ring *_Atomic spans; /* release, with the readers' acquire */
-	uint32_t spans_pass;                 /* small messages to pass over before one is kept */
+	uint32_t spans_pass;                 /* small copies and registrations to pass over */
 	uint32_t open_count, opened;         /* spans open now, and ever by this block's threads */
 	struct twi_open_span open[TWI_OPEN_SPANS];
 	_Atomic uint64_t held; /* allocations that these threads took, less those they gave back */
@@ -85,12 +86,12 @@ struct twi_diag {
 	struct twi_diag_block
 		*_Atomic blocks; /* grows at the head; release, with the readers' acquire */
 	_Atomic uint64_t lost;   /* records for which there was no block */
-	_Atomic uint64_t held;   /* as in a block, by threads that have none */
+	_Atomic uint64_t held;   /* as in a block, for threads that have none */
 	_Atomic int log_level;
 	_Atomic uint32_t span_mask; /* a small message has a span if (n & mask) == 0 */
 	struct twi_span_table *spans;
 	struct twi_log *log;
-	struct twi_labels labels; /* of groups */
+	struct twi_labels labels; /* names of groups */
 	struct twi_diag *next;    /* on the list of all */
 };
 
@@ -102,7 +103,7 @@ struct twi_diag_block_cache {
 };
 /*
  * Initial-exec, because a call to find it would cost more than the record itself. The alignment is
- * said, as a compiler would give it one that wastes static TLS.
+ * explicit, because a compiler would choose one that wastes static TLS.
  */
 extern __thread struct twi_diag_block_cache twi_diag_block_cache
 	__attribute__((tls_model("initial-exec"), aligned(8)));
@@ -120,10 +121,10 @@ static inline uint64_t twi_diag_start_ns(const struct twi_diag *diag)
 	return diag->start_ns;
 }
 
-/* Allocations of the pool that its user has, by the two below. For who knows that none comes. */
+/* Allocations that the user holds (twi_diag_hold). The caller knows that none is made now. */
 uint64_t twi_diag_held(struct twi_diag *diag);
 
-/* This thread's block, found or made; NULL without memory, which is counted. */
+/* This thread's block, found or made. NULL: there is no memory, and the loss is counted. */
 struct twi_diag_block *twi_diag_block_find(struct twi_diag *diag);
 
 static inline struct twi_diag_block *twi_diag_block_of(struct twi_diag *diag)
@@ -142,7 +143,7 @@ static inline void twi_cell_add(_Atomic uint64_t *cell, uint64_t n)
 			      memory_order_relaxed);
 }
 
-/* Its user has taken an allocation (1) or given one back (-1). Counted in every build. */
+/* The pool's user has taken an allocation (1) or given one back (-1). Counted in every build. */
 static inline void twi_diag_hold(struct twi_diag *diag, int64_t by)
 {
 	struct twi_diag_block *block = twi_diag_block_of(diag);
@@ -165,7 +166,7 @@ static inline void twi_count(struct twi_diag *diag, enum twi_counter counter, ui
 #endif
 }
 
-/* Two counters, such as events and their bytes: what costs most is to find the thread's block. */
+/* Adds to two counters, such as events and their bytes, with one costly search for the block. */
 static inline void twi_count_two(struct twi_diag *diag, enum twi_counter one, uint64_t n,
 				 enum twi_counter two, uint64_t m)
 {
@@ -181,20 +182,20 @@ static inline void twi_count_two(struct twi_diag *diag, enum twi_counter one, ui
 #endif
 }
 
-/* One reading more, by the only thread that writes this histogram now. */
+/* Adds one reading. The caller is the only thread that writes this histogram now. */
 void twi_latency_add(struct twi_latency *latency, uint64_t ns);
 
-/* One RPC has ended after `latency_ns`; nobody knows with whom, or in what parts (latency.h). */
+/* Records an RPC that ended after `latency_ns`. Its peer and parts are not known (latency.h). */
 void twi_latency_record(struct twi_diag *diag, enum twi_lane_id lane, uint64_t bytes,
 			uint64_t latency_ns);
 
-/* One copy that the lane's design does not need; one registration after the seal. */
+/* Records a copy that the lane's design does not need; a registration after the seal. */
 void twi_copy_record(struct twi_diag *diag, enum twi_reason reason, uint64_t bytes, uint64_t ns,
 		     struct twi_site site);
 void twi_late_record(struct twi_diag *diag, enum twi_reason reason, uint64_t bytes, uint64_t ns,
 		     struct twi_site site);
 
-/* Reading: sums over all threads, those that have ended included. */
+/* Reading: sums over all threads, including those that have ended. */
 struct twi_reason_sum {
 	uint64_t count, bytes, ns;
 };
@@ -207,42 +208,42 @@ struct twi_latency_sum {
 uint64_t twi_counter_sum(struct twi_diag *diag, enum twi_counter counter);
 void twi_reason_sum(struct twi_diag *diag, enum twi_reason reason, struct twi_reason_sum *out);
 
-/* Of one histogram. False when nothing was recorded. */
+/* Reads one histogram. False: nothing was recorded. */
 bool twi_latency_read(const struct twi_latency *latency, struct twi_latency_sum *out);
 
 void twi_latency_sum_add(struct twi_latency_sum *into, const struct twi_latency_sum *from);
 
-/* Adds `from` to `into`, which only this thread writes now. */
+/* Adds `from` to `into`. The caller is the only thread that writes `into` now. */
 void twi_latency_merge(struct twi_latency *into, const struct twi_latency *from);
 
-/* What the threads have recorded without a peer, of which latency.h knows nothing. */
+/* Sums what threads have recorded without a peer, which latency.h does not have. */
 bool twi_latency_sum_blocks(struct twi_diag *diag, enum twi_lane_id lane, unsigned size_class,
 			    struct twi_latency_sum *out);
 
-/* All of it. False when nothing was recorded there. */
+/* Sums all records. False: nothing was recorded there. */
 bool twi_latency_sum(struct twi_diag *diag, enum twi_lane_id lane, unsigned size_class,
 		     struct twi_latency_sum *out);
 
 /*
- * A line in the runtime's log: the last TWI_LOG_LINES, shown in /v1/info. Levels: 1 error, 2
- * warning, 3 information; what is above the log level is dropped. Of lines that are alike one in
- * ten seconds is also shown where twi_log_open says, by a thread of the log's own (log_out.h): any
- * thread may log, whatever it holds.
+ * Writes a line to the runtime's log; /v1/info shows the last TWI_LOG_LINES. Levels: 1 error, 2
+ * warning, 3 information; lines above the log level are dropped. Of lines that are alike, one in
+ * ten seconds is also shown where twi_log_open says. A thread of the log does that (log_out.h), so
+ * any thread may log, whatever locks it holds.
  */
 void twi_log(struct twi_diag *diag, int level, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 void twi_diag_log_level(struct twi_diag *diag, int level);
 
 /*
- * Where the lines go besides /v1/info: `where` is the knob log; callback may be NULL. Before it is
- * called they go nowhere. TOW_OK; TOW_EINVAL or TOW_ESYSTEM naming a file that cannot be used.
+ * Sets where lines go besides /v1/info. `where` is the knob log; callback may be NULL. Before this
+ * call lines go nowhere. TOW_OK; TOW_EINVAL or TOW_ESYSTEM, naming a file that cannot be used.
  */
 int twi_log_open(struct twi_diag *diag, const char *where, tow_log_callback callback, void *user);
 
-/* The rank that lines name; -1: none. */
+/* Sets the rank that lines name; -1: none. */
 void twi_log_rank(struct twi_diag *diag, int64_t rank);
 
-/* Whether the calling thread is that of the log, within the callback. */
+/* Whether the calling thread is the log's own, within the callback. */
 bool twi_log_is_thread(struct twi_diag *diag);
 void twi_log_read(struct twi_diag *diag,
 		  void (*line)(void *arg, uint64_t ns, int level, const char *text), void *arg);

@@ -1,5 +1,5 @@
 /*
- * hist.c - reading histograms; writing them is inline. See hist.h for the buckets.
+ * hist.c - reads histograms; the code that writes them is inline. See hist.h for the buckets.
  */
 #include "diag/record/hist.h"
 

@@ -10,9 +10,9 @@
  *	16*k ..    2^(k+3) .. 2^(k+4)-1         2^(k-1)
  *	last       2^39 .. 2^40-1 and all above (over 18 minutes)
  *
- * Resolution: a reading is at most 1/16 (6.25 %) above the value that it stands for. Quantiles give
- * the upper edge of their step, so they never flatter. (The scheme is that of HdrHistogram, by Gil
- * Tene.)
+ * Resolution: the value shown for a reading is at most 1/16 (6.25 %) above it. Quantiles are the
+ * upper edge of their step, so they are never too low. The scheme is that of HdrHistogram, by Gil
+ * Tene.
  */
 #ifndef TWI_HIST_H
 #define TWI_HIST_H
@@ -46,15 +46,15 @@ uint64_t twi_hist_lower(unsigned index);
 uint64_t twi_hist_upper(unsigned index);
 
 /*
- * The values below which the shares qs (0..1, rising) of all readings lie, in one pass; 0 when
- * there are no readings.
+ * Writes the quantiles for the shares qs (0..1, rising) of all readings, in one pass; 0 if there
+ * are no readings.
  */
 void twi_hist_quantiles(const uint64_t counts[TWI_HIST_BUCKETS], const double *qs, unsigned count,
 			uint64_t *out);
 
 void twi_hist_merge(uint64_t into[TWI_HIST_BUCKETS], const uint64_t from[TWI_HIST_BUCKETS]);
 
-/* 0..64, ..512, ..4 Ki, ..32 Ki, ..256 Ki, ..2 Mi, ..16 Mi, larger. */
+/* Classes end at 64, 512, 4 Ki, 32 Ki, 256 Ki, 2 Mi and 16 Mi bytes; the last has no end. */
 static inline unsigned twi_size_class(uint64_t bytes)
 {
 	unsigned bits;

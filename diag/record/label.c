@@ -58,7 +58,7 @@ void twi_label_from(const char *text, char out[TOW_GROUP_LABEL_MAX])
 	out[used] = '\0';
 }
 
-/* The lock is held in these. */
+/* The lock is held in the next three functions. */
 
 static struct twi_label *find_label(struct twi_labels *labels, uint32_t group)
 {
@@ -69,7 +69,7 @@ static struct twi_label *find_label(struct twi_labels *labels, uint32_t group)
 	return NULL;
 }
 
-/* Rows stay in the order in which they came, so the first closed one is the oldest. */
+/* Removes a row. Rows stay in the order in which they came: the first closed one is the oldest. */
 static void drop_label(struct twi_labels *labels, struct twi_label *row)
 {
 	struct twi_label *end = labels->rows + --labels->count;

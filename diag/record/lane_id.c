@@ -1,5 +1,5 @@
 /*
- * lane_id.c - the rows of lane.def, for those who print or choose.
+ * lane_id.c - the rows of lane.def, for code that prints or chooses lanes.
  */
 #include "diag/record/lane_id.h"
 

@@ -1,6 +1,6 @@
 /*
- * lane_id.h - the lanes as numbers, and what the list of them (lane.def) says of each: diag counts
- * by lane without knowing what a lane is.
+ * lane_id.h - the numbers of the lanes, and their rows of lane.def. So diag can count by lane
+ * without knowing what a lane is.
  */
 #ifndef TWI_LANE_ID_H
 #define TWI_LANE_ID_H
@@ -14,10 +14,10 @@ enum twi_lane_id {
 	TWI_LANE_COUNT
 };
 
-/* Whom a lane joins. */
+/* How far a lane reaches. */
 enum twi_reach { TWI_REACH_PROCESS, TWI_REACH_HOST, TWI_REACH_NETWORK };
 
-/* What its addresses are, as far as a tow:// address can carry them. */
+/* The form of a lane's addresses, as far as a tow:// address can carry them. */
 enum twi_form { TWI_FORM_NONE, TWI_FORM_NAME, TWI_FORM_INET, TWI_FORM_RAW };
 
 /* A row of lane.def, which says what the members mean. */
@@ -31,10 +31,10 @@ struct twi_lane_info {
 /* The lane's row. NULL: there is no such lane. */
 const struct twi_lane_info *twi_lane_describe(enum twi_lane_id lane);
 
-/* "unknown" where there is no such lane. */
+/* "unknown" if there is no such lane. */
 const char *twi_lane_name(enum twi_lane_id lane);
 
-/* The lane that tow:// tries in this place, from 0 to TWI_LANE_COUNT - 1. */
+/* The lane that tow:// tries at this turn, from 0 to TWI_LANE_COUNT - 1. */
 enum twi_lane_id twi_lane_at_turn(unsigned turn);
 
 #endif

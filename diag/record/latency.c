@@ -1,5 +1,5 @@
 /*
- * latency.c - the rows of latency.h: found, shared, given back, and what a reading costs.
+ * latency.c - the rows of latency.h: how a peer gets one and leaves it; how a reading is counted.
  */
 #include "diag/record/latency.h"
 
@@ -15,7 +15,7 @@
 struct twi_latency_row {
 	char name[TWI_LATENCY_NAME_BYTES];
 	enum twi_lane_id lane;
-	/* Connections to this peer; 0: it has gone. The writer's; relaxed, as it says no more. */
+	/* Connections to this peer; 0: it has gone. Written by the writer; a relaxed count. */
 	_Atomic unsigned users;
 	bool used;
 	/* Made by the writer; release, with the readers' acquire. */
@@ -23,11 +23,11 @@ struct twi_latency_row {
 };
 
 struct twi_latencies {
-	/* Of who a row belongs to: readers keep it while they read, the writer only tries. */
+	/* Guards which peer a row has: readers hold it while they read, the writer only tries. */
 	pthread_mutex_t rows_lock;
 	pthread_mutex_t exemplars_lock; /* held for a copy at most; the writer only tries */
-	bool crowded; /* all rows are taken by peers that are there: not looked for each time */
-	struct twi_latency_row rows[TWI_LATENCY_ROWS]; /* the last of them are the others' */
+	bool crowded; /* peers with connections have all rows: no search for each reading */
+	struct twi_latency_row rows[TWI_LATENCY_ROWS]; /* others of the lanes come last */
 	struct twi_exemplars *exemplars[TWI_LATENCY_KINDS][TWI_LANE_COUNT][TWI_SIZE_CLASSES];
 };
 
@@ -37,7 +37,7 @@ static const char *const part_names[TWI_LATENCY_PARTS] = {
 #undef PART_NAME
 };
 
-/* Powers of 4 from 1 us, as twi_latency_edge_of reckons them. */
+/* Powers of 4 from 1 us, as twi_latency_edge_of computes them. */
 #define EDGE_FIRST_NS 1000u
 static const uint64_t edges_ns[TWI_LATENCY_EDGES] = {
 	1000,     4000,     16000,     64000,      256000,     1024000,     4096000,
@@ -54,7 +54,7 @@ uint64_t twi_latency_edge_ns(unsigned index)
 	return edges_ns[index];
 }
 
-/* By what the histogram knows of a reading, so that an exemplar's bucket is one that counts it. */
+/* Goes by the upper edge in the histogram, so that the bucket of an exemplar also counts it. */
 unsigned twi_latency_edge_of(uint64_t ns)
 {
 	uint64_t upper = twi_hist_upper(twi_hist_index(ns));
@@ -246,7 +246,7 @@ static struct twi_latency *part_of(struct twi_latency_row *row, enum twi_latency
 	return latency;
 }
 
-/* What a row has goes to the others of its lane. */
+/* Moves the readings of a row to the others of its lane. */
 static void hand_over(struct twi_latencies *latencies, struct twi_latency_row *row)
 {
 	struct twi_latency_row *others = &latencies->rows[TWI_LATENCY_PEERS + row->lane];
@@ -280,7 +280,7 @@ static struct twi_latency_row *find_row(struct twi_latencies *latencies, enum tw
 
 		if (row->used && row->lane == lane && strcmp(row->name, name) == 0)
 			return row;
-		/* one that was never used before one that is to be emptied */
+		/* a row that was never used is better than one that must be emptied */
 		if (!row->used ? gone == NULL || gone->used : gone == NULL && users_of(row) == 0)
 			gone = row;
 	}
@@ -294,7 +294,7 @@ static struct twi_latency_row *find_row(struct twi_latencies *latencies, enum tw
 	return gone;
 }
 
-/* The peer's row; the others' while it cannot have one, and *row stays NULL: it is tried again. */
+/* The peer's row; else the others' row, while *row stays NULL and the next reading tries again. */
 static struct twi_latency_row *row_for(struct twi_latencies *latencies,
 				       struct twi_latency_row **row, enum twi_lane_id lane,
 				       const char *name)
@@ -343,7 +343,7 @@ static void keep_worst(struct twi_exemplars *exemplars, const struct twi_exempla
 	exemplars->worst[at] = *one;
 }
 
-/* Rare: one that is worse than most, or the first in a minute. */
+/* Rare: only for a reading that is slower than most, or the first in a minute. */
 static void keep_exemplar(struct twi_latencies *latencies, struct twi_exemplars **at, bool worst,
 			  unsigned edge, bool recent, const char *name,
 			  const struct twi_latency_reading *reading)
@@ -426,7 +426,7 @@ void twi_latency_note(struct twi_diag *diag, struct twi_latency_row **row, const
 
 #endif
 
-/* No lock: a reader that sees it late shows the peer as there. */
+/* No lock is needed: a reader that sees the change late shows the peer as connected. */
 void twi_latency_leave(struct twi_diag *diag, struct twi_latency_row **row)
 {
 	if (*row == NULL)

@@ -1,5 +1,5 @@
 /*
- * latency.h - how long RPCs took, by peer, lane, size and part, and which were the worst.
+ * latency.h - how long RPCs took, by peer, lane, size and part, and the slowest of them.
  *
  *	struct twi_latencies --- rows[TWI_LATENCY_PEERS]   one (lane, peer), as long as it is used
  *	                     \-- others[lane]              all peers that have no row of their own
@@ -7,14 +7,14 @@
  *
  *	row --- histograms[kind][size class][part]         made at their first reading
  *
- * A reading stands in one row only, so the sum over the rows is the total: there is no second
- * account that could differ. When all rows are taken, those of peers that have gone are added to
- * `others` and given to new ones; while nobody has gone, a new peer is one of the others. Memory so
- * has a bound that does not grow with the number of peers that have ever been.
+ * A reading is in one row only, so the sum over the rows is the total, and no second account can
+ * differ from it. When all rows are taken, a new peer gets the row of a peer that has gone, whose
+ * readings are added to `others`. While no peer has gone, a new peer is one of the others. So
+ * memory has a bound that does not grow with the number of peers that have ever been.
  *
- * One thread at a time writes: whoever holds the engine. It never waits for a reader: what would
- * need a lock that a reader has (a row for a new peer, an exemplar) is put off. Readers see
- * histograms that grow while they read, as everywhere in diag.
+ * One thread at a time writes: the thread that holds the engine. It never waits for a reader. If a
+ * reader has the lock, the writer skips what needs it, a row for a new peer or an exemplar, until
+ * another reading. Readers see histograms that grow while they read, as everywhere in diag.
  *
  * Budget: twi_latency_note 15 ns with all parts known. Only a row's first readings allocate.
  */
@@ -38,17 +38,17 @@ struct twi_latency_row;
 #define TWI_LATENCY_PEERS      64
 #define TWI_LATENCY_NAME_BYTES 128
 #define TWI_LATENCY_WORST      8  /* exemplars of each lane and size class, since the start */
-#define TWI_LATENCY_EDGES      14 /* the buckets of /metrics, +Inf too; each has an exemplar */
-#define TWI_LATENCY_RECENT_NS  (60ull * 1000000000) /* which gives way to any after so long */
+#define TWI_LATENCY_EDGES      14 /* buckets of /metrics, with +Inf; each has an exemplar */
+#define TWI_LATENCY_RECENT_NS  (60ull * 1000000000) /* most age of a recent exemplar */
 
 /*
- * X(name in capitals, name, what it is of a message; of a call)
+ * X(name in capitals, name). The parts of a message, and of a call:
  *
- * TOTAL	from start to the end that its sender hears of; of a call to its answer
+ * TOTAL	from start to the end as its sender sees it; of a call, to its answer
  * QUEUE	from start until it left the library's queue: credit, room
  * SERVER_QUEUE	of calls: the request was there, and the server's thread was busy or away
- * WIRE		from there, or from the receiver's asking, until the receiver has it
- * MATCH	from its being offered until the receiver asked for it: nobody had posted a receive
+ * WIRE		from the queue, or from the receiver's request, until the receiver has it
+ * MATCH	from its offer until the receiver asked for it: no receive had been posted
  * SERVE	of calls: in the handler
  */
 #define TWI_LATENCY_PART_MAP(X)                                                                    \
@@ -66,14 +66,14 @@ enum twi_latency_part {
 		TWI_LATENCY_PARTS
 };
 
-/* Of what: the user's messages, whole calls, messages of collectives. */
+/* What is timed: the user's messages, whole calls, messages of collectives. */
 enum twi_latency_kind {
 	TWI_LATENCY_MESSAGES,
 	TWI_LATENCY_CALLS,
 	TWI_LATENCY_COLLS,
 	TWI_LATENCY_KINDS,
-	TWI_LATENCY_NONE = TWI_LATENCY_KINDS, /* it is a part of something that is timed itself */
-	TWI_LATENCY_OWN,                      /* what the library says to itself */
+	TWI_LATENCY_NONE = TWI_LATENCY_KINDS, /* a part of something that is timed as a whole */
+	TWI_LATENCY_OWN,                      /* messages of the library itself */
 };
 
 #define TWI_LATENCY_UNKNOWN UINT64_MAX
@@ -85,7 +85,7 @@ struct twi_latency_reading {
 	bool received; /* timed where it arrived */
 	uint64_t id;   /* on the wire */
 	uint64_t bytes;
-	uint64_t end_ns;                      /* when, by twi_now_ns or a clock near it */
+	uint64_t end_ns;                      /* by twi_now_ns or a clock close to it */
 	uint64_t parts_ns[TWI_LATENCY_PARTS]; /* TOTAL is always known */
 };
 
@@ -96,43 +96,43 @@ struct twi_exemplar {
 	char peer[TWI_LATENCY_NAME_BYTES];
 };
 
-/* Of one kind, lane and size class; all zero: none. */
+/* Exemplars of one kind, lane and size class; all zero: none. */
 struct twi_exemplars {
 	unsigned worst_count;
 	struct twi_exemplar worst[TWI_LATENCY_WORST]; /* the largest first */
-	/* In each bucket of /metrics the worst of about the last minute; unix_ns 0: none. */
+	/* The worst of about the last minute in each bucket of /metrics; unix_ns 0: none. */
 	struct twi_exemplar recent[TWI_LATENCY_EDGES];
 };
 
-/* NULL without memory: all then counts as of others. */
+/* NULL: no memory. */
 struct twi_latencies *twi_latencies_create(void);
 void twi_latencies_destroy(struct twi_latencies *latencies); /* NULL is legal */
 
 /*
- * Counts a reading for peer `name`, unless it is of no kind. *row is the peer's memory of
- * its row: NULL at first, and from then on this function's until twi_latency_leave.
+ * Counts a reading for peer `name`, unless its kind is NONE or OWN. The peer keeps *row for this
+ * function: it is NULL at first, and the peer must not change it before twi_latency_leave.
  */
 void twi_latency_note(struct twi_diag *diag, struct twi_latency_row **row, const char *name,
 		      const struct twi_latency_reading *reading);
 
-/* The peer goes; its readings stay. */
+/* The peer has gone; its readings stay. */
 void twi_latency_leave(struct twi_diag *diag, struct twi_latency_row **row);
 
-/* --- reading; between begin and end no row changes hands --- */
+/* --- reading; between begin and end no row gets another peer --- */
 
 void twi_latencies_begin(struct twi_latencies *latencies);
 void twi_latencies_end(struct twi_latencies *latencies);
 
 /*
- * The readings of row `index` (below TWI_LATENCY_ROWS) of a kind, lane and class,
- * TWI_LATENCY_PARTS of them; of one whose count is 0 nothing else is set. False: there are none.
+ * Reads row `index` (below TWI_LATENCY_ROWS) for a kind, lane and class: TWI_LATENCY_PARTS sums. If
+ * the count of a sum is 0, nothing else of it is set. False: there are no readings.
  */
 bool twi_latencies_read(const struct twi_latencies *latencies, unsigned index,
 			enum twi_latency_kind kind, enum twi_lane_id lane, unsigned size_class,
 			struct twi_latency_sum *parts_out);
 #define TWI_LATENCY_ROWS (TWI_LATENCY_PEERS + TWI_LANE_COUNT)
 
-/* The same, of part TOTAL of messages. */
+/* The same for part TOTAL of messages. */
 bool twi_latencies_total(const struct twi_latencies *latencies, unsigned index,
 			 enum twi_lane_id lane, unsigned size_class, struct twi_latency_sum *out);
 
@@ -144,15 +144,15 @@ bool twi_latencies_lane(const struct twi_latencies *latencies, unsigned index,
 bool twi_latencies_any(const struct twi_latencies *latencies, enum twi_latency_kind kind,
 		       enum twi_lane_id lane, unsigned size_class);
 
-/* The peer of a row; NULL: of others. *there_out: it has not gone. */
+/* The peer of a row; NULL: it is a row of others. *there_out: the peer has not gone. */
 const char *twi_latencies_name(const struct twi_latencies *latencies, unsigned index,
 			       bool *there_out);
 
-/* Adds what all rows have of part TOTAL of messages. Takes the lock itself. */
+/* Adds part TOTAL of messages of all rows. Takes the lock itself. */
 void twi_latencies_add(struct twi_latencies *latencies, enum twi_lane_id lane, unsigned size_class,
 		       struct twi_latency_sum *sum);
 
-/* A copy; false: there are none. */
+/* Copies the exemplars; false: there are none. */
 bool twi_latencies_exemplars(struct twi_latencies *latencies, enum twi_latency_kind kind,
 			     enum twi_lane_id lane, unsigned size_class, struct twi_exemplars *out);
 

@@ -1,12 +1,12 @@
 /*
- * latency_report.c - what latency.h keeps, as JSON and as OpenMetrics.
+ * latency_report.c - writes what latency.h keeps, as JSON and as OpenMetrics.
  *
- * /v1/latency has the quantiles for people and the buckets for those who want the quantiles of an
- * interval: take the difference of two readings. A quantile is the upper edge of its bucket, and a
- * bucket of /metrics counts only what certainly lies below its edge, so that neither flatters.
+ * /v1/latency has quantiles for people, and buckets for programs: the quantiles of an interval are
+ * those of the difference of two readings. A quantile is the upper edge of its bucket, and a bucket
+ * of /metrics counts only readings that are certainly below its edge. So neither looks too good.
  *
- * A row of "rpcs" (lane and size class) is the sum of its own "peers", in the same document: each
- * histogram is read once, and is shown and added to the row.
+ * A row of "rpcs" (lane and size class) is the sum of its own "peers" in the same document. Each
+ * histogram is read once, and that reading is both shown and added to the row.
  */
 #include "diag/record/latency_report.h"
 
@@ -17,7 +17,7 @@
 #include "diag/record/diag.h"
 #include "diag/record/span.h"
 
-#define EXEMPLAR_MAX 128 /* characters of an exemplar's labels: their names and values */
+#define EXEMPLAR_MAX 128 /* characters of names and values in the labels of an exemplar */
 
 static void emit_quantiles(struct twi_emit *e, const struct twi_latency_sum *sum)
 {
@@ -49,7 +49,7 @@ void twi_latency_emit(struct twi_emit *e, const struct twi_latency_sum *sum)
 	twi_emit_array_end(e);
 }
 
-/* Those parts that anything is known of; buckets only where they are asked for. */
+/* Emits the parts with readings; with buckets only if they are asked for. */
 static void emit_parts(struct twi_emit *e, const struct twi_latency_sum parts[TWI_LATENCY_PARTS],
 		       bool buckets)
 {
@@ -85,7 +85,7 @@ static void emit_exemplar(struct twi_emit *e, const struct twi_exemplar *one, ui
 	twi_emit_object_end(e);
 }
 
-/* "worst": since the start. "recent": the worst of the last minute in each bucket of /metrics. */
+/* "worst": since the start. "recent": the worst of the last minute, by bucket of /metrics. */
 static void emit_exemplars(struct twi_diag *diag, struct twi_emit *e, enum twi_latency_kind kind,
 			   enum twi_lane_id lane, unsigned size_class)
 {
@@ -106,8 +106,8 @@ static void emit_exemplars(struct twi_diag *diag, struct twi_emit *e, enum twi_l
 }
 
 /*
- * Their bytes, and how many of them were timed where they arrived: of what a sender times the queue
- * is known, always, and of nothing else.
+ * Emits the bytes, and how many messages were timed where they arrived. Those are the readings
+ * without a queue time: a sender always knows that time, and no other part.
  */
 static void emit_sizes(struct twi_emit *e, enum twi_latency_kind kind,
 		       const struct twi_latency_sum parts[TWI_LATENCY_PARTS])
@@ -147,7 +147,7 @@ static void add_parts(struct twi_latency_sum into[TWI_LATENCY_PARTS],
 	}
 }
 
-/* What is of nobody in particular: rows that peers had to give up, and records without a peer. */
+/* Reads the others of a lane: rows that peers had to give up, and records without a peer. */
 static bool read_others(struct twi_diag *diag, enum twi_latency_kind kind, enum twi_lane_id lane,
 			unsigned size_class, struct twi_latency_sum parts[TWI_LATENCY_PARTS])
 {
@@ -165,7 +165,7 @@ static bool read_others(struct twi_diag *diag, enum twi_latency_kind kind, enum 
 	return any;
 }
 
-/* A row of "rpcs", "calls" or "colls"; e may be NULL: the sums alone. */
+/* Sums a row of "rpcs", "calls" or "colls". e NULL: emits no peers. */
 static bool sum_row(struct twi_diag *diag, struct twi_emit *e, enum twi_latency_kind kind,
 		    enum twi_lane_id lane, unsigned size_class,
 		    struct twi_latency_sum total[TWI_LATENCY_PARTS])
@@ -246,7 +246,7 @@ void twi_latency_report(struct twi_diag *diag, struct twi_emit *e)
 
 /* --- OpenMetrics --- */
 
-/* The buckets' upper edges, in seconds as the format wants them written. */
+/* Upper edges of the buckets, in seconds, as the format writes them. */
 static const char *const edges[TWI_LATENCY_EDGES] = {
 	"le=\"1e-06\"",     "le=\"4e-06\"",    "le=\"1.6e-05\"",  "le=\"6.4e-05\"",
 	"le=\"0.000256\"",  "le=\"0.001024\"", "le=\"0.004096\"", "le=\"0.016384\"",
@@ -254,7 +254,7 @@ static const char *const edges[TWI_LATENCY_EDGES] = {
 	"le=\"16.777216\"", "le=\"+Inf\"",
 };
 
-/* 1 us << index. */
+/* Edge i is 1 us << i. */
 static const char *const fine_edges[] = {
 	"le=\"1e-06\"",     "le=\"2e-06\"",     "le=\"4e-06\"",     "le=\"8e-06\"",
 	"le=\"1.6e-05\"",   "le=\"3.2e-05\"",   "le=\"6.4e-05\"",   "le=\"0.000128\"",
@@ -266,9 +266,8 @@ static const char *const fine_edges[] = {
 };
 
 /*
- * A peer's name as an exemplar has it: what would have to be escaped is not there, for the
- * reference parser (prometheus_client 0.26) takes an escaped quote in an exemplar for the end of
- * the value.
+ * A peer's name for an exemplar, without characters that need an escape. The reference parser
+ * (prometheus_client 0.26) takes an escaped quote in an exemplar for the end of the value.
  */
 static void plain_name(char out[TWI_LATENCY_NAME_BYTES], const char *name)
 {
@@ -291,7 +290,7 @@ static void emit_bucket(struct twi_emit *e, const char *name, const char *labels
 	about[0] = '\0';
 	snprintf(text, sizeof(text), "%llu", (unsigned long long)one->id);
 	twi_emit_label(about, sizeof(about), "rpc_id", text);
-	/* Of the characters that are allowed, what the names take is not there for the peer. */
+	/* The names of the labels count as well, so the peer has fewer characters. */
 	plain_name(peer, one->peer);
 	twi_emit_label(about, EXEMPLAR_MAX - strlen("rpc_idpeer"), "peer", peer);
 	twi_emit_puts(e, name);
@@ -308,12 +307,12 @@ static void emit_bucket(struct twi_emit *e, const char *name, const char *labels
 	twi_emit_puts(e, "\n");
 }
 
-/* A histogram on its way out: `all` has the family's labels, and room for "le" behind them. */
+/* A histogram that is being emitted. `all` has the family's labels, then room for "le". */
 struct samples {
 	const struct twi_latency_sum *sum;
 	char name[96], all[700];
 	size_t bytes;    /* of the labels, with their comma */
-	unsigned bucket; /* up to here all are in `below` */
+	unsigned bucket; /* the buckets before this one are in `below` */
 	uint64_t below;
 };
 
@@ -328,11 +327,11 @@ static void samples_begin(struct samples *samples, const char *family, const cha
 	snprintf(samples->name, sizeof(samples->name), "%s_bucket", family);
 }
 
-/* le: `le="..."`; UINT64_MAX is +Inf. */
+/* Emits one bucket. le: `le="..."`; edge_ns UINT64_MAX is +Inf. */
 static void sample_bucket(struct samples *samples, struct twi_emit *e, const char *le,
 			  uint64_t edge_ns, const struct twi_exemplar *exemplar)
 {
-	/* Those whose upper edge is not above: the next one begins at edge + 1 or below. */
+	/* Count the buckets up to that edge: the next one begins at edge_ns + 1 or below. */
 	unsigned end = edge_ns == UINT64_MAX ? TWI_HIST_BUCKETS : twi_hist_index(edge_ns + 1);
 
 	while (samples->bucket < end)
@@ -442,11 +441,11 @@ static void metrics_parts(struct twi_diag *diag, struct twi_emit *e)
 	}
 }
 
-/* All sizes of messages of one row; false: there are none. */
+/* Sums the messages of all sizes of one row; false: there are none. */
 static bool sum_peer(struct twi_diag *diag, enum twi_lane_id lane, unsigned index,
 		     struct twi_latency_sum *sum)
 {
-	bool others = index >= TWI_LATENCY_PEERS; /* what has no peer is theirs, too */
+	bool others = index >= TWI_LATENCY_PEERS; /* they include records without a peer */
 	struct twi_latency_sum one;
 
 	*sum = (struct twi_latency_sum){ 0 };
@@ -459,7 +458,7 @@ static bool sum_peer(struct twi_diag *diag, enum twi_lane_id lane, unsigned inde
 	return sum->count > 0;
 }
 
-/* Of each row its lane and the rank of its peer; a rank of -1 is not known, a lane of -1 unused. */
+/* Lane of each row, and rank of its peer. Rank -1: not known; lane -1: the row is not used. */
 struct peer_rows {
 	int lanes[TWI_LATENCY_ROWS];
 	int64_t ranks[TWI_LATENCY_ROWS];
@@ -484,8 +483,8 @@ static void find_ranks(struct twi_diag *diag, struct peer_rows *rows)
 }
 
 /*
- * A rank keeps its series when it connects again from another address: what the rows of its peers
- * have is one sum, at the first of them. False: there is nothing, or it was told already.
+ * A rank keeps its series if it connects again from another address: the rows of its peers have one
+ * sum, at the first of them. False: there is nothing, or an earlier row has the sum.
  */
 static bool sum_rank(struct twi_diag *diag, const struct peer_rows *rows, unsigned index,
 		     struct twi_latency_sum *sum)

@@ -1,6 +1,6 @@
 /*
- * log.h - the ring of log lines of one runtime, and where they go besides (log_out.h). diag.h has
- * the calls.
+ * log.h - the ring of log lines of one runtime, with the outbox that shows them elsewhere
+ * (log_out.h). diag.h has the calls.
  */
 #ifndef TWI_LOG_H
 #define TWI_LOG_H

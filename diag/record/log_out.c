@@ -1,5 +1,5 @@
 /*
- * log_out.c - see log_out.h.
+ * log_out.c - the outbox of a log, and the thread that shows its lines. See log_out.h.
  */
 #include "diag/record/log_out.h"
 
@@ -21,9 +21,9 @@
 #define SLICE_MS  50
 #define LINE_ROOM (TWI_LOG_BYTES + 256)
 
-/* Lines in any outbox of this process, for its exit. */
+/* Lines in all outboxes of this process; its exit waits for them. */
 static _Atomic uint64_t undelivered;
-static _Atomic int undelivered_pid; /* a forked child has no thread that would carry them out */
+static _Atomic int undelivered_pid; /* a forked child has no thread that would show them */
 
 static uint64_t wall_ns(void)
 {
@@ -56,7 +56,7 @@ static int refuse_file(const char *path, int err)
 
 static int open_file(const char *path, int *fd_out)
 {
-	/* Non-blocking, as the open of a pipe without a reader would not return. */
+	/* Non-blocking, because the open of a pipe without a reader would not return. */
 	int fd =
 		open(path,
 		     O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK,
@@ -74,7 +74,7 @@ int twi_log_out_open(struct twi_log_out *out, const char *where, tow_log_callbac
 	out->callback = callback;
 	out->user = user;
 	if (where[0] == '\0')
-		/* A program that takes the lines shows them in its own way. */
+		/* A program with a callback shows the lines in its own way. */
 		out->where = callback == NULL ? TWI_LOG_TERMINAL : TWI_LOG_NOWHERE;
 	else if (strcmp(where, "none") == 0)
 		out->where = TWI_LOG_NOWHERE;
@@ -90,7 +90,7 @@ static const char *level_name(int level)
 	return level <= 1 ? "error: " : level == 2 ? "warning: " : "";
 }
 
-/* A line as it is read: the file's has time and process, since several ranks may share the file. */
+/* Renders a line. In a file it has time and process, because several ranks may share the file. */
 static size_t render_line(const struct twi_log_out *out, uint64_t at_ns, int level,
 			  const char *text, char *line)
 {
@@ -126,9 +126,9 @@ static bool gives_up(struct twi_log_out *out)
 }
 
 /*
- * One write where the descriptor takes it, so lines of several processes do not mix. A terminal
- * that is stopped, or a pipe that is full, is waited for: that is what this thread is for. A pipe
- * without a reader is no reason to end the program: the signal is blocked in this thread.
+ * Writes a line, in one write if the descriptor takes it, so that lines of several processes do not
+ * mix. It waits for a stopped terminal or a full pipe: that is the purpose of this thread. A pipe
+ * without a reader does not end the program, because this thread blocks the signal.
  */
 static void write_out(struct twi_log_out *out, int fd, const char *line, size_t bytes)
 {
@@ -156,7 +156,7 @@ static void carry_out(struct twi_log_out *out, uint64_t at_ns, int level, const 
 	int fd = out->where == TWI_LOG_FILE ? out->fd : STDERR_FILENO;
 	char line[LINE_ROOM];
 
-	/* A program may have put something else in the place of its terminal since. */
+	/* The program may have replaced its terminal since the line was put in. */
 	if (out->where == TWI_LOG_STDERR || out->where == TWI_LOG_FILE ||
 	    (out->where == TWI_LOG_TERMINAL && isatty(fd)))
 		write_out(out, fd, line, render_line(out, at_ns, level, text, line));
@@ -199,7 +199,7 @@ static bool is_shown(const struct twi_log_out *out)
 	       (out->where == TWI_LOG_TERMINAL && isatty(STDERR_FILENO));
 }
 
-/* The outbox has room and the lock is held. */
+/* There is room in the outbox, and the lock is held. */
 static void queue_line(struct twi_log_out *out, int level, const char *text, uint32_t left_out)
 {
 	unsigned at = (unsigned)(out->count++ % TWI_LOG_OUTBOX);
@@ -255,7 +255,7 @@ void twi_log_out_fini(struct twi_log_out *out)
 	pthread_mutex_destroy(&out->lock);
 }
 
-/* A program that exits without closing its runtime has most need of its last lines. */
+/* A program that exits without closing its runtime needs its last lines most. */
 __attribute__((destructor)) static void wait_at_exit(void)
 {
 	const struct timespec nap = { .tv_nsec = 1000000 };

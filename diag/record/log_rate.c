@@ -1,5 +1,5 @@
 /*
- * log_rate.c - see log_rate.h.
+ * log_rate.c - a table of causes and of when each was last shown. See log_rate.h.
  */
 #include "diag/record/log_rate.h"
 
@@ -14,7 +14,7 @@ static bool is_digit(char c)
 	return c >= '0' && c <= '9';
 }
 
-/* A run of digits counts as one. */
+/* A hash of the text in which a run of digits counts as one digit. */
 static uint64_t cause_of(const char *text)
 {
 	uint64_t hash = TWI_HASH_BASIS;
@@ -44,7 +44,7 @@ bool twi_log_rate_pass(struct twi_log_rate *rate, const char *text, uint64_t now
 			at = i;
 			break;
 		}
-		/* Of those that may be forgotten the oldest; a free one is older than all. */
+		/* Take the oldest row that may be forgotten; a free row is older than all. */
 		if ((rate->rows[i].cause == 0 || is_old(rate->rows[i].shown_ns, now_ns)) &&
 		    (at == TWI_LOG_CAUSES || rate->rows[i].shown_ns < rate->rows[at].shown_ns))
 			at = i;

@@ -1,14 +1,14 @@
 /*
- * probes.h - places where a tracer can look in: USDT probes of the provider "towline".
+ * probes.h - USDT probes of the provider "towline", for tracers.
  *
  *	rpc_done(lane, bytes, latency_ns)	an RPC has ended
- *	copy(reason, bytes, ns)			a copy that need not be
+ *	copy(reason, bytes, ns)			a fallback copy
  *	late_registration(reason, bytes, ns)	a registration after the seal
  *
- * Lanes are numbers of enum twi_lane_id, reasons indices of tow_reason_info. A probe that nobody
- * looks at is one nop, and its arguments are where they are anyway. The header is the stock one:
- * nops of 5 bytes, which newer ones make for speed, become calls that write below the stack
- * pointer, over what the compiler keeps there.
+ * Lanes are numbers of enum twi_lane_id, reasons are indices of tow_reason_info. A probe without a
+ * tracer is one nop, and its arguments stay where the code has them anyway. The header is the stock
+ * one. Newer headers use nops of 5 bytes for speed. Those become calls, which write below the stack
+ * pointer, over data that the compiler keeps there.
  */
 #ifndef TWI_PROBES_H
 #define TWI_PROBES_H
@@ -19,7 +19,7 @@
 #include <sys/sdt.h>
 #ifdef __clang__
 #pragma clang diagnostic push
-#pragma clang diagnostic ignored "-Wgnu-zero-variadic-macro-arguments" /* the header's */
+#pragma clang diagnostic ignored "-Wgnu-zero-variadic-macro-arguments" /* in that header */
 #endif
 #define TWI_PROBE(name, a, b, c) DTRACE_PROBE3(towline, name, a, b, c)
 #else

@@ -1,5 +1,5 @@
 /*
- * registry.c - bounded tables under one lock.
+ * registry.c - the tables of sources, gauges and captures, under one lock. See registry.h.
  */
 #include "diag/record/registry.h"
 

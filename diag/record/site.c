@@ -1,5 +1,5 @@
 /*
- * site.c - a thread's table of places, and the sum over all threads. See site.h.
+ * site.c - a thread's table of call sites, and the sum over all threads. See site.h.
  */
 #include "diag/record/site.h"
 
@@ -29,7 +29,7 @@ static struct twi_site_row *make_rows(struct twi_sites *sites)
 	return rows;
 }
 
-/* Its cell, claimed if it is new; that of the reason when there is no room near its place. */
+/* The cell of a key, in a new row if needed; the cell of the reason if no slot near it is free. */
 static struct twi_site_cell *cell_of(struct twi_sites *sites, uint64_t key, const void *caller,
 				     enum twi_reason reason)
 {
@@ -88,7 +88,7 @@ static void read_cell(const struct twi_site_cell *cell, struct twi_site_sum *out
 	out->last_ns = atomic_load_explicit(&cell->last_ns, memory_order_relaxed);
 }
 
-/* What one thread has; returns the end of what was written. A row just claimed counts nothing. */
+/* Reads one thread's sums; returns the end of the output. A row without events does not count. */
 static struct twi_site_sum *read_sites(const struct twi_sites *sites, struct twi_site_sum *out)
 {
 	const struct twi_site_row *rows = atomic_load_explicit(&sites->rows, memory_order_acquire);
@@ -132,7 +132,7 @@ static int by_key(const void *a, const void *b)
 	return 0;
 }
 
-/* Rows of the same key, which several threads have, become one. Returns how many are left. */
+/* Joins the rows of one key, which several threads may have. Returns how many rows are left. */
 static size_t fold_rows(struct twi_site_sum *rows, size_t count)
 {
 	size_t kept = 0;

@@ -1,8 +1,8 @@
 /*
  * site_report.c - the documents of copies and late registrations. See site_report.h.
  *
- * The sums come by reason, place, tag and size class; a place is shown once, with its size classes
- * inside. Only the places that are shown are looked up.
+ * The sums come by reason, call site, tag and size class. A call site is shown once, with its size
+ * classes inside. Only call sites that are shown are looked up.
  */
 #include "diag/record/site_report.h"
 
@@ -20,7 +20,7 @@
 
 #define SENTENCE_BYTES 512
 
-/* One place of one reason: all its size classes, which lie side by side among the sums. */
+/* One call site of one reason, with all its size classes, which are adjacent among the sums. */
 struct group {
 	const struct twi_site_sum *first;
 	size_t count;
@@ -33,7 +33,7 @@ struct groups {
 	size_t count;
 };
 
-/* The dearest first; what costs the same, in the order of the sums, so that readings agree. */
+/* The dearest first. Equal costs stay in the order of the sums, so that two readings agree. */
 static int by_cost(const struct twi_site_sum *left, const struct twi_site_sum *right)
 {
 	if (left->ns != right->ns)
@@ -82,7 +82,7 @@ static bool is_kind(enum twi_reason reason, const char *kind)
 	return strcmp(twi_reason_describe(reason)->kind, kind) == 0;
 }
 
-/* The places of one kind, the dearest first. */
+/* Reads the call sites of one kind, the dearest first. */
 static int read_groups(struct twi_diag *diag, const char *kind, struct groups *out)
 {
 	size_t sums;
@@ -130,7 +130,7 @@ void twi_site_sentence(enum twi_reason reason, const struct twi_site_sum *sum, c
 	bool copy = strcmp(info->kind, "copy") == 0, one = sum->count == 1;
 	char count[TWI_WORDS_BYTES], bytes[TWI_WORDS_BYTES], time[TWI_WORDS_BYTES];
 	size_t comma =
-		strcspn(info->help, ",:"); /* "send of x, where y": from where, belongs to x */
+		strcspn(info->help, ",:"); /* "send of x, where y": "from PLACE" belongs to x */
 
 	twi_words_count(sum->count, count);
 	twi_words_bytes(sum->bytes, bytes);
@@ -161,7 +161,7 @@ static void emit_size_range(struct twi_emit *e, unsigned from_class, unsigned to
 		twi_emit_u64(e, "bytes_max", most);
 }
 
-/* Of the places that found no row the sizes were not kept. */
+/* Call sites that found no row have no sizes. */
 static void emit_sizes(struct twi_emit *e, const struct group *group)
 {
 	size_t count = group->total.other ? 0 : group->count;
@@ -182,7 +182,7 @@ static void emit_sizes(struct twi_emit *e, const struct group *group)
 	twi_emit_array_end(e);
 }
 
-/* "trainer+0x1241 (tag \"embedding\")", and what else may be known; "" for nothing. */
+/* "trainer+0x1241 (tag \"embedding\")", or as much of that as is known; "" for nothing. */
 static void name_place(const struct twi_site_sum *sum, const struct twi_place *place, char *out,
 		       size_t bytes)
 {
@@ -297,7 +297,7 @@ static void render_sites(struct twi_diag *diag, struct twi_emit *e, const char *
 	groups_fini(&groups);
 }
 
-/* Those of the lanes' design, which are no fault; their time is not taken. */
+/* Emits the copies that the lanes' design needs: they are no fault, and they are not timed. */
 static void emit_necessary(struct twi_emit *e, struct twi_diag *diag)
 {
 	uint64_t count = twi_counter_sum(diag, TWI_C_necessary_copies);

@@ -1,5 +1,5 @@
 /*
- * span.c - the rings: made at a thread's first span, written by it alone, read by anyone.
+ * span.c - the rings: made at a thread's first span, written by that thread, read by any thread.
  */
 #include "diag/record/span.h"
 
@@ -92,7 +92,7 @@ void twi_span_ring_adopt(struct twi_diag *diag, struct twi_diag_block *block)
 #ifndef TWI_NO_DIAGNOSTICS
 static struct twi_span_ring *make_ring(struct twi_diag *diag, struct twi_diag_block *block)
 {
-	/* All zero, and memory only where it is written: most threads record little. */
+	/* All zero, with memory only for rows that are written: most threads record little. */
 	struct twi_span_ring *ring = mmap(NULL, sizeof(*ring), PROT_READ | PROT_WRITE,
 					  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
@@ -101,7 +101,7 @@ static struct twi_span_ring *make_ring(struct twi_diag *diag, struct twi_diag_bl
 		return NULL;
 	}
 	adopt_ring(diag->spans, ring);
-	/* release: readers see it made */
+	/* release: readers see it complete */
 	atomic_store_explicit(&block->spans, ring, memory_order_release);
 	return ring;
 }
@@ -179,8 +179,8 @@ uint64_t twi_span_ring_since(const struct twi_span_ring *ring, uint64_t first, u
 {
 	uint64_t last_lap = first / TWI_SPAN_ROWS, lap = last_lap;
 
-	/* Back to the lap that began before begin_ns: of those since, it may hold the first. The
-	 * lap after the last one may have been begun meanwhile, in the oldest one's place. */
+	/* Go back to the lap that began before begin_ns: it may hold the first such span. Meanwhile
+	 * the lap after the last one may have begun, and it takes the place of the oldest. */
 	while (lap > 0 && last_lap - lap < TWI_SPAN_LAPS - 2 &&
 	       atomic_load_explicit(&ring->laps[lap % TWI_SPAN_LAPS], memory_order_relaxed) >=
 		       begin_ns)

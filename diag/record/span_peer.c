@@ -1,6 +1,6 @@
 /*
- * span_peer.c - numbers for peers, so that a span names one in four bytes. A table that only grows,
- * up to a bound: spans of a peer that has gone still name it.
+ * span_peer.c - numbers for peers, so that a span names a peer in four bytes. The table only grows,
+ * up to a bound, because spans still name a peer that has gone.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ static uint32_t slot_of(const char *name)
 	return hash % TWI_SPAN_PEER_SLOTS;
 }
 
-/* With the lock held; 0 when there is no room. */
+/* The lock is held. 0: there is no room. */
 static uint32_t add_peer(struct twi_span_table *table, const char *name, int64_t rank)
 {
 	uint32_t *slot = &table->slots[slot_of(name)];
@@ -43,7 +43,7 @@ static uint32_t add_peer(struct twi_span_table *table, const char *name, int64_t
 	return *slot;
 }
 
-/* With the lock held; 0: there is none. */
+/* The lock is held. 0: there is no such peer. */
 static uint32_t find_peer(const struct twi_span_table *table, const char *name)
 {
 	uint32_t peer = table->slots[slot_of(name)];
@@ -77,7 +77,7 @@ uint32_t twi_span_peer(struct twi_diag *diag, const char *name, int64_t rank)
 	if (peer == 0)
 		peer = add_peer(table, name, rank);
 	else if (rank >= 0)
-		table->peers[peer - 1].rank = rank; /* who it is can come out later */
+		table->peers[peer - 1].rank = rank; /* the rank may become known later */
 	pthread_mutex_unlock(&table->lock);
 	return peer;
 }

@@ -1,13 +1,13 @@
 /*
- * stacks.c - the handler, its slots, and who asks.
+ * stacks.c - the handler, its slots, and the asker.
  *
- * A slot's word says whose it is: (ticket << 2) | state. Tickets are never used twice, so a handler
+ * A slot's word names its owner: (ticket << 2) | state. Tickets are never used twice, so a handler
  * that runs late finds another word there, and writes nothing.
  *
  *	FREE --asker--> ASKED --handler--> WRITING --handler--> ANSWERED --asker--> FREE
- *	                  '--asker, in time no answer--> FREE
+ *	                  '--asker, when time is over--> FREE
  *
- * A slot whose handler is found writing when time is over stays with him until he is through.
+ * If a handler is still writing when time is over, it keeps the slot until it has finished.
  */
 #include "diag/record/stacks.h"
 
@@ -35,7 +35,7 @@
 #include "diag/base/signals.h"
 
 #define NAP_NS 500000
-#define SLOTS  (2 * TWI_STACKS_THREADS) /* some may be with handlers of earlier asks */
+#define SLOTS  (2 * TWI_STACKS_THREADS) /* handlers of earlier asks may still have some */
 
 enum slot_state { SLOT_FREE, SLOT_ASKED, SLOT_WRITING, SLOT_ANSWERED };
 
@@ -43,7 +43,7 @@ struct slot {
 	_Atomic uint64_t word;
 	const void *at; /* the instruction that was interrupted */
 	int depth;
-	void *frames[TWI_STACKS_FRAMES + 8]; /* those of the handler among them */
+	void *frames[TWI_STACKS_FRAMES + 8]; /* including the frames of the handler */
 };
 
 static struct slot slots[SLOTS];
@@ -76,7 +76,7 @@ static const void *interrupted_at(const void *context)
 #endif
 }
 
-/* Only what is safe in a signal handler; backtrace has been called before. */
+/* Does only what is safe in a signal handler; backtrace has been called before. */
 static void on_ask(int number, siginfo_t *info, void *context)
 {
 	int kept = errno;
@@ -110,7 +110,7 @@ static bool is_free(const struct sigaction *action)
 	       (action->sa_handler == SIG_DFL || action->sa_handler == SIG_IGN);
 }
 
-/* --- fork: a child is not asked, and has the signal as it was before --- */
+/* --- fork: a child cannot be asked, and gets the signal's former action back --- */
 
 static void lock_for_fork(void)
 {
@@ -136,7 +136,7 @@ static void init_once(void)
 	pthread_atfork(lock_for_fork, unlock_after_fork, forget_in_child);
 }
 
-/* --- who may ask --- */
+/* --- allowing --- */
 
 /* The lock is held. */
 static int install_handler(int number)
@@ -153,7 +153,7 @@ static int install_handler(int number)
 				 "stacks_signal = %d: the program handles that signal itself; take "
 				 "one that nobody uses, as %d",
 				 number, SIGRTMIN + 6);
-	backtrace(frame, 1); /* its first call loads a library, which no handler may */
+	backtrace(frame, 1); /* its first call loads a library, which a handler must not do */
 	if (sigaction(number, &action, NULL) != 0)
 		return twi_error_errno(TOW_EINVAL, errno, "stacks_signal = %d", number);
 	signal_number = number;
@@ -181,8 +181,8 @@ int twi_stacks_allow(int number)
 }
 
 /*
- * A thread that has begun to block the signal after it was looked at may have it pending still: to
- * ignore it once takes it away, where the default would end the process later.
+ * A thread that began to block the signal after the asker looked may still have it pending. So the
+ * signal is ignored once, which discards it; the default action would end the process later.
  */
 void twi_stacks_forbid(int number)
 {
@@ -191,7 +191,7 @@ void twi_stacks_forbid(int number)
 	if (number == 0)
 		return;
 	pthread_mutex_lock(&lock);
-	if (users > 0 && --users == 0) { /* none: this is a child of who has allowed it */
+	if (users > 0 && --users == 0) { /* none: this is a forked child */
 		if (is_ours()) {
 			sigaction(number, &ignored, NULL);
 			sigaction(number, &before, NULL);
@@ -201,9 +201,9 @@ void twi_stacks_forbid(int number)
 	pthread_mutex_unlock(&lock);
 }
 
-/* --- what the kernel tells of a thread --- */
+/* --- what the kernel reports of a thread --- */
 
-/* The text of one of its files; "" where there is none. */
+/* Reads one of the thread's files as text; "" if there is none. */
 static void read_task(pid_t tid, const char *name, char *out, size_t room)
 {
 	char path[64];
@@ -220,7 +220,7 @@ static void read_task(pid_t tid, const char *name, char *out, size_t room)
 	out[got > 0 ? got : 0] = '\0';
 }
 
-/* Behind "\nName:\t"; NULL: no such line. */
+/* The text behind `name`, which is "\nName:\t"; NULL: there is no such line. */
 static const char *line_of(const char *text, const char *name)
 {
 	const char *line = strstr(text, name);
@@ -228,7 +228,7 @@ static const char *line_of(const char *text, const char *name)
 	return line == NULL ? NULL : line + strlen(name);
 }
 
-/* True: it blocks the signal. */
+/* Returns true if the thread blocks the signal. */
 static bool look_at_thread(struct twi_stacks_thread *thread)
 {
 	char text[4096];
@@ -238,7 +238,7 @@ static bool look_at_thread(struct twi_stacks_thread *thread)
 	thread->name[strcspn(thread->name, "\n")] = '\0';
 	read_task(thread->tid, "wchan", thread->kernel, sizeof(thread->kernel));
 	if (!isalpha((unsigned char)thread->kernel[0]) && thread->kernel[0] != '_')
-		thread->kernel[0] = '\0'; /* "0": it sleeps in none, or that is kept secret */
+		thread->kernel[0] = '\0'; /* "0": it sleeps in none, or that is hidden */
 	read_task(thread->tid, "schedstat", text, sizeof(text));
 	thread->cpu_ns = strtoull(text, NULL, 10);
 	read_task(thread->tid, "status", text, sizeof(text));
@@ -261,7 +261,7 @@ static int by_number(const void *a, const void *b)
 	return (left > right) - (left < right);
 }
 
-/* Their numbers, the main thread's first; how many there are, at most `room`. */
+/* Lists the threads, the main thread first. Returns how many, at most `room`. */
 static size_t list_threads(pid_t *tids, size_t room, size_t *left_out)
 {
 	const struct dirent *entry;
@@ -285,7 +285,7 @@ static size_t list_threads(pid_t *tids, size_t room, size_t *left_out)
 
 /* --- asking; the lock is held --- */
 
-/* A ticket whose slot nobody writes to any more; 0: there is none. */
+/* A ticket whose slot no handler writes to any more; 0: there is none. */
 static uint64_t take_ticket(void)
 {
 	for (unsigned i = 0; i < SLOTS; i++) {
@@ -301,7 +301,7 @@ static uint64_t take_ticket(void)
 	return 0;
 }
 
-/* The ticket of what has been sent; 0: nothing has. */
+/* The ticket that was sent; 0: none was. */
 static uint64_t ask_thread(pid_t tid)
 {
 	uint64_t ticket = take_ticket();
@@ -316,7 +316,7 @@ static uint64_t ask_thread(pid_t tid)
 	info.si_value.sival_ptr = (void *)(uintptr_t)ticket;
 	if (syscall(SYS_rt_tgsigqueueinfo, getpid(), tid, signal_number, &info) == 0)
 		return ticket;
-	atomic_store(&slots[ticket % SLOTS].word, 0); /* it has ended */
+	atomic_store(&slots[ticket % SLOTS].word, 0); /* the thread has ended */
 	return 0;
 }
 
@@ -335,7 +335,7 @@ static bool all_answered(const uint64_t *tickets, size_t count)
 	return true;
 }
 
-/* From where the thread was on: what is before that is the handler and how the kernel calls it. */
+/* Copies the frames from where the thread was. Those before are the handler and its entry. */
 static void copy_frames(const struct slot *slot, struct twi_stacks_thread *out)
 {
 	int first = 0;
@@ -346,7 +346,7 @@ static void copy_frames(const struct slot *slot, struct twi_stacks_thread *out)
 		first = 0;
 	for (int i = first; i < slot->depth && out->depth < TWI_STACKS_FRAMES; i++)
 		out->frames[out->depth++] = slot->frames[i];
-	/* A place is looked up one before it, as if it were behind a call. */
+	/* Lookups subtract one, as from a return address, which this address is not. */
 	if (out->depth > 0 && out->frames[0] == slot->at)
 		out->frames[0] = (const char *)slot->at + 1;
 }

@@ -8,7 +8,7 @@
 #include "diag/base/place.h"
 #include "diag/record/stacks.h"
 
-/* Why there is no stack; NULL: there is one. */
+/* Why the thread has no stack; NULL: it has one. */
 static const char *why_none(const struct twi_stacks *stacks, const struct twi_stacks_thread *row)
 {
 	switch (row->answer) {

@@ -18,7 +18,7 @@
 #include "diag/base/error.h"
 #include "diag/base/hash.h"
 
-/* Twice the number of tags, so that a search always ends at a free slot, and soon. */
+/* Twice the number of tags, so that a search always meets a free slot, and soon. */
 #define SLOTS (2 * TWI_TAGS_MAX)
 
 __thread uint32_t twi_tag_current __attribute__((tls_model("initial-exec")));
@@ -26,7 +26,7 @@ __thread uint32_t twi_tag_current __attribute__((tls_model("initial-exec")));
 static char texts[TWI_TAGS_MAX][TWI_TAG_BYTES]; /* tag n is texts[n - 1] */
 static _Atomic uint32_t slots[SLOTS];           /* release, with the acquire of find */
 static _Atomic uint32_t count;                  /* release, with the acquire of twi_tag_text */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of who adds */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the threads that add */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void lock_for_fork(void)
@@ -44,7 +44,7 @@ static void init_once(void)
 	pthread_atfork(lock_for_fork, unlock_after_fork, unlock_after_fork);
 }
 
-/* The tag with that text, or 0 and the free slot where it would be. */
+/* The tag with that text; or 0, and the free slot for it. */
 static uint32_t find_tag(const char *text, uint32_t *slot_out)
 {
 	for (uint32_t at = (uint32_t)(twi_hash_text(text) % SLOTS);; at = (at + 1) % SLOTS) {

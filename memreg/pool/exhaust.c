@@ -1,15 +1,14 @@
 /*
- * exhaust.c - what a full pool does, by its policy.
+ * exhaust.c - handles an allocation that finds the pool full, by the policy of the pool.
  *
  *   fail   TOW_EEXHAUSTED, with the size that would have been enough
  *   wait   the same here; tow_alloc waits and asks again
- *   grow   one extent more, at least a quarter of what there is, up to limit_bytes: mapped, faulted
- *          in and registered now, which is a late registration
- *   copy   memory outside the pool, up to limit_bytes together with it
+ *   grow   one more extent, of at least a quarter of the mapped bytes, up to limit_bytes; mapping,
+ *          faulting in and registering happen now, as a late registration
+ *   copy   memory outside the pool; pool and overflow together have at most limit_bytes
  *
- * Whatever the policy, a request without room is counted, and recommended_premap_memory_bytes says
- * how large the pool should have been. With require_zero_copy nothing is degraded: grow and copy
- * fail and say so.
+ * Each policy counts a request without room, and recommended_premap_memory_bytes tells how large
+ * the pool should have been. With require_zero_copy, grow and copy fail and say so.
  */
 #include <string.h>
 
@@ -40,9 +39,9 @@ static void raise_u64(_Atomic uint64_t *peak, uint64_t value)
 }
 
 /*
- * Counts a request without room and remembers what would have been enough: the pool with room added
- * at its end for all requests refused since the last free; then they fit however the rest is
- * fragmented. (One that is repeated meanwhile counts again: rather too much than too little.)
+ * Counts a request without room, and returns the pool size that would have been enough. That is the
+ * pool with room at its end for all requests refused since the last free. There they fit, however
+ * fragmented the rest is. A repeated request counts again, so the result may be too large.
  */
 static uint64_t note_refused(struct twi_pool *pool, size_t bytes, size_t align,
 			     struct twi_pool_stats *stats)
@@ -73,7 +72,7 @@ static void lower_u64(_Atomic uint64_t *least, uint64_t value)
 		;
 }
 
-/* The request is met elsewhere; the pool should have been so much larger. */
+/* Records that the pool should have been larger by a request that is met elsewhere. */
 static void note_demand(struct twi_pool *pool, size_t bytes)
 {
 	struct twi_pool_stats stats;
@@ -134,7 +133,7 @@ uint64_t twi_pool_reach(const struct twi_pool *pool)
 	return twi_max(longest, pool->limit_bytes - mapped);
 }
 
-/* How large the next extent is to be for `bytes`; 0: the limit does not allow it. */
+/* Size of the next extent, for a request of `bytes`. 0: the limit does not allow it. */
 static uint64_t growth_bytes(const struct twi_pool *pool, size_t bytes, size_t align)
 {
 	uint64_t mapped = mapped_bytes(pool);
@@ -247,7 +246,7 @@ int twi_pool_exhausted(struct twi_pool *pool, size_t bytes, size_t align, struct
 {
 	struct twi_error_kept kept;
 
-	/* Large pages that an extent goes without, and the like, are no failure of the call. */
+	/* Messages on the way, such as missing huge pages, are no failure of this call. */
 	twi_error_keep(&kept);
 	return twi_error_settle(&kept, pool_exhausted(pool, bytes, align, site, out));
 }

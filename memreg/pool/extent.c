@@ -1,9 +1,9 @@
 /*
  * extent.c - maps, pins and unmaps one extent; extent.h has the picture.
  *
- * Every step that can be done without (huge pages, mlock) leaves its reason as text and goes on;
- * every other failure undoes what was done and says which system call failed. Huge pages are asked
- * for first because registering and pinning them costs a tenth (docs: one entry for each page).
+ * A step that can fail harmlessly (huge pages, mlock) stores its reason as text, and the work
+ * continues. Any other failure undoes what was done, and names the system call that failed. Huge
+ * pages are tried first: the kernel registers and pins fewer pages, in a tenth of the time.
  */
 #include "memreg/pool/extent.h"
 
@@ -19,7 +19,7 @@
 #include "memreg/pool/page_step.h"
 #include <internal/base.h>
 
-/* A memfd's flags for huge pages: the logarithm of their size. */
+/* Position in a memfd's flags of the logarithm of the huge page size. */
 #define HUGE_SHIFT 26
 
 const char *twi_page_kind_name(enum twi_page_kind kind)
@@ -37,7 +37,7 @@ const char *twi_page_kind_name(enum twi_page_kind kind)
 	return "base";
 }
 
-/* A file size beyond RLIMIT_FSIZE would end the process with SIGXFSZ. */
+/* RLIMIT_FSIZE: a file beyond it would end the process with SIGXFSZ. */
 static uint64_t file_limit(void)
 {
 	struct rlimit limit;
@@ -61,10 +61,10 @@ static int check_file_limit(uint64_t bytes)
 }
 
 /*
- * Maps extent->fd at extent->base. It is mapped elsewhere first, because a MAP_FIXED that fails for
- * want of pages may leave a hole in the reservation, where another thread's mapping could land; the
- * pages of a shared file stay reserved between the two. Returns 0 or the errno, with the name of
- * the call that failed in *call_out.
+ * Maps extent->fd at extent->base. It first maps the file elsewhere, to find out whether there are
+ * enough pages. A failing MAP_FIXED may leave a hole in the reservation, where another thread's
+ * mapping could land. The pages of a shared file stay reserved between the two calls. Returns 0 or
+ * the errno, with the name of the failing call in *call_out.
  */
 static int map_sized(struct twi_extent *extent, const char **call_out)
 {
@@ -83,12 +83,12 @@ static int map_sized(struct twi_extent *extent, const char **call_out)
 	return at == MAP_FAILED ? errno : 0;
 }
 
-/* Puts a memfd of extent->bytes at extent->base; returns as map_sized. */
+/* Maps a new memfd of extent->bytes at extent->base. Returns the same as map_sized. */
 static int map_file(struct twi_extent *extent, unsigned flags, const char **call_out)
 {
 	int err;
 
-	/* Larger than the limit by rounding up: the signal would end the process. */
+	/* Rounding up may exceed the limit, and the signal would end the process. */
 	*call_out = "RLIMIT_FSIZE";
 	if (extent->bytes > file_limit())
 		return EFBIG;
@@ -102,7 +102,7 @@ static int map_file(struct twi_extent *extent, unsigned flags, const char **call
 		extent->fd = -1;
 		return err;
 	}
-	/* A peer that gets the descriptor must not be able to shrink the file under us (SIGBUS). */
+	/* A peer that gets the descriptor must not shrink the file under this process (SIGBUS). */
 	(void)fcntl(extent->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
 	return 0;
 }
@@ -130,7 +130,7 @@ static void unreserve_addresses(struct twi_extent *extent)
 	extent->reserved_bytes = 0;
 }
 
-/* False: the reason is noted, and nothing else has changed. */
+/* Returns false with the reason stored, and nothing else changed. */
 static bool map_hugetlb(struct twi_extent *extent, uint64_t bytes, enum twi_page_kind kind)
 {
 	uint64_t page = twi_hugetlb_bytes(kind);
@@ -156,7 +156,7 @@ static bool map_hugetlb(struct twi_extent *extent, uint64_t bytes, enum twi_page
 	return false;
 }
 
-/* Asks for transparent huge pages, which the kernel gives while it populates, if at all. */
+/* Asks for transparent huge pages. The kernel gives them while populating, if it does. */
 static void advise_thp(struct twi_extent *extent)
 {
 	int err = 0;
@@ -194,7 +194,7 @@ static int map_base(struct twi_extent *extent, uint64_t bytes, bool thp)
 	return TOW_OK;
 }
 
-/* Tries the kinds from the best down. */
+/* Tries each kind, the best first. */
 static int map_best(struct twi_extent *extent, uint64_t bytes, enum twi_page_kind best)
 {
 	for (enum twi_page_kind kind = best; kind > TWI_PAGES_THP; kind--)
@@ -252,7 +252,7 @@ void twi_memlock_describe(char *reason, size_t reason_bytes, char *mend, size_t 
 		 "ulimit -l unlimited  # or LimitMEMLOCK=infinity (systemd), or CAP_IPC_LOCK");
 }
 
-/* Kernels before 4.4 have no mlock2: mlock itself faults in what it locks, on one CPU. */
+/* Kernels before 4.4 have no mlock2. Their mlock also faults the pages in, on one CPU. */
 static int lock_on_fault(void *base, uint64_t bytes)
 {
 	int rc = mlock2(base, bytes, MLOCK_ONFAULT);
@@ -289,7 +289,7 @@ void twi_extent_release(struct twi_extent *extent)
 
 void twi_extent_unmap(struct twi_extent *extent)
 {
-	/* Takes the guards and the mapping between them, and with it the lock. */
+	/* This unmaps the guards and the mapping between them, which also ends the lock. */
 	unreserve_addresses(extent);
 	if (extent->fd >= 0)
 		close(extent->fd);

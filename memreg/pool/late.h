@@ -1,6 +1,7 @@
 /*
- * late.h - what registers memory of the user's at its first use, as the pool sees it: a table,
- * which the pool is given with its options. There is one, of memreg/user/latecache.h.
+ * late.h - the table of functions by which the pool registers the user's memory at its first use.
+ *
+ * The pool gets the table with its options. memreg/user/latecache.h has the only one.
  */
 #ifndef TWI_LATE_H
 #define TWI_LATE_H
@@ -14,35 +15,35 @@ struct twi_late_ops;
 struct twi_pool;
 struct twi_region;
 
-/* Its own structure begins with this. */
+/* First member of the implementation's own structure. */
 struct twi_late {
 	const struct twi_late_ops *ops;
 };
 
 struct twi_late_ops {
-	/* NULL: no memory. */
+	/* Returns NULL without memory. */
 	struct twi_late *(*create)(struct twi_pool *pool, uint64_t limit_bytes,
 				   uint32_t limit_entries);
-	/* All cached regions are forgotten already. */
+	/* The pool has forgotten all cached regions before this call. */
 	void (*destroy)(struct twi_late *late);
 
-	/* twi_pool_region_late. */
+	/* Implements twi_pool_region_late. */
 	int (*use)(struct twi_pool *pool, const void *p, uint64_t bytes, struct twi_site site,
 		   const struct twi_region **region_out);
 
 	/*
-	 * Whether the memory of a cached region is what it was: TOW_OK; TOW_EFREED; TOW_AGAIN:
-	 * mappings are being changed now. regions.lock is held.
+	 * Tests whether the memory of a cached region is unchanged. Returns TOW_OK; TOW_EFREED when
+	 * it has changed; TOW_AGAIN while mappings are being changed. regions.lock is held.
 	 */
 	int (*check)(struct twi_pool *pool, uint64_t start, uint64_t end);
 
 	/*
-	 * Drops the cached region used longest ago. False: there is none that nobody holds.
+	 * Drops the least recently used cached region without holds. False: there is none.
 	 * regions.lock is held.
 	 */
 	bool (*evict)(struct twi_pool *pool);
 
-	/* Ends the watching of what no cached region needs any more. The control lock is held. */
+	/* Stops watching memory that no cached region needs. The control lock is held. */
 	void (*unwatch)(struct twi_pool *pool, uint64_t start, uint64_t end);
 	void (*settle)(struct twi_pool *pool);
 

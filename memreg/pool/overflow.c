@@ -28,7 +28,7 @@ void twi_overflow_fini(struct twi_overflow *overflow)
 	pthread_mutex_destroy(&overflow->lock);
 }
 
-/* The place of the first block that begins above p. */
+/* The index of the first block that begins above p. */
 static uint32_t place_above(const struct twi_overflow *overflow, const void *p)
 {
 	uint32_t low = 0, high = atomic_load_explicit(&overflow->count, memory_order_relaxed);
@@ -44,7 +44,7 @@ static uint32_t place_above(const struct twi_overflow *overflow, const void *p)
 	return low;
 }
 
-/* The block around p, or NULL; the lock is held. */
+/* The block around p, or NULL. The lock is held. */
 static struct twi_overflow_block *block_at(const struct twi_overflow *overflow, const void *p,
 					   uint32_t *place_out)
 {
@@ -90,7 +90,7 @@ static void insert_block(struct twi_overflow *overflow, struct twi_overflow_bloc
 	atomic_store_explicit(&overflow->count, count + 1, memory_order_release);
 }
 
-/* Puts the block into the index if the limit allows it. */
+/* Inserts the block into the index if the limit allows it. */
 static int admit_block(struct twi_overflow *overflow, struct twi_overflow_block *block,
 		       uint64_t limit)
 {
@@ -134,7 +134,7 @@ int twi_overflow_alloc(struct twi_overflow *overflow, size_t bytes, size_t align
 	return TOW_OK;
 }
 
-/* Takes the block off the index; the lock is held. Its memory is freed outside of it. */
+/* Removes the block from the index. The lock is held; the caller frees the memory without it. */
 static void take_out(struct twi_overflow *overflow, uint32_t at)
 {
 	uint32_t count = atomic_load_explicit(&overflow->count, memory_order_relaxed) - 1;

@@ -1,13 +1,15 @@
 /*
- * overflow.h - allocations that the pool had no room for (exhaust=copy): memory of the system's,
- * not pinned and not registered, but with the same promises as the pool's own: it is found again by
- * any address inside, it can be leased, and a free while it is leased is deferred.
+ * overflow.h - allocations outside a full pool (exhaust=copy).
+ *
+ * The memory comes from the system, neither pinned nor registered. It keeps the pool's promises. A
+ * search finds it by any address inside, operations can lease it, and a free while it is leased is
+ * deferred.
  *
  *   index:  [ block | block | block | ... ]   pointers, sorted by address
  *   block:  base, bytes, hold word (lease.h)
  *
- * One short lock; who has nothing here (the usual case) sees a count of 0 without it. The index is
- * as long as there are such allocations, and their bytes are bounded by the pool's limit.
+ * One short lock protects the index. Usually there is no block; the callers then read a count of 0
+ * without the lock. The index has one pointer a block, and the pool's limit bounds the bytes.
  */
 #ifndef TWI_OVERFLOW_H
 #define TWI_OVERFLOW_H
@@ -34,30 +36,30 @@ struct twi_overflow {
 };
 
 void twi_overflow_init(struct twi_overflow *overflow);
-/* Frees what is left. */
+/* Frees the blocks that are left. */
 void twi_overflow_fini(struct twi_overflow *overflow);
 
-/* TOW_OK; TOW_EEXHAUSTED when there would be more than `limit` bytes; TOW_ENOMEM. No message. */
+/* TOW_OK; TOW_EEXHAUSTED when the sum would exceed `limit`; TOW_ENOMEM. Sets no message. */
 int twi_overflow_alloc(struct twi_overflow *overflow, size_t bytes, size_t align, uint64_t limit,
 		       void **out);
 
 static inline bool twi_overflow_empty(const struct twi_overflow *overflow)
 {
-	/* Acquire: pairs with the release of alloc, so that its block is seen with it. */
+	/* Acquire: pairs with the release of alloc, so that a counted block is visible. */
 	return atomic_load_explicit(&overflow->count, memory_order_acquire) == 0;
 }
 
 /*
- * The outcomes of lease.h for the block around p, whose bytes and base are written; TOW_EFOREIGN:
- * there is none. What ends is given back here.
+ * Change the hold word of the block around p and return the outcomes of lease.h, with the block's
+ * bytes in *bytes_out. TOW_EFOREIGN: no block lies there. A block that ends is freed here.
  */
 int twi_overflow_lease(struct twi_overflow *overflow, const void *p, uint64_t *bytes_out);
 int twi_overflow_lease_again(struct twi_overflow *overflow, const void *p, uint64_t *bytes_out);
 int twi_overflow_release(struct twi_overflow *overflow, const void *p, uint64_t *bytes_out);
-/* TOW_EFOREIGN also for a p inside a block. */
+/* Returns TOW_EFOREIGN also for a p inside a block, past its base. */
 int twi_overflow_free(struct twi_overflow *overflow, void *p);
 
-/* True when [p, p + bytes) lies inside one block; its base. */
+/* True when [p, p + bytes) lies inside one block, whose base is then in *base_out. */
 bool twi_overflow_find(struct twi_overflow *overflow, const void *p, uint64_t bytes,
 		       void **base_out);
 

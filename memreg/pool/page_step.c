@@ -1,6 +1,7 @@
 /*
- * page_step.c - why not on better pages, in one line each, with the line that mends it; and whether
- * there is memory for base pages at all.
+ * page_step.c - stores why an extent is not on better pages, and tests for enough memory.
+ *
+ * Each reason is one line, with the command that mends it.
  */
 #include "memreg/pool/page_step.h"
 
@@ -147,8 +148,8 @@ bool twi_shmem_allows_thp(void)
 }
 
 /*
- * The limit of our control group (version 2), the nearest one only; UINT64_MAX when there is none.
- * Its memory.current is left out: most of it is page cache that the kernel can drop.
+ * The memory limit of the process's own control group (version 2), without its parents; UINT64_MAX
+ * without a limit. memory.current is ignored: most of it is page cache that the kernel can drop.
  */
 static uint64_t cgroup_limit(void)
 {
@@ -168,8 +169,9 @@ static uint64_t cgroup_limit(void)
 }
 
 /*
- * What the nodes of a strict binding can give: what is free, and page cache that can be dropped.
- * UINT64_MAX when they do not tell. An interleaved pool may go to other nodes when one is full.
+ * Memory that the nodes of a strict binding can give: free memory, and page cache that the kernel
+ * can drop. UINT64_MAX when a node reports nothing. An interleaved pool is not strict: it may use
+ * other nodes when one is full.
  */
 static uint64_t nodes_available_kib(const struct twi_numa *numa)
 {

@@ -1,9 +1,9 @@
 /*
- * pool.c - the pool's life, its allocations and their leases. pool.h has the concept.
+ * pool.c - creates and destroys the pool, allocates, and leases. pool.h has the concept.
  *
- * Budget: find, lease, release are data path: no allocation, no system call, no lock (release takes
- * the arena's lock when it gives the memory of a freed allocation back). alloc and free take the
- * arena's lock once each. Everything else is control path.
+ * Budget: find, lease and release are data path, without allocation, system call or lock. Only a
+ * release that returns freed memory takes the arena's lock. alloc and free take it unless the front
+ * cache serves them. Everything else is control path.
  */
 #include "memreg/pool/pool.h"
 
@@ -18,7 +18,7 @@
 #include "memreg/region/lease.h"
 #include <internal/base.h>
 
-/* What the new extent had to do without. */
+/* Logs what the new extent lacks. */
 static void log_extent(struct twi_pool *pool, const struct twi_extent *extent)
 {
 	for (int kind = TWI_PAGES_KINDS - 1; kind > TWI_PAGES_BASE; kind--)
@@ -31,7 +31,7 @@ static void log_extent(struct twi_pool *pool, const struct twi_extent *extent)
 			extent->numa_mend);
 }
 
-/* Divides and announces an extent that is mapped; what it has made of that it takes back. */
+/* Makes the arena of a mapped extent and announces the extent. A failure undoes both. */
 static int begin_extent(struct twi_pool *pool, struct twi_extent *extent)
 {
 	int status;
@@ -140,7 +140,7 @@ int twi_pool_create(const struct twi_pool_options *options, struct twi_pool **ou
 	return TOW_OK;
 }
 
-/* What it is beside its memory. */
+/* Ends everything but the memory. */
 static void end_services(struct twi_pool *pool)
 {
 	if (pool->detached)
@@ -240,7 +240,7 @@ uint64_t twi_pool_bytes_at(struct twi_pool *pool, const void *p)
 	return block.base == p ? block.bytes : 0;
 }
 
-/* Of one extent; false: no more of them are wanted. */
+/* Visits one extent. False: the visitor has ended the walk. */
 static bool visit_extent(struct twi_pool *pool, uint32_t slot, twi_pool_visit *visit, void *arg)
 {
 	const struct twi_extent *extent = pool->extents.extent[slot];
@@ -267,7 +267,7 @@ void twi_pool_each(struct twi_pool *pool, twi_pool_visit *visit, void *arg)
 
 void twi_pool_own(struct twi_pool *pool, uint64_t bytes, int count)
 {
-	/* Wraps around for -1, as it should. */
+	/* For count -1 the sums wrap around, as they should. */
 	atomic_fetch_add_explicit(&pool->own_bytes, count > 0 ? bytes : 0 - bytes,
 				  memory_order_relaxed);
 	atomic_fetch_add_explicit(&pool->own_allocations, (uint64_t)(int64_t)count,
@@ -289,12 +289,12 @@ static int not_allocated(const void *p)
 	return twi_error(TOW_EFREED, "pool: %p is not allocated now, or was freed before", p);
 }
 
-/* There is room again: what was refused may fit now, and who waits for it looks again. */
+/* Reports free memory: resets the sum of refused requests, and wakes the waiters. */
 static void tell_room(struct twi_pool *pool)
 {
 	if (atomic_load_explicit(&pool->refused_bytes, memory_order_relaxed) != 0)
 		atomic_store_explicit(&pool->refused_bytes, 0, memory_order_relaxed);
-	/* A waiter that is missed here looks again by itself after a slice of its time. */
+	/* A waiter that this load misses looks again by itself after a slice of its time. */
 	if (twi_likely(atomic_load_explicit(&pool->room_waiters, memory_order_relaxed) == 0))
 		return;
 	pthread_mutex_lock(&pool->room_lock);
@@ -321,11 +321,11 @@ static int end_overflow(struct twi_pool *pool, void *memory)
 		return not_in_pool(memory);
 	if (outcome == TOW_EFREED)
 		return not_allocated(memory);
-	/* What lies outside the pool is none of its memory, so nothing of it is held back. */
+	/* Memory outside the pool is not counted as deferred. */
 	return TWI_HOLD_ENDED;
 }
 
-/* The owner has no more of it: TWI_HOLD_ENDED, TWI_HOLD_DEFERRED of so many bytes, or a failure. */
+/* Ends the owner's use. TWI_HOLD_ENDED, TWI_HOLD_DEFERRED with the bytes, or a failure. */
 static int end_allocation(struct twi_pool *pool, void *memory, uint64_t *bytes_out)
 {
 	const struct twi_extent *extent = twi_pool_find(pool, memory, 1);
@@ -349,7 +349,7 @@ static int end_allocation(struct twi_pool *pool, void *memory, uint64_t *bytes_o
 	outcome = twi_hold_free(block.hold);
 	if (outcome == TOW_EFREED)
 		return not_allocated(memory);
-	if (twi_unlikely(placed)) /* nobody else has freed it, so the mark was this one's */
+	if (twi_unlikely(placed)) /* only this call freed it, so only this call counts it */
 		atomic_fetch_sub_explicit(&pool->placed_bytes, block.bytes, memory_order_relaxed);
 	if (outcome == TWI_HOLD_ENDED)
 		pool->ops->give(pool->arena[extent->slot], memory);
@@ -396,7 +396,7 @@ void twi_pool_wait_room(struct twi_pool *pool, uint64_t timeout_ns)
 {
 	struct timespec until;
 
-	clock_gettime(CLOCK_MONOTONIC, &until); /* which nobody sets, unlike the time of day */
+	clock_gettime(CLOCK_MONOTONIC, &until); /* unlike the time of day, it cannot be set */
 	timeout_ns += (uint64_t)until.tv_nsec;
 	until.tv_sec += (time_t)(timeout_ns / 1000000000u);
 	until.tv_nsec = (long)(timeout_ns % 1000000000u);
@@ -420,7 +420,7 @@ static void count_leased(struct twi_pool *pool, int64_t bytes)
 		;
 }
 
-/* What a lease or a release came to; TOW_EFREED and TOW_EBUSY get their messages. */
+/* Turns a hold word's outcome into a status; TOW_EFREED and TOW_EBUSY get their messages. */
 static int leased_status(struct twi_pool *pool, const void *p, int outcome, uint64_t bytes)
 {
 	if (outcome == TOW_EFREED)
@@ -470,7 +470,7 @@ void twi_pool_release_block(struct twi_pool *pool, const struct twi_block *block
 	int outcome = twi_hold_release(block->hold);
 	twi_pool_returns *returns;
 
-	/* A release without its lease is our own mistake: the memory may be in use elsewhere. */
+	/* A release without a lease is a bug of the library: the memory may be in use elsewhere. */
 	twi_assert(outcome != TOW_EINVAL);
 	if (outcome == TOW_OK)
 		return;

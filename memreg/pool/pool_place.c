@@ -1,5 +1,5 @@
 /*
- * pool_place.c - see pool_place.h. What is accounted is the size of the blocks, not what was asked.
+ * pool_place.c - places memory for a program's allocators. It counts block sizes, not requests.
  */
 #include "memreg/pool/pool_place.h"
 
@@ -10,7 +10,7 @@
 #include "memreg/region/lease.h"
 #include <internal/base.h>
 
-/* What lies there now counts with the size of its block. */
+/* Marks the block as placed, and returns its size. */
 static uint64_t mark_block(struct twi_pool *pool, const void *memory)
 {
 	const struct twi_extent *extent = twi_pool_find(pool, memory, 1);
@@ -24,7 +24,7 @@ static uint64_t mark_block(struct twi_pool *pool, const void *memory)
 
 static uint64_t add_placed(struct twi_pool *pool, uint64_t add, uint64_t subtract)
 {
-	/* Wraps around where it gets less, as it should. */
+	/* The difference wraps around where it is negative, as it should. */
 	return atomic_fetch_add_explicit(&pool->placed_bytes, add - subtract,
 					 memory_order_relaxed) +
 	       add - subtract;

@@ -1,8 +1,8 @@
 /*
- * pool_regions.c - registering, finding and holding memory; the comings and goings of regions.
+ * pool_regions.c - registers, finds and holds memory, and removes regions.
  *
- * Invariant: whoever adds or takes away regions holds the control lock, so that a registrar that is
- * added meanwhile is told of all of them. Only the watching thread makes entries DEAD without it.
+ * Invariant: a thread that adds or removes regions holds the control lock. So a registrar that is
+ * added meanwhile learns of all regions. Only the watching thread makes entries DEAD without it.
  */
 #include "memreg/pool/pool_regions.h"
 
@@ -43,7 +43,7 @@ void twi_pool_regions_fini(struct twi_pool *pool)
 	for (uint32_t slot = 0;; slot = entry->region.slot + 1) {
 		pthread_mutex_lock(&regions->lock);
 		entry = twi_regions_next(regions, slot);
-		/* Holds that are left end here. */
+		/* Remaining holds end here. */
 		while (entry != NULL && entry->holds > 0)
 			twi_regions_release(regions, entry);
 		if (entry != NULL)
@@ -86,14 +86,14 @@ void twi_pool_regions_settle(struct twi_pool *pool)
 {
 	if (twi_likely(atomic_load_explicit(&pool->regions.dead_count, memory_order_relaxed) == 0))
 		return;
-	/* Whoever has the lock now settles, or the next one does. */
+	/* The thread that holds the lock now settles, or a later caller does. */
 	if (pthread_mutex_trylock(&pool->control) != 0)
 		return;
 	twi_pool_settle_held(pool);
 	pthread_mutex_unlock(&pool->control);
 }
 
-/* An entry with slots of its own; cached regions make room. regions.lock is held. */
+/* Takes an entry with slots of its own, evicting cached regions. regions.lock is held. */
 static struct twi_region_entry *take_entry(struct twi_pool *pool, enum twi_region_kind kind,
 					   void *base, uint64_t bytes, int fd)
 {
@@ -109,7 +109,7 @@ static struct twi_region_entry *take_entry(struct twi_pool *pool, enum twi_regio
 	return entry;
 }
 
-/* Takes an entry, tells the registrars and publishes it; the control lock is held. */
+/* Takes an entry, announces it to the registrars and publishes it. The control lock is held. */
 static int add_region(struct twi_pool *pool, enum twi_region_kind kind, void *base, uint64_t bytes,
 		      int fd, uint64_t *ns_out, struct twi_region_entry **entry_out)
 {
@@ -166,7 +166,7 @@ void twi_pool_extent_forget(struct twi_pool *pool, struct twi_extent *extent)
 	pthread_mutex_unlock(&pool->control);
 }
 
-/* Is every page of it mapped? mincore tells, and changes nothing. */
+/* True when every page is mapped. mincore reports that, and changes nothing. */
 static bool is_mapped(uint64_t start, uint64_t end)
 {
 	unsigned char seen[RESIDENCY_BYTES];
@@ -216,7 +216,7 @@ static int check_range(struct twi_pool *pool, void *base, uint64_t bytes)
 	return TOW_OK;
 }
 
-/* A failure to pin is told with the limit that is most often behind it. */
+/* Adds to a pinning failure the limit that most often causes it. */
 static int not_pinned(int status, uint64_t bytes)
 {
 	char limit[64], mend[128];
@@ -337,7 +337,7 @@ const struct twi_region *twi_pool_region_acquire(struct twi_pool *pool, const vo
 	struct twi_region_entry *entry;
 
 	twi_pool_regions_settle(pool);
-	/* Acquire: pairs with the release of whoever has registered and told this thread. */
+	/* Acquire: pairs with the release by the thread that registered the memory. */
 	if (atomic_load_explicit(&pool->regions.findable, memory_order_acquire) == 0 ||
 	    end <= start)
 		return NULL;

@@ -1,9 +1,9 @@
 /*
- * pool_regions.h - registered memory of the pool: what transports and devices ask.
+ * pool_regions.h - the pool's registered memory, as transports and devices use it.
  *
- * Any thread may call; none of it is data path except acquire, release and version. acquire costs
- * nothing while there is no user memory registered (one load), 0.1 us for a user region and 1 us
- * for a cached one, whose memory must be vouched for.
+ * Any thread may call these functions. Only acquire, release and version are data path. acquire
+ * costs one load while no user memory is registered. It costs 0.1 us for a user region, and 1 us
+ * for a cached region, because it must check that the memory is unchanged.
  */
 #ifndef TWI_POOL_REGIONS_H
 #define TWI_POOL_REGIONS_H
@@ -23,60 +23,61 @@ struct twi_pool_options;
 struct twi_region_entry;
 
 /*
- * Registers memory of the user's with all registrars, or with none. TOW_EINVAL: NULL, no bytes, not
- * mapped all through, or in the pool; TOW_EEXHAUSTED: no slots left; else the registrar's failure.
+ * Registers the user's memory with all registrars, or with none. Returns TOW_EINVAL for NULL, no
+ * bytes, memory with unmapped parts, or memory in the pool; TOW_EEXHAUSTED when no slots are left;
+ * else the registrar's failure.
  */
 int twi_pool_register(struct twi_pool *pool, void *base, uint64_t bytes, struct twi_site site,
 		      uint64_t *handle_out);
 
-/* TOW_EINVAL for no handle at all; TOW_EFREED; TOW_EBUSY while somebody holds the region. */
+/* TOW_EINVAL for an impossible handle; TOW_EFREED; TOW_EBUSY while the region has holds. */
 int twi_pool_deregister(struct twi_pool *pool, uint64_t handle);
 
 /*
- * The region, the user's or a cached one, that holds all of [p, p + bytes), with one hold more;
- * NULL: there is none, or its memory is just being changed. Never registers.
+ * Returns the user or cached region that contains [p, p + bytes), with one more hold. NULL: there
+ * is none, or its memory is being changed now. Never registers.
  */
 const struct twi_region *twi_pool_region_acquire(struct twi_pool *pool, const void *p,
 						 uint64_t bytes);
 
 /*
- * The same, but registers where it may. TOW_ENOTSUP: there is no late cache, the memory cannot be
- * watched, or nobody is there to register it with; TOW_EEXHAUSTED: the cache's limits; TOW_EBUSY:
- * mappings are being changed all the time; TOW_ENOMEM, TOW_EPERM: pinning is refused; or the
- * registrar's failure.
+ * Like twi_pool_region_acquire, but registers the memory if necessary. Returns TOW_ENOTSUP when
+ * there is no late cache, the memory cannot be watched, or no registrar is there. TOW_EEXHAUSTED:
+ * the limits of the cache are reached. TOW_EBUSY: mappings change all the time. TOW_ENOMEM,
+ * TOW_EPERM: pinning is refused. Else the registrar's failure.
  */
 int twi_pool_region_late(struct twi_pool *pool, const void *p, uint64_t bytes, struct twi_site site,
 			 const struct twi_region **region_out);
 
-/* One hold more for who has one. */
+/* Adds a hold for a caller that has one. */
 void twi_pool_region_hold(struct twi_pool *pool, const struct twi_region *region);
 
 /* Ends one hold. */
 void twi_pool_region_release(struct twi_pool *pool, const struct twi_region *region);
 
-/* Grows with every region that comes or goes, extents too. Lock-free. */
+/* A number that grows with every region that is added or removed, extents included. Lock-free. */
 uint64_t twi_pool_regions_version(const struct twi_pool *pool);
 
-/* Where that number stands, as long as the pool does: for who looks at it with every call. */
+/* The address of that number, valid as long as the pool, for a caller that reads it often. */
 const _Atomic uint64_t *twi_pool_regions_clock(const struct twi_pool *pool);
 
 /*
- * Visits every region that may be in use: the live ones, extents too, and those that are held. The
- * control lock is held meanwhile.
+ * Visits every region that may be in use: the live ones, extents included, and those with holds.
+ * The control lock is held meanwhile.
  */
 void twi_pool_regions_each(struct twi_pool *pool,
 			   void (*visit)(void *arg, const struct twi_region *region), void *arg);
 
-/* Has that registrar been told of the region (which is live or held)? A short lock. */
+/* True when the registrar knows the region, which is live or held. Takes a short lock. */
 bool twi_pool_region_known(struct twi_pool *pool, const struct twi_region *region,
 			   const struct twi_registrar *registrar, void *ctx);
 
-/* Lets registrars forget what was dropped. One load when there is nothing; never waits. */
+/* Lets registrars forget dropped regions. Costs one load when there is none; never waits. */
 void twi_pool_regions_settle(struct twi_pool *pool);
 
 /*
- * Gives an extent slots (extent->region) and tells all registrars of it, or none. It is to be
- * published after that. forget undoes it.
+ * announce gives an extent its slots (extent->region) and gives it to all registrars, or to none.
+ * The caller publishes the extent afterwards. forget undoes announce.
  */
 int twi_pool_extent_announce(struct twi_pool *pool, struct twi_extent *extent);
 void twi_pool_extent_forget(struct twi_pool *pool, struct twi_extent *extent);
@@ -86,12 +87,12 @@ int twi_pool_regions_init(struct twi_pool *pool, const struct twi_pool_options *
 void twi_pool_regions_fini(struct twi_pool *pool);
 void twi_pool_regions_describe(struct twi_pool *pool, struct twi_emit *e);
 
-/* For the late cache. The control lock is held: registrars forget all that is dead. */
+/* For the late cache: lets registrars forget all dead regions. The control lock is held. */
 void twi_pool_settle_held(struct twi_pool *pool);
 
 /*
- * With one hold more: TOW_OK; TOW_AGAIN: mappings are being changed now; TOW_EFREED: there is none.
- * No message.
+ * Finds the region around [start, end) and adds a hold. TOW_OK; TOW_AGAIN while mappings are being
+ * changed; TOW_EFREED when there is none. Sets no message.
  */
 int twi_pool_region_find(struct twi_pool *pool, uint64_t start, uint64_t end,
 			 struct twi_region_entry **entry_out);

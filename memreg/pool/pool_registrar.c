@@ -1,14 +1,14 @@
 /*
- * pool_registrar.c - who has been told about which regions, when, and at what price.
+ * pool_registrar.c - which registrars know which regions, since when, and at what cost.
  *
- * One function tells of every registration of an extent or of the user's memory, and one of every
- * end. Invariant: a registrar that is listed as registered knows every live extent and user region;
- * one that is listed as not registered knows none, and its reason is kept for /v1/pool. Cached
- * regions it knows as far as it was possible. What exactly it knows is a bit for each region, so
- * that nothing is undone twice, or that was never done.
+ * One function registers every region, and one ends every registration. Invariant: a registrar that
+ * is listed as registered knows every live extent and user region. One that is listed as not
+ * registered knows none, and its reason is kept for /v1/pool. A registrar may lack a cached region
+ * whose registration failed. A bit for each region records what the registrar knows, so that no
+ * registration is undone twice, or undone without having been made.
  *
- * All under the control lock; the list and the bits change under regions.lock as well, so that
- * twi_pool_region_known needs only that.
+ * All of this runs under the control lock. The list and the bits change under regions.lock as well,
+ * so that twi_pool_region_known needs only that lock.
  */
 #include "memreg/pool/pool_regions.h"
 
@@ -39,7 +39,7 @@ static bool is_known(const struct twi_registration *entry, const struct twi_regi
 	return entry->known[region->slot / 64] >> region->slot % 64 & 1;
 }
 
-/* Notes that the registrar knows the region, or does not any more. */
+/* Records that the registrar knows the region, or no longer knows it. */
 static void set_known(struct twi_pool *pool, struct twi_registration *entry,
 		      const struct twi_region *region, bool known)
 {
@@ -55,7 +55,7 @@ static void set_known(struct twi_pool *pool, struct twi_registration *entry,
 		entry->extent_bytes += (uint64_t)sign * region->bytes;
 }
 
-/* What is late has a span with its reason, around this (twi_late_record). */
+/* Records a span of a timely registration. A late one gets its span in twi_late_record. */
 static void record_span(struct twi_pool *pool, const struct twi_registration *entry,
 			const struct twi_region *region, uint64_t ns)
 {
@@ -100,7 +100,7 @@ static void untell_region(struct twi_pool *pool, struct twi_registration *entry,
 {
 	if (!is_known(entry, region))
 		return;
-	/* First the note: who asks now must not begin to use what is about to go. */
+	/* Clears the bit first: a thread that asks now must not begin to use the registration. */
 	set_known(pool, entry, region, false);
 	entry->registrar->remove(entry->ctx, region);
 }
@@ -146,7 +146,7 @@ int twi_pool_pinning(const struct twi_pool *pool)
 		       : TOW_OK;
 }
 
-/* The next region that a new registrar is to be told of, in the order of slots. */
+/* The next live region to give to a new registrar, in the order of slots. */
 static struct twi_region_entry *next_live(struct twi_pool *pool, uint32_t *slot)
 {
 	struct twi_regions *regions = &pool->regions;
@@ -170,7 +170,7 @@ static void untell_all(struct twi_pool *pool, struct twi_registration *entry)
 	}
 }
 
-/* Tells the registrar of all regions, or of none. */
+/* Gives the registrar all regions, or none. */
 static void tell_all(struct twi_pool *pool, struct twi_registration *entry)
 {
 	struct twi_region_entry *live;
@@ -178,7 +178,7 @@ static void tell_all(struct twi_pool *pool, struct twi_registration *entry)
 	for (uint32_t slot = 0; (live = next_live(pool, &slot)) != NULL;) {
 		int status = tell_region(pool, entry, &live->region);
 
-		/* The memory of a cached one may be gone by now; it is only not known then. */
+		/* A cached region's memory may be gone by now; the registrar then lacks it. */
 		if (status < 0 && live->region.kind != TWI_REGION_CACHED) {
 			entry->status = status;
 			untell_all(pool, entry);
@@ -189,7 +189,7 @@ static void tell_all(struct twi_pool *pool, struct twi_registration *entry)
 	entry->late = atomic_load_explicit(&pool->sealed, memory_order_relaxed);
 }
 
-/* The registrar's failure, told with the limit that is most often behind it. */
+/* Stores the registrar's failure, with the limit that most often causes it. */
 static int refused_status(struct twi_pool *pool, struct twi_registration *entry)
 {
 	char limit[64];
@@ -212,7 +212,7 @@ static int refused_status(struct twi_pool *pool, struct twi_registration *entry)
 	return TOW_OK;
 }
 
-/* Tells the registrar of all that there is; unless that ends in an error it is on the list. */
+/* Gives the registrar all regions, and lists it unless that is an error. */
 static int list_entry(struct twi_pool *pool, struct twi_registration *entry)
 {
 	int status = TOW_OK;

@@ -1,8 +1,8 @@
 /*
- * pool_report.c - what /v1/pool and the gauges say: every number with its reason and its cure.
+ * pool_report.c - reports the pool in /v1/pool and in gauges, with reasons and remedies.
  *
- * Called from the stats thread. It reads what the pool keeps anyway; the data path does nothing for
- * it beyond its own accounting.
+ * The stats thread calls these functions. They read figures that the pool keeps anyway, so the data
+ * path does no extra work for them.
  */
 #include <stddef.h>
 
@@ -17,8 +17,8 @@
 
 #define POOL_PATH "/v1/pool"
 
-/* Bytes that every registrar knows; 0 while there is none, or one that refused. A device that maps
- * nothing at all (TOW_ENOTSUP) needs no registration and does not count. */
+/* Bytes that every registrar knows. 0: there is no registrar, or one refused. A registrar that
+ * needs no registration (TOW_ENOTSUP) does not count. */
 static uint64_t registered_bytes(struct twi_pool *pool)
 {
 	uint64_t bytes = 0;
@@ -36,9 +36,9 @@ static uint64_t registered_bytes(struct twi_pool *pool)
 }
 
 /*
- * What was allocated outside the first extent would have had room behind it, less what was free at
- * its end: as that extent is in pieces, the sum of what was allocated is not enough. 0: it was
- * enough.
+ * Pool size with which all memory allocated outside the first extent would have fitted behind it,
+ * less the space that was free at its end. The sum of allocations would be too small, because the
+ * first extent is fragmented. 0: nothing was allocated outside.
  */
 static uint64_t with_outside(struct twi_pool *pool, uint64_t outside)
 {
@@ -51,8 +51,8 @@ static uint64_t with_outside(struct twi_pool *pool, uint64_t outside)
 }
 
 /*
- * A sixteenth more than the peak of the demand, and whatever found no room needed: at least. A pool
- * in which everything found room was enough, so never more than that one has.
+ * Recommends a sixteenth more than the peak demand, and room for every request that found none. If
+ * every request found room, the pool was large enough, so the result is at most its size.
  */
 static uint64_t recommend_bytes(struct twi_pool *pool, uint64_t demand, uint64_t outside)
 {
@@ -131,7 +131,7 @@ static void emit_stats(struct twi_emit *e, const struct twi_pool_stats *stats)
 	twi_emit_u64(e, "exhausted", stats->exhausted);
 }
 
-/* Of each better kind of pages: why it is not that. */
+/* Emits for each better kind of pages why it is not used. */
 static void emit_steps(struct twi_emit *e, const struct twi_extent *extent)
 {
 	twi_emit_array_begin(e, "steps_down");
@@ -224,7 +224,7 @@ static const struct {
 	size_t offset;
 } gauges[TWI_POOL_GAUGES] = {
 #define GAUGE(field, help) NAMED(#field, field, help)
-/* Two are not called like their fields: there are counters with those names, in bytes too. */
+/* Two gauges differ in name from their field, because counters in bytes have those names. */
 #define NAMED(name, field, help)                                                                   \
 	{                                                                                          \
 		"pool_" name, help, offsetof(struct twi_pool_stats, field)                         \

@@ -1,7 +1,7 @@
 /*
- * pool_view.c - looks at the pool as the kernel sees it, and says so in /v1/pool and in gauges.
+ * pool_view.c - reads the kernel's view of the pool, and reports it in /v1/pool and in gauges.
  *
- * Called from the threads that ask (the stats thread, tow_stats_get), never on the data path.
+ * The threads that ask run this code (the stats thread, tow_stats_get), never the data path.
  */
 #include "memreg/pool/pool_view.h"
 
@@ -17,14 +17,14 @@
 #include "memreg/pool/pool_regions.h"
 #include <internal/base.h>
 
-#define CHEAP_NS 10000000u /* a look that takes less is kept only for those who do not mind */
-/* For gauges a look may cost this part of a CPU: /metrics may be asked for all the time. */
+#define CHEAP_NS 10000000u /* a cheaper look is not kept for a caller that wants a new one */
+/* Gauges may use 1 / GAUGE_KEEP_COST of a CPU, because /metrics may be read continuously. */
 #define GAUGE_KEEP_COST 500u
-#define GAUGE_NS        1000000000u /* how old a view may be for a gauge: /metrics asks for each */
+#define GAUGE_NS        1000000000u /* age limit of a view for gauges: /metrics reads each gauge */
 #define KEEP_COST       20u
 
 struct keeper {
-	struct twi_pool_view view; /* first: what the others see */
+	struct twi_pool_view view; /* first: pool->view points here */
 	pthread_mutex_t lock;
 };
 
@@ -53,7 +53,7 @@ void twi_pool_view_destroy(struct twi_pool *pool)
 	pool->view = NULL;
 }
 
-/* Of this thread: what a look takes of a core, however busy the machine is. */
+/* CPU time of this thread: the cost of a look, however busy the machine is. */
 static uint64_t cpu_ns(void)
 {
 	struct timespec time;
@@ -62,7 +62,7 @@ static uint64_t cpu_ns(void)
 	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
-/* The extents, and behind them the user's memory that is registered: all that is ours. */
+/* All memory of this runtime: the extents, and behind them the user's registered memory. */
 struct ours {
 	struct twi_address_range span[TWI_EXTENTS_MAX + TWI_REGION_SLOTS];
 	uint64_t pinned_bytes[TWI_EXTENTS_MAX + TWI_REGION_SLOTS];
@@ -87,7 +87,7 @@ static int by_begin(const void *a, const void *b)
 	return (x->begin > y->begin) - (x->begin < y->begin);
 }
 
-/* The user's regions may overlap each other; spans must not. */
+/* Merges the user's regions, which may overlap; spans must not overlap. */
 static void join_regions(struct ours *ours, uint32_t extents)
 {
 	uint32_t last = extents;
@@ -169,13 +169,13 @@ void twi_pool_view_node(struct twi_pool *pool, const struct twi_pool_view *view,
 		uint64_t bytes = view->extent[i].node[node];
 
 		out->resident += bytes;
-		/* All of it is in memory then, so the part on the node is what lies there. */
+		/* A locked or pinned extent is wholly in memory, so `bytes` are its part here. */
 		out->mlocked += extent->mlocked ? bytes : 0;
 		out->pinned += view->pinned_bytes[i] == extent->bytes ? bytes : 0;
 	}
 }
 
-/* What of the pool is in memory, locked, pinned. */
+/* Sums the resident, locked and pinned bytes of the pool. */
 static void sum_up(const struct twi_pool_view *view, uint64_t *resident, uint64_t *locked,
 		   uint64_t *pinned)
 {
@@ -187,7 +187,7 @@ static void sum_up(const struct twi_pool_view *view, uint64_t *resident, uint64_
 	}
 }
 
-/* What only the whole pool counts is told by node where the whole pool lies on that node. */
+/* Figures that exist only for the whole pool are emitted if all of it lies on this node. */
 static void emit_node(struct twi_pool *pool, const struct twi_pool_view *view, unsigned node,
 		      uint64_t resident, struct twi_emit *e)
 {

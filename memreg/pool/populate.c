@@ -1,10 +1,10 @@
 /*
- * populate.c - faults an extent in, with all cores, and tells how far it is.
+ * populate.c - faults an extent in with all cores, and reports the progress.
  *
- * The kernel clears each page when it is first used, which costs about half a second a GiB on one
- * core, so threads take chunks from one shared index until none is left. The caller is one of the
- * threads: where no other can be made it does everything itself, and that is no failure. It alone
- * tells the progress, between two of its chunks.
+ * The kernel clears each page at its first use, which takes one core about half a second a GiB. So
+ * threads take chunks from one shared index until none is left. The caller is one of the threads.
+ * Where no other thread can be made, the caller does all the work, and that is no failure. Only the
+ * caller reports progress, between two of its chunks.
  */
 #include "memreg/pool/extent.h"
 
@@ -23,10 +23,10 @@
 #include "memreg/pool/page_step.h"
 #include <internal/base.h>
 
-#define CHUNK_BYTES ((uint64_t)16 << 20) /* some ms of work; larger where a page is */
+#define CHUNK_BYTES ((uint64_t)16 << 20) /* some ms of work; a larger page is one chunk */
 #define THREADS_MAX 64
-#define TELL_NS     100000000u  /* the callback: ten times a second */
-#define LOG_NS      1000000000u /* the log: after one second, two, four, ... */
+#define TELL_NS     100000000u  /* callback: ten times a second */
+#define LOG_NS      1000000000u /* log: after one second, two, four, ... */
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
@@ -35,7 +35,7 @@
 struct populate {
 	struct twi_extent *extent;
 	uint64_t chunk_bytes, chunks;
-	uint64_t start_ns, told_ns, log_ns; /* log_ns: age at which the next line is due */
+	uint64_t start_ns, told_ns, log_ns; /* log_ns: age at which the next log line is due */
 	_Atomic uint64_t next;
 	_Atomic uint64_t done_bytes;
 	_Atomic int err;
@@ -63,7 +63,7 @@ static int populate_chunk(struct populate *p, char *at, uint64_t bytes)
 	return 0;
 }
 
-/* The next chunk; false when there is none left. */
+/* Populates the next chunk. False: there is none left, or it failed. */
 static bool populate_next(struct populate *p)
 {
 	uint64_t chunk = atomic_fetch_add_explicit(&p->next, 1, memory_order_relaxed);
@@ -76,7 +76,7 @@ static bool populate_next(struct populate *p)
 	err = populate_chunk(p, (char *)p->extent->base + at, bytes);
 	if (err) {
 		atomic_store_explicit(&p->err, err, memory_order_relaxed);
-		/* Nobody needs the rest. */
+		/* The remaining chunks are not needed after a failure. */
 		atomic_store_explicit(&p->next, p->chunks, memory_order_relaxed);
 		return false;
 	}
@@ -100,14 +100,14 @@ static void log_progress(struct populate *p, uint64_t done, uint64_t age_ns)
 		p->extent->populate_threads);
 }
 
-/* Tells whoever wants to know, if it is time. In the caller's thread. */
+/* Reports the progress to callback and log when it is due. Runs in the caller's thread. */
 static void tell_progress(struct populate *p)
 {
 	struct twi_extent *extent = p->extent;
 	uint64_t done = atomic_load_explicit(&p->done_bytes, memory_order_relaxed);
 	uint64_t now = twi_now_ns();
 
-	/* The last call, with all of it done, comes when the threads have ended. */
+	/* The last callback, with all bytes done, comes after the threads have ended. */
 	if (extent->progress != NULL && now - p->told_ns >= TELL_NS && done < extent->bytes) {
 		p->told_ns = now;
 		extent->progress(extent->progress_user, done, extent->bytes);
@@ -127,15 +127,15 @@ static unsigned cpu_count(void)
 	return (unsigned)twi_max(sysconf(_SC_NPROCESSORS_ONLN), 1);
 }
 
-/* Runs `p` on up to `threads` threads, the caller's among them; returns how many it were. */
+/* Runs `p` on up to `threads` threads, the caller included. Returns the number of threads. */
 static unsigned run_all(struct populate *p, unsigned threads)
 {
 	pthread_t thread[THREADS_MAX];
 	sigset_t all, before;
 	unsigned made = 0;
 
-	p->extent->populate_threads = threads; /* as wanted, for the log */
-	/* The program's signals are not for our threads to handle. */
+	p->extent->populate_threads = threads; /* the wanted number, for the log */
+	/* The library's threads must not handle the program's signals. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	while (made + 1 < threads && pthread_create(&thread[made], NULL, populate_run, p) == 0)
@@ -148,7 +148,7 @@ static unsigned run_all(struct populate *p, unsigned threads)
 	return made + 1;
 }
 
-/* Which pages came of it is known only now. */
+/* Finds out how many transparent huge pages the kernel gave; only now is it known. */
 static void look_for_thp(struct twi_extent *extent)
 {
 	struct twi_address_range span = { (uintptr_t)extent->base,
@@ -202,7 +202,7 @@ static void keep_steps(struct twi_page_step *into, const struct twi_page_step *f
 			into[kind] = from[kind];
 }
 
-/* An extent whose pages are locked in memory as they come, where that is allowed. */
+/* Maps an extent whose pages are locked as they are faulted in, where that is permitted. */
 static int map_locked(const struct twi_extent_options *options, struct twi_extent *extent)
 {
 	int status = twi_extent_map(options, extent);
@@ -225,7 +225,7 @@ int twi_extent_open(const struct twi_extent_options *options, struct twi_extent 
 		twi_extent_unmap(extent);
 		if (!twi_hugetlb_bytes(kind))
 			break;
-		/* Reserved, and yet not there: bound to a node without, or not allowed. */
+		/* The pages are not on the bound node, or the control group denies them. */
 		twi_page_step_refused(extent, now.bytes, kind, "MADV_POPULATE_WRITE",
 				      extent->populate_errno);
 		keep_steps(lost, extent->step);

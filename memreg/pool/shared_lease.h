@@ -1,15 +1,16 @@
 /*
- * shared_lease.h - one lease that many operations share. A window of messages lies in one or two
- * allocations, so the first operation leases the allocation, later ones are counted here, and the
- * last one to go ends the lease. That spares each of them two atomic changes of the hold word and
- * the search for the allocation.
+ * shared_lease.h - one lease of an allocation that many operations share.
  *
- * Which of the operations took the lease from the pool is not kept: leases on one allocation are
- * alike. With c operations on it, of which n are counted here in p places, the hold word has
- * c - n + p leases. So it has one as long as there is an operation, and none afterwards.
+ * A window of messages lies in one or two allocations. The first operation leases the allocation,
+ * later ones are counted here, and the last one ends the lease. So each operation saves two atomic
+ * changes of the hold word and the search for the allocation.
  *
- * The holder of the engine makes these calls. The table of operations has the leases of its engine.
- * Any thread may free the memory meanwhile.
+ * The table does not record which operation took the lease from the pool, because leases on one
+ * allocation are alike. With c operations on it, of which n are counted here in p entries, the hold
+ * word has c - n + p leases. It has a lease as long as there is an operation, and none afterwards.
+ *
+ * The thread that holds the engine makes these calls. The table of operations has the leases of its
+ * engine. Any thread may free the memory meanwhile.
  */
 #ifndef TWI_SHARED_LEASE_H
 #define TWI_SHARED_LEASE_H
@@ -23,20 +24,20 @@
 #include "memreg/pool/pool.h"
 #include "memreg/region/lease.h"
 
-#define TWI_SHARED_LEASES 4u /* what is sent and what is received, of two kinds of work */
+#define TWI_SHARED_LEASES 4u /* send and receive memory, for two kinds of work */
 
 struct twi_shared_lease {
 	struct twi_block block;
 	const struct twi_extent *extent;
-	uint64_t users; /* 0: the place is free, and the lease has ended */
+	uint64_t users; /* 0: the entry is free, and the lease has ended */
 };
 
 struct twi_shared_leases {
 	struct twi_shared_lease lease[TWI_SHARED_LEASES];
-	uint32_t next; /* the place that is looked at for the next allocation */
+	uint32_t next; /* the entry to try for the next allocation */
 };
 
-/* The place that shares the allocation around [p, p + bytes), or NULL: none does. */
+/* The entry that shares the allocation around [p, p + bytes), or NULL. */
 static inline struct twi_shared_lease *twi_shared_find(struct twi_shared_leases *leases,
 						       const void *p, uint64_t bytes)
 {
@@ -52,8 +53,8 @@ static inline struct twi_shared_lease *twi_shared_find(struct twi_shared_leases 
 }
 
 /*
- * One more lease, and what twi_pool_find and twi_pool_lease_block would say of it. False: none is
- * shared there, so the pool has to be asked.
+ * Adds a lease, and returns what twi_pool_find and twi_pool_lease_block would return. False: no
+ * entry shares the allocation, so the caller must ask the pool.
  */
 static inline bool twi_shared_lease(struct twi_shared_leases *leases, const void *p, uint64_t bytes,
 				    struct twi_block *block_out,
@@ -61,8 +62,8 @@ static inline bool twi_shared_lease(struct twi_shared_leases *leases, const void
 {
 	struct twi_shared_lease *lease = twi_shared_find(leases, p, bytes);
 
-	/* Its owner may have freed it: the pool says so. Relaxed: who frees what is being sent has
-	 * to order the two itself. */
+	/* The owner may have freed the memory; the pool then reports that. Relaxed: a thread that
+	 * frees memory while another one sends it must order the two itself. */
 	if (lease == NULL ||
 	    (atomic_load_explicit(lease->block.hold, memory_order_relaxed) & TWI_HOLD_FREED) != 0)
 		return false;
@@ -72,7 +73,7 @@ static inline bool twi_shared_lease(struct twi_shared_leases *leases, const void
 	return true;
 }
 
-/* A lease of the pool's on `block` is shared from now on, where there is a free place. */
+/* Shares the caller's lease on `block` from now on, if the next entry is free. */
 static inline void twi_shared_keep(struct twi_shared_leases *leases, const struct twi_block *block,
 				   const struct twi_extent *extent)
 {
@@ -84,7 +85,7 @@ static inline void twi_shared_keep(struct twi_shared_leases *leases, const struc
 	*lease = (struct twi_shared_lease){ .block = *block, .extent = extent, .users = 1 };
 }
 
-/* A lease ends. */
+/* Ends one lease, shared or not. */
 static inline void twi_shared_release(struct twi_shared_leases *leases, struct twi_pool *pool,
 				      const struct twi_block *block)
 {

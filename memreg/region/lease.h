@@ -1,11 +1,10 @@
 /*
- * lease.h - the hold word of an allocation: is it allocated, freed, and how many leases does it
- * have?
+ * lease.h - the hold word of an allocation: whether it is allocated, freed, and how often leased.
  *
- *   bit 31 LIVE    allocated; 0 in all bits means that the place is free
- *   bit 30 FREED   its owner has freed it; the memory goes back with the last lease
+ *   bit 31 LIVE    allocated; a word of 0 means that the block is free
+ *   bit 30 FREED   its owner has freed it; the last lease returns the memory
  *   bit 29 PLACED  its owner is a program's allocator (pool_place.h)
- *   bits 0..28     leases
+ *   bits 0..28     number of leases
  *
  *        begin            lease/release            free, no leases
  *   0 ---------> LIVE <------------------> LIVE+n ..... LIVE -------> 0   TWI_HOLD_ENDED
@@ -13,9 +12,9 @@
  *                                            v
  *                                       LIVE+FREED+n --- last release --> 0   TWI_HOLD_ENDED
  *
- * Invariant: exactly one caller sees TWI_HOLD_ENDED for one begin, and only that one may give the
- * memory back. That is what makes a double free, a free racing a lease, and a deferred free safe
- * without a lock.
+ * Invariant: for one begin exactly one caller sees TWI_HOLD_ENDED, and only that caller may return
+ * the memory. This makes three cases safe without a lock: a double free, a free that races with a
+ * lease, and a deferred free.
  */
 #ifndef TWI_LEASE_H
 #define TWI_LEASE_H
@@ -30,15 +29,15 @@
 #define TWI_HOLD_PLACED 0x20000000u
 #define TWI_HOLD_LEASES 0x1fffffffu
 
-/* Outcomes beside the statuses; positive, and none of TOW_STATUS_MAP's. */
+/* Outcomes besides the statuses. They are positive, and not in TOW_STATUS_MAP. */
 enum {
-	TWI_HOLD_ENDED = 64,    /* give the memory back now */
-	TWI_HOLD_DEFERRED = 65, /* freed; the last release will say ENDED */
-	TWI_HOLD_FIRST = 66,    /* this is the only lease now */
-	TWI_HOLD_LAST = 67,     /* that was the last lease; the allocation lives on */
+	TWI_HOLD_ENDED = 64,    /* the caller returns the memory now */
+	TWI_HOLD_DEFERRED = 65, /* freed; the last release will be TWI_HOLD_ENDED */
+	TWI_HOLD_FIRST = 66,    /* this is now the only lease */
+	TWI_HOLD_LAST = 67,     /* the last lease ended; the block is still allocated */
 };
 
-/* Release: pairs with the acquire of whoever changes the word later. */
+/* Release: pairs with the acquire of a thread that changes the word later. */
 static inline void twi_hold_begin(_Atomic uint32_t *hold)
 {
 	atomic_store_explicit(hold, TWI_HOLD_LIVE, memory_order_release);
@@ -46,18 +45,18 @@ static inline void twi_hold_begin(_Atomic uint32_t *hold)
 
 static inline int twi_hold_swap(_Atomic uint32_t *hold, uint32_t *word, uint32_t next)
 {
-	/* acq_rel: whoever ends the allocation sees all that others did before they let go. */
+	/* acq_rel: the thread that ends the allocation sees all that earlier holders did. */
 	return atomic_compare_exchange_weak_explicit(hold, word, next, memory_order_acq_rel,
 						     memory_order_acquire);
 }
 
-/* By its owner, behind the begin. */
+/* The owner calls it, after the begin. */
 static inline void twi_hold_mark_placed(_Atomic uint32_t *hold)
 {
 	atomic_fetch_or_explicit(hold, TWI_HOLD_PLACED, memory_order_relaxed);
 }
 
-/* TOW_OK, TWI_HOLD_FIRST, TOW_EFREED, or TOW_EBUSY past the counter's range. */
+/* TOW_OK, TWI_HOLD_FIRST, TOW_EFREED, or TOW_EBUSY when the counter is full. */
 static inline int twi_hold_lease(_Atomic uint32_t *hold)
 {
 	uint32_t word = atomic_load_explicit(hold, memory_order_acquire);
@@ -71,7 +70,7 @@ static inline int twi_hold_lease(_Atomic uint32_t *hold)
 	return (word & TWI_HOLD_LEASES) ? TOW_OK : TWI_HOLD_FIRST;
 }
 
-/* One more for who has a lease already: its owner may have freed it since. TOW_OK or TOW_EBUSY. */
+/* Adds a lease for a holder of one; the owner may have freed meanwhile. TOW_OK or TOW_EBUSY. */
 static inline int twi_hold_lease_again(_Atomic uint32_t *hold)
 {
 	uint32_t word = atomic_load_explicit(hold, memory_order_relaxed);

@@ -1,5 +1,5 @@
 /*
- * regions.c - slots, order and life of registered memory; regions.h has the picture.
+ * regions.c - slots, order and states of registered memory; regions.h has the concept.
  */
 #include "memreg/region/regions.h"
 
@@ -15,7 +15,7 @@
 _Static_assert(1u << SLOT_BITS == TWI_REGION_SLOTS, "a handle's low bits are a slot");
 _Static_assert(TWI_REGION_SLOTS < TWI_NO_SLOT, "slots fit the links");
 
-/* Of the whole process, so that no runtime takes another's handle for its own. */
+/* One number for the whole process, so that a runtime never accepts another one's handle. */
 static _Atomic uint64_t last_generation;
 
 int twi_regions_init(struct twi_regions *regions)
@@ -71,7 +71,7 @@ static bool slot_used(const struct twi_regions *regions, uint32_t slot)
 	return regions->used[slot / 64] >> slot % 64 & 1;
 }
 
-/* The first of `slots` free ones in a row, or TWI_NO_SLOT. */
+/* The first slot of `slots` free ones in a row, or TWI_NO_SLOT. */
 static uint32_t find_slots(const struct twi_regions *regions, uint32_t slots)
 {
 	uint32_t run = 0;
@@ -99,7 +99,7 @@ static void mark_slots(struct twi_regions *regions, const struct twi_region *reg
 	}
 }
 
-/* The number of places whose region starts below `address`. */
+/* The number of entries of the order whose region starts below `address`. */
 static uint32_t count_below(const struct twi_regions *regions, uint64_t address)
 {
 	uint32_t low = 0, high = regions->ordered;
@@ -179,7 +179,7 @@ struct twi_region_entry *twi_regions_take(struct twi_regions *regions, enum twi_
 	mark_slots(regions, &entry->region, true);
 	regions->count[kind]++;
 	regions->bytes[kind] += bytes;
-	/* Extents are found by twi_pool_find. */
+	/* twi_pool_find finds extents. */
 	if (kind != TWI_REGION_EXTENT)
 		order_insert(regions, entry);
 	return entry;
@@ -187,7 +187,7 @@ struct twi_region_entry *twi_regions_take(struct twi_regions *regions, enum twi_
 
 static void count_version(struct twi_regions *regions)
 {
-	/* Release: who sees the new number sees the table as it is now, once it has the lock. */
+	/* Release: a thread that sees the new number sees this table, once it has the lock. */
 	atomic_fetch_add_explicit(&regions->version, 1, memory_order_release);
 }
 

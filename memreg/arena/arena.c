@@ -1,5 +1,5 @@
 /*
- * arena.c - which provider a new pool gets.
+ * arena.c - chooses the provider of a new pool.
  */
 #include "memreg/arena/arena.h"
 

@@ -5,10 +5,11 @@
  *   level 1        [1..............1]
  *   level 0   [..1..1.]   ...   [......1]        a bit for each page where a run begins
  *
- * One writer at a time (the arena's lock); readers take no lock. Why that is right: a reader looks
- * up a page inside a live run, so the bit of the run's first page is set and stays set, and no bit
- * between it and the page is; all the words it decides by are therefore stable, whatever happens
- * beside them. Readers that break the rule get an old answer, never one outside the set's range.
+ * There is one writer at a time (the arena's lock); readers take no lock. A reader looks up a page
+ * inside a live run. So the bit of the run's first page is set and stays set, and no bit between
+ * that page and the reader's page is set. All words that decide the search are therefore stable,
+ * whatever changes beside them. A reader that breaks this rule gets an old answer, but never one
+ * outside the set's range.
  */
 #ifndef TWI_BITMAP_H
 #define TWI_BITMAP_H
@@ -78,7 +79,7 @@ static inline void twi_bitmap_clear(struct twi_bitmap *map, uint32_t i)
 	}
 }
 
-/* The largest member <= i, TWI_BITMAP_NONE when there is none. */
+/* The largest member <= i; TWI_BITMAP_NONE: there is none. */
 static inline uint32_t twi_bitmap_find_back(const struct twi_bitmap *map, uint32_t i)
 {
 	unsigned l = 0;

@@ -1,9 +1,9 @@
 /*
- * ground.c - runs as allocations, and the account; ground.h says for whom.
+ * ground.c - runs as allocations, and the account; ground.h has the concept.
  */
 #include "memreg/arena/ground.h"
 
-/* Held for some tens of ns: whoever waits spins a little before it sleeps. */
+/* The lock is held for some tens of ns, so a waiter spins a little before it sleeps. */
 static void lock_init(pthread_mutex_t *lock)
 {
 	pthread_mutexattr_t attr;
@@ -42,7 +42,7 @@ void twi_ground_fini(struct twi_ground *ground)
 	pthread_mutex_destroy(&ground->lock);
 }
 
-/* Relaxed: the lock orders the writers; twi_ground_clears may be late, and drains once more. */
+/* Relaxed: the lock orders the writers. A late read in twi_ground_clears only drains once more. */
 void twi_ground_account(struct twi_ground *ground, uint64_t bytes, uint64_t slack)
 {
 	uint64_t now = atomic_load_explicit(&ground->allocated_bytes, memory_order_relaxed) + bytes;

@@ -1,13 +1,14 @@
 /*
- * ground.h - what both providers stand on: the extent's page runs, the account of what is
- * allocated, and the front cache. On it each provider builds its small blocks its own way:
+ * ground.h - the arena base of both providers: page runs, the account of allocations, the cache.
+ *
+ * Each provider adds its own kind of small blocks:
  *
  *   pagerun.c     small: slabs of our own (slab.h)        large: runs
  *   jemalloc.c    small: jemalloc's bins and slabs        large: runs
  *                             ^ its extents are runs too
  *
- * `lock` covers the runs and the account. It is a leaf: nothing is called under it that could take
- * another lock.
+ * `lock` protects the runs and the account. No code that holds it calls anything that takes another
+ * lock.
  */
 #ifndef TWI_GROUND_H
 #define TWI_GROUND_H
@@ -29,10 +30,10 @@ struct twi_ground {
 	char *base;
 	uint64_t bytes;
 	struct twi_runs runs;
-	/* Written under the lock. What is cached counts as allocated here, with its slack. */
+	/* Written under the lock. Cached blocks count as allocated here, with their slack. */
 	_Atomic uint64_t allocated_bytes, peak_bytes;
 	uint64_t waste_bytes, allocations;
-	_Atomic int64_t waste_shift; /* of blocks that came from the cache with another slack */
+	_Atomic int64_t waste_shift; /* change of slack by blocks that were reused from the cache */
 	struct twi_magazine magazine;
 };
 
@@ -41,8 +42,8 @@ int twi_ground_init(struct twi_ground *ground, void *base, uint64_t bytes);
 void twi_ground_fini(struct twi_ground *ground);
 
 /*
- * Around what changes the runs and the account. A replay is alone (stay in arena.h), and takes no
- * lock: it would be a sixth of its time.
+ * Lock and unlock the runs and the account. A replay is alone in the arena (stay in arena.h) and
+ * takes no lock, which would cost a sixth of its time.
  */
 static inline void twi_ground_lock(struct twi_ground *ground)
 {
@@ -56,26 +57,26 @@ static inline void twi_ground_unlock(struct twi_ground *ground)
 		pthread_mutex_unlock(&ground->lock);
 }
 
-/* With the lock held. `slack`: bytes of it that nobody asked for. */
+/* Count an allocation of `bytes`, of which `slack` were not requested. The lock is held. */
 void twi_ground_account(struct twi_ground *ground, uint64_t bytes, uint64_t slack);
 void twi_ground_unaccount(struct twi_ground *ground, uint64_t bytes, uint64_t slack);
 
-/* A run as an allocation, accounted and LIVE, with the lock held. NULL: no room. */
+/* Allocates a run, counts it and makes it LIVE. The lock is held. NULL: no room. */
 void *twi_ground_take(struct twi_ground *ground, uint64_t bytes, uint64_t align);
-/* The opposite, by its first page, with the lock held. */
+/* Undoes twi_ground_take for the run with this first page. The lock is held. */
 void twi_ground_give(struct twi_ground *ground, uint32_t page);
 
-/* As find in arena.h, for a page that belongs to nothing small. */
+/* Like find in arena.h, for a page without small blocks. */
 int twi_ground_find(struct twi_ground *ground, uint32_t page, struct twi_block *out);
 
-/* As next in arena.h, for a page that belongs to nothing small: the run that begins there. */
+/* Like next in arena.h, for a page without small blocks: finds the run that begins there. */
 int twi_ground_next(struct twi_ground *ground, uint32_t page, struct twi_block *out,
 		    uint8_t *align_log2_out);
 
-/* Fills in `out` with the lock held, after all that was cached is back. */
+/* Fills in `out`. The lock is held, and all cached blocks have been returned. */
 void twi_ground_stats(struct twi_ground *ground, struct twi_arena_stats *out);
 
-/* What a run for so many bytes has. */
+/* The size of a run for a request of `bytes`. */
 static inline uint64_t twi_ground_run_bytes(uint64_t bytes)
 {
 	return twi_align_up(twi_max(bytes, 1u), TWI_PAGE_BYTES);
@@ -86,12 +87,12 @@ static inline uint32_t twi_ground_page(const struct twi_ground *ground, const vo
 	return (uint32_t)((uint64_t)((const char *)p - ground->base) >> TWI_PAGE_SHIFT);
 }
 
-/* From here on a block is placed only after what is kept for speed is back. */
+/* A block of this size or larger is placed only after cached memory has been returned. */
 #define TWI_GROUND_LARGE ((uint64_t)256 << 10)
 
 /*
- * Must what is cached go before so many bytes are taken? For a large block, that it has all places
- * to choose from; and before a new peak, that it is one of blocks in use.
+ * True when cached blocks must be returned before `bytes` are allocated. A large block needs all
+ * free memory to choose from. A new peak must count only blocks in use.
  */
 static inline bool twi_ground_clears(const struct twi_ground *ground, uint64_t bytes)
 {
@@ -101,7 +102,7 @@ static inline bool twi_ground_clears(const struct twi_ground *ground, uint64_t b
 			atomic_load_explicit(&ground->peak_bytes, memory_order_relaxed));
 }
 
-/* A block from the cache has another slack now than when it was accounted. */
+/* Records that a block from the cache has another slack than when it was counted. */
 static inline void twi_ground_reslack(struct twi_ground *ground, uint64_t from, uint64_t to)
 {
 	atomic_fetch_add_explicit(&ground->waste_shift, (int64_t)(to - from), memory_order_relaxed);
@@ -117,7 +118,7 @@ static inline void twi_ground_aligned(struct twi_page *head, uint64_t align)
 		atomic_store_explicit(&head->align_log2, log2, memory_order_relaxed);
 }
 
-/* A run from the cache begins anew. */
+/* Begins a run from the cache as a new allocation. */
 static inline void twi_ground_reuse(struct twi_ground *ground, uint32_t page, uint64_t bytes,
 				    uint64_t align)
 {

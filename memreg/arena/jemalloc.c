@@ -4,30 +4,32 @@
  *   up to 14 KiB   a jemalloc arena of its own; its extent hooks take page runs
  *   larger         page runs directly (ground.h); those of 4, 8 and 12 KiB too
  *
- * Why the border: jemalloc's bins end there. Above, it costs 250 ns where a run costs 54, adds a
- * page to each block (cache-oblivious placement), and rounds up to one of four sizes for each power
- * of two: a fifth of a pinned pool may go for nothing. Blocks of whole pages waste nothing as runs,
- * and cost 62 ns instead of 200. (Measured, jemalloc 5.3.0.)
+ * jemalloc's bins end at that border. Above it, jemalloc takes 250 ns and a run 54. jemalloc adds
+ * a page to each block (cache-oblivious placement). It also rounds up to one of four sizes for each
+ * power of two, which may waste a fifth of a pinned pool. Blocks of whole pages waste nothing as
+ * runs, and cost 62 ns instead of 200. (Measured, jemalloc 5.3.0.)
  *
- * jemalloc is known by weak symbols only: a library that links it cannot be loaded with dlopen (its
- * static TLS). They are there when the program links it or it is preloaded.
+ * The library knows jemalloc by weak symbols only. A library that links jemalloc cannot be loaded
+ * with dlopen, because of its static TLS. The symbols exist when the program links jemalloc, or if
+ * jemalloc is preloaded.
  *
- * Its metadata must not lie in the pool, which registrars read and overruns reach: so the arena is
- * made with experimental.arenas_create_ext, metadata_use_hooks = false (jemalloc 5.3). Where that
- * is missing this provider is not used.
+ * jemalloc's metadata must not lie in the pool, which registrars read and overruns reach. So the
+ * arena is made with experimental.arenas_create_ext and metadata_use_hooks = false (jemalloc 5.3).
+ * Where that is missing, this provider is not used.
  *
- * Hooks: alloc takes a run of at most the largest slab and refuses more, so that jemalloc does not
- * reserve ahead; dalloc gives pages back; split and merge are allowed anywhere, as the runs are one
- * mapping; commit, decommit and purges do not exist for pinned memory, and are refused. Dirty pages
- * never decay by time (-1: 110 ns for a pair instead of 300); they are purged when room lacks and
- * for statistics.
+ * Hooks. alloc takes a run of at most the largest slab, and refuses more, so that jemalloc does not
+ * reserve ahead. dalloc returns pages. split and merge are always allowed, because the runs are one
+ * mapping. Pinned memory cannot be committed, decommitted or purged, so those hooks are absent.
  *
- * The thread caches of jemalloc are bypassed always: they are for all arenas alike, and would hand
- * out the pool's memory to malloc.
+ * Dirty pages do not decay by time (-1: 110 ns for a pair instead of 300). They are purged if room
+ * is short, and for statistics.
  *
- * find needs no lock: of each page with small blocks there is a bit for each 64 bytes where one
- * begins, and its hold word. An entry belongs to its place for ever, so that a late reader sees old
- * values at worst. Entries of pages that are never small are never touched.
+ * All calls bypass the thread caches of jemalloc. These serve all arenas alike, and would hand out
+ * the pool's memory to malloc.
+ *
+ * find needs no lock. Each page with small blocks has a bit for each 64 bytes at which a block
+ * begins, and a hold word there. The table never moves, so a late reader sees old values at worst.
+ * Entries of pages without small blocks are never touched.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,18 +50,18 @@
 
 /* The small blocks that begin in one page. */
 struct small_page {
-	_Atomic uint64_t heads;            /* bit: one begins at this unit */
-	_Atomic uint32_t hold[PAGE_UNITS]; /* of that block */
-	_Atomic uint32_t info[PAGE_UNITS]; /* its units << SLACK_BITS | slack */
+	_Atomic uint64_t heads;            /* bit: a block begins at this unit */
+	_Atomic uint32_t hold[PAGE_UNITS]; /* hold word of that block */
+	_Atomic uint32_t info[PAGE_UNITS]; /* the block's units << SLACK_BITS | slack */
 };
 
-/* May jemalloc keep pages that nobody uses? */
+/* Whether jemalloc may keep unused pages. */
 enum pages { CLEAN, PURGING, DIRTY };
 
 struct jemalloc {
-	struct twi_je_hooks hooks; /* first: the hooks know their arena by it */
+	struct twi_je_hooks hooks; /* first: the hooks find their arena by it */
 	struct twi_ground ground;
-	struct small_page *small; /* by page, mapped; touched where there are small blocks only */
+	struct small_page *small; /* by page; mapped, but touched only for small blocks */
 	unsigned index;
 	size_t purge[3], purge_length;
 	pthread_mutex_t purging;
@@ -111,7 +113,7 @@ static bool hook_dalloc(struct twi_je_hooks *hooks, void *p, size_t bytes, bool 
 	return false;
 }
 
-/* False is consent: all of the extent is one mapping. Absent hooks are refusals. */
+/* Returns false, which permits it: the extent is one mapping. jemalloc takes NULL as refusal. */
 static bool hook_split(struct twi_je_hooks *hooks, void *p, size_t bytes, size_t left, size_t right,
 		       bool committed, unsigned index)
 {
@@ -127,7 +129,7 @@ static bool hook_merge(struct twi_je_hooks *hooks, void *left, size_t left_bytes
 	return false;
 }
 
-/* ---- the arena's life ---- */
+/* ---- creating and destroying the arena ---- */
 
 static int arena_command(const struct jemalloc *arena, const char *verb)
 {
@@ -145,7 +147,7 @@ static int arena_decay(const struct jemalloc *arena, const char *which, ssize_t 
 	return mallctl(name, NULL, NULL, &ms, sizeof(ms));
 }
 
-/* An arena of jemalloc over arena->ground. */
+/* Makes an arena of jemalloc over arena->ground. */
 static int arena_begin(struct jemalloc *arena)
 {
 	struct twi_je_config config = { &arena->hooks, false };
@@ -170,7 +172,7 @@ static int arena_begin(struct jemalloc *arena)
 	return TOW_OK;
 }
 
-/* Maps the table of small pages, and begins. */
+/* Maps the table of small pages, and makes the arena. */
 static int map_small(struct jemalloc *arena, uint64_t bytes)
 {
 	uint64_t table = (bytes >> TWI_PAGE_SHIFT) * sizeof(struct small_page);
@@ -213,8 +215,8 @@ static void jemalloc_destroy(void *ctx)
 {
 	struct jemalloc *arena = ctx;
 
-	/* It refuses when a thread has made the arena its own (thread.arena). Then jemalloc goes on
-	 * to know the hooks, and what they stand on must stay. */
+	/* jemalloc refuses when a thread has made the arena its own (thread.arena). It may then
+	 * still call the hooks, so the memory behind them must stay. */
 	if (arena_command(arena, "destroy"))
 		return;
 	pthread_mutex_destroy(&arena->purging);
@@ -264,7 +266,7 @@ static void *take_small(struct jemalloc *arena, uint32_t size, uint64_t bytes, u
 	if (p == NULL)
 		return NULL;
 	twi_assert((uint64_t)((char *)p - arena->ground.base) <= arena->ground.bytes - size);
-	/* jemalloc's heap profiler puts sampled blocks anywhere. */
+	/* jemalloc's heap profiler may return a sampled block at any alignment. */
 	if ((uintptr_t)p & (twi_max(align, TWI_JE_UNIT_BYTES) - 1)) {
 		dallocx(p, TWI_JE_TCACHE_NONE);
 		return NULL;
@@ -288,14 +290,14 @@ static void give_small(struct jemalloc *arena, void *p)
 	twi_ground_lock(&arena->ground);
 	twi_ground_unaccount(&arena->ground, info_bytes(info), info & SLACK_MASK);
 	twi_ground_unlock(&arena->ground);
-	/* Before jemalloc may hand the place out as the middle of another block. */
+	/* Cleared before jemalloc can hand out the address as the middle of another block. */
 	atomic_fetch_and_explicit(&page->heads, ~((uint64_t)1 << unit), memory_order_relaxed);
 	dallocx(p, TWI_JE_TCACHE_NONE);
 	if (atomic_load_explicit(&arena->pages, memory_order_relaxed) != DIRTY)
 		atomic_store_explicit(&arena->pages, DIRTY, memory_order_release);
 }
 
-/* Of a live block the bits from its head to p are stable: nobody else begins one there. */
+/* The bits from a live block's head to p are stable: no other block begins there. */
 static int find_small(const struct jemalloc *arena, const void *p, struct twi_block *out)
 {
 	uint32_t unit, steps = 0, info, distance;
@@ -324,9 +326,9 @@ static int find_small(const struct jemalloc *arena, const void *p, struct twi_bl
 	return TOW_OK;
 }
 
-/* ---- the table ---- */
+/* ---- the functions of the table ---- */
 
-/* To where it came from, past the cache. */
+/* Returns a block to jemalloc or to its run, past the cache. */
 static void give_back(void *ctx, void *base)
 {
 	struct jemalloc *arena = ctx;
@@ -354,9 +356,9 @@ static void *take_block(struct jemalloc *arena, uint64_t bytes, uint64_t align, 
 }
 
 /*
- * What is kept for speed, cached blocks and jemalloc's dirty pages, goes back to the runs. Who
- * comes second waits, so that all of it is back for both. Unless `surely`, jemalloc is asked only
- * after blocks were given to it: it may keep pages for other reasons, but hardly.
+ * Returns cached blocks and jemalloc's dirty pages to the runs. A second caller waits, so that all
+ * of them have been returned for both. Unless `surely`, it purges only after a block was given to
+ * jemalloc. jemalloc rarely keeps pages for other reasons.
  */
 static void gather_kept(struct jemalloc *arena, bool surely)
 {
@@ -369,14 +371,14 @@ static void gather_kept(struct jemalloc *arena, bool surely)
 
 		atomic_store_explicit(&arena->pages, PURGING, memory_order_relaxed);
 		mallctlbymib(arena->purge, arena->purge_length, NULL, NULL, NULL, 0);
-		/* Unless something was given meanwhile. */
+		/* The state stays DIRTY if a block was given meanwhile. */
 		atomic_compare_exchange_strong_explicit(&arena->pages, &was, CLEAN,
 							memory_order_release, memory_order_relaxed);
 	}
 	pthread_mutex_unlock(&arena->purging);
 }
 
-/* A block from the cache begins anew. It is ours alone. */
+/* Begins a cached block as a new allocation. Only the caller has it. */
 static void reuse_block(struct jemalloc *arena, void *p, uint64_t bytes, uint64_t align)
 {
 	uint32_t unit, info, page_index = twi_ground_page(&arena->ground, p);
@@ -432,7 +434,7 @@ static int jemalloc_find(void *ctx, const void *p, struct twi_block *out)
 				     : twi_ground_find(&arena->ground, page, out);
 }
 
-/* The first live small block that begins in the page of this unit, there or behind it. */
+/* The first live small block that begins at this unit of the page or behind it. */
 static int next_small(const struct jemalloc *arena, uint32_t page, uint32_t unit,
 		      struct twi_block *out)
 {
@@ -454,7 +456,7 @@ static int jemalloc_next(void *ctx, const void *p, struct twi_block *out, uint8_
 	uint64_t offset = (uint64_t)((const char *)p - arena->ground.base);
 	int status = TOW_EFREED;
 
-	/* Of small blocks the sizes say how they lie. */
+	/* The size of a small block determines how it lies, so its alignment does not matter. */
 	*align_log2_out = (uint8_t)__builtin_ctz(TWI_ALIGN_DEFAULT);
 	while (status < 0 && offset < arena->ground.bytes) {
 		uint32_t page = (uint32_t)(offset >> TWI_PAGE_SHIFT);
@@ -516,9 +518,9 @@ const struct twi_arena_ops twi_arena_jemalloc = {
 	.stats = jemalloc_stats,
 };
 
-/* ---- can it be used here? ---- */
+/* ---- whether this process can use jemalloc ---- */
 
-/* Does an arena over these pages do what we build on? */
+/* Tests whether an arena over these pages does what this file relies on. */
 static bool works_on(char *base)
 {
 	struct twi_arena_stats stats;
@@ -553,7 +555,7 @@ static bool works_on(char *base)
 	return ok;
 }
 
-/* NULL, or why not. */
+/* Returns NULL, or why jemalloc cannot be used. */
 static const char *probe_works(void)
 {
 	char *memory, *base;

@@ -1,6 +1,8 @@
 /*
- * jemalloc_api.h - what we use of jemalloc 5.3, declared by us: its header is not needed to build,
- * and its symbols are weak, so that they are NULL in a process that has no jemalloc.
+ * jemalloc_api.h - the part of jemalloc 5.3 that the library uses, declared here.
+ *
+ * The build needs no header of jemalloc. The symbols are weak, so they are NULL in a process
+ * without jemalloc.
  */
 #ifndef TWI_JEMALLOC_API_H
 #define TWI_JEMALLOC_API_H
@@ -11,7 +13,7 @@
 #define TWI_JE_ARENA(index) ((int)(((index) + 1) << 20)) /* MALLOCX_ARENA */
 #define TWI_JE_TCACHE_NONE  ((int)(1 << 8))              /* MALLOCX_TCACHE_NONE */
 
-/* extent_hooks_t. The results of all but alloc and destroy: false is success. */
+/* extent_hooks_t. A hook that returns bool returns false on success. */
 struct twi_je_hooks {
 	void *(*alloc)(struct twi_je_hooks *, void *, size_t, size_t, bool *, bool *, unsigned);
 	bool (*dalloc)(struct twi_je_hooks *, void *, size_t, bool, unsigned);

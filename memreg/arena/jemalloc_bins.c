@@ -1,5 +1,5 @@
 /*
- * jemalloc_bins.c - reads the bins of jemalloc; jemalloc_bins.h has what they are for.
+ * jemalloc_bins.c - reads the bins of jemalloc; jemalloc_bins.h has the concept.
  */
 #include <stdio.h>
 

@@ -1,6 +1,5 @@
 /*
- * jemalloc_bins.h - the sizes of small blocks that this process's jemalloc has, and which of them a
- * request gets.
+ * jemalloc_bins.h - the small block sizes of this process's jemalloc, and the choice among them.
  */
 #ifndef TWI_JEMALLOC_BINS_H
 #define TWI_JEMALLOC_BINS_H
@@ -14,15 +13,15 @@
 #define TWI_JE_SMALL_MAX  14336u /* jemalloc's largest bin with pages of 4 KiB */
 
 struct twi_je_bins {
-	/* The smallest bin of so many units; 0: none. */
+	/* The smallest bin for a request of this many units; 0: none. */
 	uint16_t by_units[TWI_JE_SMALL_MAX / TWI_JE_UNIT_BYTES + 1];
 	size_t slab_bytes; /* the largest slab of any bin */
 };
 
-/* Asks jemalloc. False when its bins are not what these tables can hold. */
+/* Reads the bins from jemalloc. False: they do not fit these tables. */
 bool twi_je_bins_read(struct twi_je_bins *bins);
 
-/* The bin for a request, in bytes; 0: none, take a run. Blocks of a slab lie at its multiples. */
+/* Bytes of the bin for a request; 0: use a run. A slab's blocks lie at multiples of their size. */
 uint32_t twi_je_bins_small(const struct twi_je_bins *bins, uint64_t bytes, uint64_t align);
 
 #endif

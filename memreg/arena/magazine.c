@@ -1,9 +1,9 @@
 /*
- * magazine.c - taking from, putting into and draining the shards; magazine.h has the concept.
+ * magazine.c - takes from, puts into and drains the shards; magazine.h has the concept.
  *
- * Budget: take and put make one atomic exchange on a line of this CPU's own, and no call that can
- * sleep. (sched_getcpu reads a word that the kernel keeps up to date, 2 ns; without rseq it is a
- * vdso call.)
+ * Budget: take and put make one atomic exchange on a cache line of this CPU, and no call that can
+ * sleep. (sched_getcpu reads a word that the kernel updates, in 2 ns; without rseq it is a vdso
+ * call.)
  */
 #include "memreg/arena/magazine.h"
 
@@ -18,7 +18,7 @@
 
 #define LINE       64
 #define SPINS      100
-#define PATIENCE   256 /* refusals until all starts anew: it may be full of the wrong sizes */
+#define PATIENCE   256 /* refusals until a drain: the shard may be full of the wrong sizes */
 #define UNIT_SHIFT 6   /* sizes are multiples of 64 */
 
 struct set {
@@ -30,12 +30,12 @@ struct set {
 struct twi_magazine_shard {
 	_Alignas(LINE) _Atomic bool busy;
 	uint32_t refused;
-	uint32_t filled; /* bit of each set that is not empty */
+	uint32_t filled; /* a bit for each set that is not empty */
 	uint64_t bytes;
 	struct set set[TWI_MAGAZINE_SETS];
 };
 
-/* What left a shard and is to be given back, after the shard is let go. */
+/* Blocks that left a shard. They are returned after the shard is released. */
 struct leavers {
 	void *base[TWI_MAGAZINE_SETS * TWI_MAGAZINE_WAYS];
 	uint32_t count;
@@ -89,7 +89,7 @@ static void let_go(struct twi_magazine_shard *shard)
 	atomic_store_explicit(&shard->busy, false, memory_order_release);
 }
 
-/* The holder needs some ns, or its CPU back: so sleep, that also one of lower priority runs. */
+/* Waits for the holder. The holder needs some ns, or its CPU; the sleep lets any thread run. */
 static void wait_for(const struct twi_magazine *magazine, struct twi_magazine_shard *shard)
 {
 	const struct timespec nap = { .tv_nsec = 20000 };
@@ -191,13 +191,13 @@ void twi_magazine_put(struct twi_magazine *magazine, void *base, uint64_t bytes,
 	kept = keep_block(shard, magazine->shard_bytes, base, (uint32_t)(bytes >> UNIT_SHIFT));
 	if (!kept)
 		drain = ++shard->refused >= PATIENCE;
-	/* While the shard is held: a drain that has cleared the bit waits for us, and finds it. */
+	/* Still held: a drain that cleared the bit waits for the shard, and finds the block. */
 	if (!(atomic_load_explicit(&magazine->occupied, memory_order_relaxed) & bit))
 		atomic_fetch_or_explicit(&magazine->occupied, bit, memory_order_relaxed);
 	let_go(shard);
 	if (!kept)
 		give(ctx, base);
-	/* Not by replacing the oldest: on its way out it would be missing to a drain elsewhere. */
+	/* It does not replace the oldest block, which a drain elsewhere would then miss. */
 	if (drain)
 		twi_magazine_drain(magazine, give, ctx);
 }

@@ -1,10 +1,11 @@
 /*
- * pagerun.c - the page-run provider: runs of pages for what is large, slabs for what is small, one
- * short lock around both, a front cache before it. ground.h, slab.h and magazine.h have the
- * layouts, arena.h what is promised.
+ * pagerun.c - the page-run provider: page runs for large blocks, slabs for small ones.
  *
- * Which of the two an address belongs to, and where its allocation begins, is answered without the
- * lock: the side table's `small` of the page, else the bitmap of run heads.
+ * One short lock protects both, behind a front cache. ground.h, slab.h and magazine.h have the
+ * layouts; arena.h has the interface.
+ *
+ * A search needs no lock. The side table's `small` of the page tells whether the address lies in a
+ * slab. If not, the bitmap of run heads finds where the allocation begins.
  */
 #include <stdlib.h>
 
@@ -75,7 +76,7 @@ static void *take_slot(struct pagerun *arena, int class, uint64_t bytes)
 	return arena->ground.base + slab_begin(slab) + (uint64_t)slot * size;
 }
 
-/* A block from the cache begins anew. It is ours alone, so its entries need no lock. */
+/* Begins a cached block as a new allocation. Only the caller has it, so it needs no lock. */
 static void reuse_block(struct pagerun *arena, void *p, uint64_t bytes, uint64_t align)
 {
 	uint32_t slot, page = twi_ground_page(&arena->ground, p);
@@ -95,7 +96,7 @@ static void reuse_block(struct pagerun *arena, void *p, uint64_t bytes, uint64_t
 	twi_hold_begin(&slab->hold[slot]);
 }
 
-/* To where it came from, past the cache. */
+/* Returns a block to its slab or run, past the cache. */
 static void give_back(void *ctx, void *base)
 {
 	struct pagerun *arena = ctx;
@@ -129,7 +130,7 @@ static void *take_block(struct pagerun *arena, uint64_t bytes, uint64_t align, i
 	return p;
 }
 
-/* What is kept for speed, cached blocks and empty slabs, goes back. */
+/* Returns cached blocks and empty slabs. */
 static void gather_kept(struct pagerun *arena)
 {
 	twi_magazine_drain(&arena->ground.magazine, give_back, arena);
@@ -146,7 +147,7 @@ static int pagerun_alloc(void *ctx, size_t bytes, size_t align, void **out)
 	uint64_t usable;
 
 	*out = NULL;
-	/* The total never changes, so it needs no lock; and no rounding up can overflow below. */
+	/* The total never changes, so it needs no lock. The test also excludes overflow below. */
 	if (bytes > ground->bytes)
 		return TOW_EEXHAUSTED;
 	usable = class >= 0 ? twi_slab_class_bytes(class) : twi_ground_run_bytes(bytes);
@@ -159,7 +160,7 @@ static int pagerun_alloc(void *ctx, size_t bytes, size_t align, void **out)
 		twi_magazine_drain(&ground->magazine, give_back, arena);
 	*out = take_block(arena, bytes, align, class);
 	if (*out == NULL) {
-		/* What is kept may be what is missing. */
+		/* The kept memory may be the memory that is missing. */
 		gather_kept(arena);
 		*out = take_block(arena, bytes, align, class);
 	}
@@ -173,7 +174,7 @@ static int find_slot(struct pagerun *arena, struct twi_slab *slab, uint64_t offs
 	uint64_t begin = slab_begin(slab);
 	uint64_t slot = (uint32_t)(offset - begin) / size;
 
-	/* Only for a slab that was given back while its finder, who had no right to it, looked. */
+	/* A caller without a lease may find a slab that was returned meanwhile. */
 	if (offset < begin || slot >= TWI_SLAB_SLOTS)
 		return TOW_EFREED;
 	out->hold = &slab->hold[slot];
@@ -196,14 +197,14 @@ static int pagerun_find(void *ctx, const void *p, struct twi_block *out)
 	return twi_ground_find(&arena->ground, page, out);
 }
 
-/* The first live slot that begins in the page at `offset`, or behind it there. */
+/* The first live slot that begins at `offset` or behind it in the same page. */
 static int next_slot(struct pagerun *arena, struct twi_slab *slab, uint64_t offset,
 		     struct twi_block *out)
 {
 	uint32_t size = atomic_load_explicit(&slab->slot_bytes, memory_order_relaxed);
 	uint64_t begin = slab_begin(slab), end = twi_align_up(offset + 1, TWI_PAGE_BYTES);
 
-	/* As for find_slot: it was given back meanwhile. */
+	/* As in find_slot: the slab was returned meanwhile. */
 	if (offset < begin)
 		return TOW_EFREED;
 	for (offset = begin + (offset - begin + size - 1) / size * size; offset < end;
@@ -219,7 +220,7 @@ static int pagerun_next(void *ctx, const void *p, struct twi_block *out, uint8_t
 	uint64_t offset = (uint64_t)((const char *)p - arena->ground.base);
 	int status = TOW_EFREED;
 
-	/* Of small blocks the sizes say how they lie. */
+	/* The size of a small block determines how it lies, so its alignment does not matter. */
 	*align_log2_out = (uint8_t)__builtin_ctz(TWI_ALIGN_DEFAULT);
 	while (status < 0 && offset < arena->ground.bytes) {
 		uint32_t page = (uint32_t)(offset >> TWI_PAGE_SHIFT);

@@ -1,5 +1,5 @@
 /*
- * runs.c - taking, giving and merging runs of pages; runs.h has the layout.
+ * runs.c - takes, gives and merges runs of pages; runs.h has the layout.
  */
 #include "memreg/arena/runs.h"
 
@@ -9,13 +9,13 @@
 #include <internal/base.h>
 #include <towline/status.h>
 
-#define LOOKED 4 /* runs of the highest class */
+#define LOOKED 4 /* number of runs of the highest class to look at */
 
 struct place {
 	uint32_t power, step;
 };
 
-/* The class that a run of this size is filed under: it holds runs of this size and a bit more. */
+/* The class of a run of this size. A class holds runs of this size and a little more. */
 static struct place class_of(uint32_t pages)
 {
 	unsigned log = 31 - (unsigned)__builtin_clz(pages);
@@ -37,7 +37,7 @@ static void set_pages(struct twi_runs *runs, uint32_t page, uint32_t pages)
 	atomic_store_explicit(&runs->page[page].pages, pages, memory_order_relaxed);
 }
 
-/* Marks a free run and files it. */
+/* Marks a free run and puts it into its list. */
 static void file_run(struct twi_runs *runs, uint32_t first, uint32_t pages)
 {
 	struct place at = class_of(pages);
@@ -58,7 +58,7 @@ static void file_run(struct twi_runs *runs, uint32_t first, uint32_t pages)
 	runs->free_pages += pages;
 }
 
-/* The opposite of file_run; returns the run's size. */
+/* Undoes file_run. Returns the run's size. */
 static uint32_t unfile_run(struct twi_runs *runs, uint32_t first)
 {
 	struct twi_page *page = &runs->page[first];
@@ -108,9 +108,9 @@ void twi_runs_fini(struct twi_runs *runs)
 }
 
 /*
- * A pool with so much less would have done, as what is taken comes from the largest free run only
- * when no other has room. The first runs of the highest class stand for all of it: they differ by
- * a sixteenth at most.
+ * Updates least_largest. A request takes from the largest free run only when no other has room. So
+ * a pool that is smaller by least_largest would have been enough. It looks only at the first runs
+ * of the highest class, whose sizes differ by a sixteenth at most.
  */
 static void note_largest(struct twi_runs *runs)
 {
@@ -152,7 +152,7 @@ static uint32_t find_class(const struct twi_runs *runs, uint64_t pages)
 	return runs->list[at.power][__builtin_ctz(steps)];
 }
 
-/* Where `pages` fit into a free run, aligned; TWI_PAGE_NONE if they do not. */
+/* The aligned page at which `pages` fit into a free run; TWI_PAGE_NONE: they do not fit. */
 static uint32_t fit_in(const struct twi_runs *runs, uint32_t first, uint32_t pages,
 		       uint32_t align_pages, bool from_tail)
 {
@@ -171,7 +171,7 @@ static uint32_t fit_in(const struct twi_runs *runs, uint32_t first, uint32_t pag
 	return (uint32_t)(at - runs->first_address_page);
 }
 
-/* The slow way, before giving up: every free run that could be large enough. */
+/* Searches every free run that could be large enough, before the request fails. */
 static uint32_t search_all(const struct twi_runs *runs, uint32_t pages, uint32_t align_pages)
 {
 	struct place from = class_of(pages);
@@ -230,7 +230,7 @@ void twi_runs_give(struct twi_runs *runs, uint32_t first)
 	if (first > 0) {
 		struct twi_page *left = &runs->page[first - 1];
 
-		/* A free run of one page is FREE and its own tail: file_run wrote FREE last. */
+		/* A free run of one page is its own tail, and FREE: file_run writes FREE last. */
 		if (left->state == TWI_PAGE_TAIL || left->state == TWI_PAGE_FREE) {
 			first -= twi_run_pages(runs, first - 1);
 			unfile_run(runs, first);

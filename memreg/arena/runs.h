@@ -1,23 +1,22 @@
 /*
- * runs.h - runs of 4 KiB pages: the large half of the page-run provider.
+ * runs.h - runs of 4 KiB pages, the large allocations of both providers.
  *
- * The side table has an entry for each page, outside the pool. Only the first entry of a run and
- * the last one of a free run mean anything, so that taking and giving a run costs the same for any
- * size:
+ * A side table outside the pool has an entry for each page. Only the first entry of a run and the
+ * last entry of a free run have a meaning. So taking and giving a run costs the same for any size:
  *
  *   page      0     1     2     3     4     5     6     7     8
- *   kind     RUN    -     -    FREE   -     -    TAIL  SLAB   -
+ *   state    RUN    -     -    FREE   -     -    TAIL  SLAB   -
  *   pages     3                 4                 4     2
  *             ^ in `heads`      ^ in a free list        ^ `small` of each of its pages is set
  *
- * Invariants: two free runs never touch (they are merged at once); a free run is in the list of its
- * size class; entries that begin or end no run have kind NONE.
+ * Invariants: two free runs never touch, because they are merged at once. A free run is in the list
+ * of its size class. The other entries are EMPTY. A free run of one page has the state FREE.
  *
- * Free lists are segregated by size, 16 classes for each power of two (two-level segregated fit):
- * a bitmap finds the first class whose every run is large enough. When that finds none, the classes
- * are searched run by run, so that a request fails only if no run fits.
+ * Free lists are segregated by size, with 16 classes for each power of two (two-level segregated
+ * fit). A bitmap finds the first class in which every run is large enough. If there is none, the
+ * classes are searched run by run. So a request fails only if no run fits.
  *
- * Everything but the lock-free readers of `heads`, `pages`, `hold` and `small` runs under the
+ * `heads`, `pages`, `hold` and `small` have readers without a lock. Everything else is under the
  * provider's lock.
  */
 #ifndef TWI_RUNS_H
@@ -41,42 +40,43 @@ enum twi_page_state { TWI_PAGE_EMPTY, TWI_PAGE_FREE, TWI_PAGE_TAIL, TWI_PAGE_RUN
 
 struct twi_page {
 	_Atomic uint32_t hold;      /* RUN: lease.h */
-	_Atomic uint32_t pages;     /* first page, and TAIL: of the run */
-	uint32_t next, prev;        /* FREE: in its list */
-	_Atomic(void *) small;      /* whose small blocks it holds: a slab, jemalloc; NULL: none */
-	uint16_t slack;             /* RUN: bytes allocated but not asked for */
+	_Atomic uint32_t pages;     /* first page, and TAIL: pages of the run */
+	uint32_t next, prev;        /* FREE: links of its list */
+	_Atomic(void *) small;      /* owner of its small blocks: a slab, jemalloc; NULL: none */
+	uint16_t slack;             /* RUN: bytes allocated but not requested */
 	uint8_t state;              /* enum twi_page_state */
-	_Atomic uint8_t align_log2; /* RUN: as it was asked for */
+	_Atomic uint8_t align_log2; /* RUN: the requested alignment */
 };
 
 struct twi_runs {
 	struct twi_page *page;
 	uint32_t pages, free_pages;
-	uint32_t least_largest;      /* the least that the largest free run has had, in pages */
-	uint64_t first_address_page; /* of page 0 in the address space, for alignment */
+	uint32_t least_largest;      /* minimum of the largest free run so far, in pages */
+	uint64_t first_address_page; /* page number of page 0 in the address space, for alignment */
 	struct twi_bitmap heads;     /* first pages of RUNs */
-	uint32_t powers;             /* bit p: some list of power p is not empty */
+	uint32_t powers;             /* bit p: a list of power p is not empty */
 	uint32_t steps[TWI_RUN_POWERS];
 	uint32_t list[TWI_RUN_POWERS][TWI_RUN_STEPS];
 };
 
-/* TOW_OK, TOW_ENOMEM. All pages are one free run then. */
+/* Makes one free run of all pages. TOW_OK, TOW_ENOMEM. */
 int twi_runs_init(struct twi_runs *runs, void *base, uint32_t pages);
 void twi_runs_fini(struct twi_runs *runs);
 
 /*
- * Takes `pages` at a multiple of `align_pages` (a power of two), from the high end of a free run if
- * from_tail: what lives long and is small stays out of the way of what is large. TWI_PAGE_NONE when
- * no free run has room. The state of the first page is the caller's to set.
+ * Takes `pages` at a multiple of `align_pages` (a power of two). With from_tail they come from the
+ * high end of a free run, unless only the search of all runs finds room. So small, long-lived runs
+ * stay away from large ones. TWI_PAGE_NONE: no free run has room. The caller sets the state of the
+ * first page.
  */
 uint32_t twi_runs_take(struct twi_runs *runs, uint32_t pages, uint32_t align_pages, bool from_tail);
 
-/* Gives a run back and merges it with the free runs beside it. */
+/* Returns a run, and merges it with the free runs beside it. */
 void twi_runs_give(struct twi_runs *runs, uint32_t first);
 
 /*
- * As twi_runs_give for pages that were taken but not as this run: a part of one, or several that
- * touch.
+ * Like twi_runs_give, for pages that were not taken as one run: a part of a run, or adjacent
+ * runs.
  */
 void twi_runs_give_pages(struct twi_runs *runs, uint32_t first, uint32_t pages);
 

@@ -1,5 +1,5 @@
 /*
- * slab.c - taking and giving slots; slab.h has the layout. All of it under the provider's lock.
+ * slab.c - takes and gives slots, under the provider's lock; slab.h has the layout.
  */
 #include "memreg/arena/slab.h"
 
@@ -13,11 +13,11 @@
 
 struct twi_slab_chunk {
 	struct twi_slab_chunk *next;
-	void *memory; /* as it came from the heap, not aligned */
+	void *memory; /* the unaligned address from the heap */
 	struct twi_slab slab[CHUNK_SLABS];
 };
 
-/* Chosen so that no page has a rest and an empty slab of each class together are 124 KiB. */
+/* Chosen so that slots fill their pages. One empty slab of each class takes 124 KiB in all. */
 static const struct {
 	uint16_t bytes, pages;
 } classes[TWI_SLAB_CLASSES] = {
@@ -110,7 +110,7 @@ static struct twi_slab *slab_create(struct twi_slabs *slabs, int class)
 	atomic_store_explicit(&slab->page, page, memory_order_relaxed);
 	atomic_store_explicit(&slab->slot_bytes, classes[class].bytes, memory_order_relaxed);
 	slabs->runs->page[page].state = TWI_PAGE_SLAB;
-	/* Release: who finds the descriptor by a page also sees its page and slot_bytes. */
+	/* Release: a thread that finds the slab by a page also sees its page and slot_bytes. */
 	for (uint32_t i = 0; i < pages; i++)
 		atomic_store_explicit(&slabs->runs->page[page + i].small, slab,
 				      memory_order_release);
@@ -131,8 +131,8 @@ static void slab_destroy(struct twi_slabs *slabs, struct twi_slab *slab)
 }
 
 /*
- * A free slot, on another cache line of hold words for another CPU: leases and frees of small
- * blocks by several threads would otherwise share lines (measured: 110 to 360 ns instead of 55).
+ * A free slot. Each CPU begins its search at another cache line of hold words. Otherwise threads
+ * that lease and free small blocks would share lines (measured: 110 to 360 ns instead of 55).
  */
 static uint32_t free_slot(const struct twi_slab *slab)
 {

@@ -1,5 +1,5 @@
 /*
- * maps.c - asking the kernel for one mapping, by ioctl or by reading the text.
+ * maps.c - finds one mapping, by ioctl or by reading the text.
  */
 #include "memreg/os/maps.h"
 
@@ -72,7 +72,7 @@ int twi_maps_scan(int fd, uint64_t address, struct twi_map *out)
 			return bytes == 0 ? ENOENT : errno;
 		at += bytes;
 		for (ssize_t i = 0; i < bytes; i++) {
-			/* What does not fit is the end of a path, which nobody wants to know. */
+			/* A cut line loses only the end of its path, which is not needed. */
 			if (text[i] != '\n') {
 				if (length < sizeof(line) - 1)
 					line[length++] = text[i];

@@ -1,5 +1,5 @@
 /*
- * numa.c - the knob numa and the one system call behind it; numa.h has the concept.
+ * numa.c - the knob numa and its system call; numa.h has the concept.
  */
 #include "memreg/os/numa.h"
 
@@ -69,7 +69,7 @@ void twi_nodes_with_memory(struct twi_nodes *out)
 		*out = (struct twi_nodes){ { 1 } };
 }
 
-/* "0,1,2" for messages; cut where there are too many. */
+/* Lists nodes as "0,1,2" for messages, as many as fit. */
 static void list_nodes(const struct twi_nodes *nodes, char *text, size_t room)
 {
 	size_t n = 0;
@@ -144,7 +144,7 @@ bool twi_numa_bind(void *base, uint64_t bytes, const struct twi_numa *numa, char
 		return true;
 	for (unsigned i = 0; i < twi_array_count(mask); i++)
 		mask[i] = numa->nodes.word[i];
-	/* The kernel takes one bit less than it is told. */
+	/* The kernel uses one bit less than the number that it gets. */
 	if (syscall(SYS_mbind, base, bytes, policy, mask, TWI_NODES_MAX + 1, 0) == 0)
 		return true;
 	err = errno;

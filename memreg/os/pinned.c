@@ -1,6 +1,5 @@
 /*
- * pinned.c - reads VmPin and the rings' buffers; pinned.h has the rule by which they are shared
- * out.
+ * pinned.c - reads VmPin and the rings' buffers; pinned.h has the rule that divides them.
  */
 #include "memreg/os/pinned.h"
 
@@ -14,8 +13,8 @@
 #include <internal/base.h>
 
 #define FDINFO_MOST ((size_t)4 << 20)
-#define FDS_MOST    65536 /* descriptors looked at: each costs a microsecond */
-#define TRIES       8     /* a ring that is entered just now does not list its buffers */
+#define FDS_MOST    65536 /* limit of descriptors to read: each costs a microsecond */
+#define TRIES       8     /* a ring does not list its buffers while a thread is inside it */
 #define RING_LINK   "anon_inode:[io_uring]"
 
 bool twi_pinned_parse(const char *fdinfo, struct twi_pinned_ring *ring_out, twi_pinned_visit *visit,
@@ -55,7 +54,7 @@ uint64_t twi_pinned_ours(uint64_t total, uint64_t once, uint64_t each, uint64_t 
 	return twi_min(twi_min(twi_max(rest, once), each), total);
 }
 
-/* What the rings list, while they are read. */
+/* The buffers of the rings, while they are read. */
 struct gather {
 	const struct twi_address_range *span;
 	size_t spans;
@@ -88,7 +87,7 @@ static void visit_buffer(void *arg, uint64_t address, uint64_t bytes)
 	struct gather *g = arg;
 	uint64_t begin = address & ~(g->page_bytes - 1), end;
 
-	/* No address is that large, but text may say anything. */
+	/* No address is that large, but the text may have any bytes. */
 	if (bytes == 0 || address >= 1ull << 63 || bytes >= 1ull << 62)
 		return;
 	end = twi_align_up(address + bytes, g->page_bytes);
@@ -111,7 +110,7 @@ static int compare_rings(const void *a, const void *b)
 	return (x->begin > y->begin) - (x->begin < y->begin);
 }
 
-/* How much of the spans is registered at all; by span where asked. */
+/* Bytes of the spans that are registered, each counted once; also for each span if wanted. */
 static uint64_t count_once(struct gather *g, uint64_t *span_bytes_out)
 {
 	uint64_t once = 0, reached = 0;
@@ -132,7 +131,7 @@ static uint64_t count_once(struct gather *g, uint64_t *span_bytes_out)
 	return once;
 }
 
-/* Does the descriptor belong to an io_uring? */
+/* True when the descriptor belongs to an io_uring. */
 static bool is_ring(const char *fd)
 {
 	char path[64], link[64];

@@ -1,5 +1,5 @@
 /*
- * procfs.c - parsers of /proc text and the reading of it; procfs.h has the formats.
+ * procfs.c - reads and parses text of /proc; procfs.h has the formats.
  */
 #include "memreg/os/procfs.h"
 
@@ -81,7 +81,7 @@ bool twi_proc_number(const char *text, const char *key, uint64_t *out)
 	return value != NULL && twi_proc_decimal(&value, out);
 }
 
-/* The span that holds all of [begin, end). */
+/* The index of the span that holds all of [begin, end); spans->count: none. */
 static size_t find_span(const struct twi_range_reader *spans, uint64_t begin, uint64_t end)
 {
 	size_t i = 0;
@@ -91,7 +91,7 @@ static size_t find_span(const struct twi_range_reader *spans, uint64_t begin, ui
 	return i;
 }
 
-/* "Rss:   8 kB" of the key we look for. */
+/* Adds a line such as "Rss:   8 kB" to the total, if it has this key. */
 static bool add_field(const char *line, const char *key, uint64_t *total)
 {
 	size_t n = strlen(key);
@@ -129,7 +129,7 @@ void twi_smaps_feed(struct twi_range_reader *spans, const char *line)
 	add_field(line, "Private_Hugetlb", &view->hugetlb);
 }
 
-/* The number behind " key" in a line of numa_maps; node counts are looked for separately. */
+/* Reads the number behind " key" in a line of numa_maps. The caller reads node counts itself. */
 static bool read_word(const char *line, const char *key, uint64_t *out)
 {
 	const char *at = strstr(line, key);
@@ -211,7 +211,7 @@ char *twi_proc_read_all(const char *path, size_t most)
 	return text;
 }
 
-/* A whole line at a time, however long: the rest of a cut one could look like a line of its own. */
+/* Feeds whole lines, however long: the rest of a cut line could look like a line of its own. */
 static bool feed_file(const char *path, void (*feed)(struct twi_range_reader *, const char *),
 		      struct twi_range_reader *spans)
 {

@@ -1,16 +1,16 @@
 /*
- * procfs.h - what the kernel says about our memory: parsers of /proc text, and reading it.
+ * procfs.h - reads and parses the kernel's figures about our memory, as text of /proc.
  *
- * A *span* is a range of addresses that we want to know about (an extent). /proc/self/smaps and
+ * A *span* is a range of addresses of interest (an extent). /proc/self/smaps and
  * /proc/self/numa_maps are read once for all spans, line by line:
  *
  *	7f0790caa000-7f0790cac000 rw-s ...    smaps: a mapping; does a span hold all of it?
  *	Rss:                   8 kB                  ... then this is the span's
  *	7f0790caa000 default ... N0=2 kernelpagesize_kB=4         numa_maps
  *
- * The kernel splits an extent into several mappings where a part of it is locked or watched; they
- * are added up. Guards are mappings of their own. The parsers are functions of text, which may be
- * any bytes: what is not understood counts as not there.
+ * The kernel splits an extent into several mappings where a part of it is locked or watched; their
+ * figures are added. Guards are mappings of their own. The parsers accept any bytes, and ignore
+ * text that they do not understand.
  */
 #ifndef TWI_PROCFS_H
 #define TWI_PROCFS_H
@@ -25,49 +25,50 @@ struct twi_address_range {
 	uint64_t begin, end;
 };
 
-/* One address range as the kernel sees it; bytes. */
+/* The kernel's figures of one address range, in bytes. */
 struct twi_range_view {
-	uint64_t rss;     /* in memory, except reserved huge pages */
+	uint64_t rss;     /* in memory, without reserved huge pages */
 	uint64_t hugetlb; /* on reserved huge pages */
 	uint64_t
 		locked; /* by mlock; the kernel does not count reserved huge pages, never swapped */
-	uint64_t thp;   /* of rss: on transparent huge pages */
+	uint64_t thp;   /* part of rss on transparent huge pages */
 	uint64_t node[TWI_NODES_MAX]; /* in memory, by node */
 	uint64_t node_beyond;         /* on nodes from TWI_NODES_MAX up */
 };
 
-/* Where a parser stands in its file. */
+/* State of a parser between two lines. */
 struct twi_range_reader {
 	const struct twi_address_range *span;
 	struct twi_range_view *view;
 	size_t count;
-	size_t at; /* the range of the mapping that is being told; count: none of ours */
+	size_t at; /* index of the span that holds the current mapping; count: none */
 };
 
-/* A decimal number at *text, which moves behind it. False: none there, or more than 64 bits. */
+/* Parses a decimal number at *text, and moves *text behind it. False: none, or beyond 64 bits. */
 bool twi_proc_decimal(const char **text, uint64_t *out);
 bool twi_proc_hex(const char **text, uint64_t *out);
 
 /*
- * What stands behind "key:" at the start of a line (or behind "Node 0 ", as a node's meminfo has
- * it), as in "VmPin:	 1032 kB". Names of files and processes stand elsewhere. NULL: no such line.
+ * Finds the text behind "key:" at the start of a line, as in "VmPin:	 1032 kB". In a node's
+ * meminfo the key follows "Node 0 ". Names of files and processes never begin a line. NULL: no such
+ * line.
  */
 const char *twi_proc_value(const char *text, const char *key);
 bool twi_proc_number(const char *text, const char *key, uint64_t *out);
 
-/* One line of smaps or numa_maps. */
+/* Parse one line of smaps or numa_maps. */
 void twi_smaps_feed(struct twi_range_reader *spans, const char *line);
 void twi_numa_maps_feed(struct twi_range_reader *spans, const char *line);
 
-/* Reads a small file of the kernel; text is "" when it cannot be read, and cut at its room. */
+/* Reads a small kernel file, as much as fits into `room`. text is "" if it cannot be read. */
 void twi_proc_read(const char *path, char *text, size_t room);
 
-/* As many bytes as the file has, up to `most`; to be given to free(). NULL: it cannot be read. */
+/* Reads a file, up to `most` bytes. The caller frees the result. NULL: it cannot be read. */
 char *twi_proc_read_all(const char *path, size_t most);
 
 /*
- * Reads smaps into the views, which start as zeroes, and numa_maps where nodes is set. False when
- * a file cannot be read: of smaps, or of numa_maps, as asked.
+ * Read smaps or numa_maps and add the figures to the views, which start as zeroes. False: the file
+ * cannot be read.
  */
 bool twi_ranges_read_smaps(const struct twi_address_range *span, struct twi_range_view *view,
 			   size_t count);

@@ -1,5 +1,5 @@
 /*
- * latecache.c - registering memory at its first use, keeping it, and dropping it; latecache.h.
+ * latecache.c - registers, keeps and drops memory at its first use; latecache.h has the concept.
  */
 #include "memreg/user/latecache.h"
 
@@ -25,7 +25,7 @@ struct twi_latecache *twi_latecache_of(const struct twi_pool *pool)
 	return twi_container_of(pool->late, struct twi_latecache, late);
 }
 
-/* The watching thread tells that memory has changed; regions.lock is held. */
+/* The watching thread reports changed memory. regions.lock is held. */
 static void range_changed(void *arg, uint64_t start, uint64_t end)
 {
 	struct twi_pool *pool = arg;
@@ -125,7 +125,7 @@ static int cache_check(struct twi_pool *pool, uint64_t start, uint64_t end)
 	return twi_watch_check(&twi_latecache_of(pool)->watch, start, end);
 }
 
-/* Can memory be watched here? The control lock is held. */
+/* True when memory can be watched here. The control lock is held. */
 static bool able_to_watch(struct twi_pool *pool, bool start)
 {
 	struct twi_latecache *cache = twi_latecache_of(pool);
@@ -144,7 +144,7 @@ static bool able_to_watch(struct twi_pool *pool, bool start)
 	return cache->able;
 }
 
-/* What there is must go for this one; regions.lock is held. */
+/* Evicts cached regions until the limits allow `bytes` more. regions.lock is held. */
 static bool make_room(struct twi_pool *pool, uint64_t bytes)
 {
 	struct twi_regions *regions = &pool->regions;
@@ -158,7 +158,7 @@ static bool make_room(struct twi_pool *pool, uint64_t bytes)
 	return true;
 }
 
-/* An entry, held once, after room is made by the limits and the slots; *once_out: this use only. */
+/* Takes an entry with one hold, evicting others as needed. *once_out: it serves only this use. */
 static struct twi_region_entry *take_entry(struct twi_pool *pool, uint64_t start, uint64_t end,
 					   bool *once_out)
 {
@@ -167,7 +167,7 @@ static struct twi_region_entry *take_entry(struct twi_pool *pool, uint64_t start
 	bool room;
 
 	pthread_mutex_lock(&regions->lock);
-	/* Their pages are in this one, or what they hold is about to be replaced by it. */
+	/* The new region contains their pages, or replaces their registration. */
 	while ((other = twi_regions_overlap(regions, start, end)) != NULL)
 		twi_regions_withdraw(regions, other);
 	do {
@@ -175,7 +175,7 @@ static struct twi_region_entry *take_entry(struct twi_pool *pool, uint64_t start
 		if (!room)
 			break;
 		pthread_mutex_unlock(&regions->lock);
-		/* First, so that no more is pinned at any time than the limits say. */
+		/* Settles first, so that pinned memory never exceeds the limits. */
 		twi_pool_settle_held(pool);
 		pthread_mutex_lock(&regions->lock);
 		entry = twi_regions_take(regions, TWI_REGION_CACHED, (void *)(uintptr_t)start,
@@ -189,7 +189,7 @@ static struct twi_region_entry *take_entry(struct twi_pool *pool, uint64_t start
 	return entry;
 }
 
-/* Registers [start, end), whole pages; the control lock is held. */
+/* Registers [start, end), which are whole pages. The control lock is held. */
 static int add_range(struct twi_pool *pool, uint64_t start, uint64_t end, uint64_t *ns_out,
 		     struct twi_region_entry **entry_out)
 {
@@ -205,7 +205,7 @@ static int add_range(struct twi_pool *pool, uint64_t start, uint64_t end, uint64
 				 (unsigned long long)(end - start),
 				 (unsigned long long)twi_latecache_of(pool)->limit_bytes,
 				 twi_latecache_of(pool)->limit_entries);
-	/* Watched first: what changes from now on makes the entry DEAD, also while it is told. */
+	/* Watches first: from now on a change makes the entry DEAD, even while it is announced. */
 	status = twi_watch_add(&twi_latecache_of(pool)->watch, start, end);
 	if (status == TOW_OK)
 		status = twi_pool_announce(pool, &entry->region, ns_out);
@@ -221,7 +221,7 @@ static int add_range(struct twi_pool *pool, uint64_t start, uint64_t end, uint64
 	return status;
 }
 
-/* The cached regions that it touches become part of it, if all of that fits. */
+/* Widens the range by the cached regions that it touches, if the limit allows it. */
 static void widen_range(struct twi_pool *pool, uint64_t *start, uint64_t *end)
 {
 	struct twi_regions *regions = &pool->regions;
@@ -268,13 +268,13 @@ static int late_held(struct twi_pool *pool, uint64_t start, uint64_t end, uint64
 				 twi_latecache_of(pool)->watch.mend);
 	widen_range(pool, &low, &high);
 	status = add_range(pool, low, high, ns_out, entry_out);
-	/* The neighbour may be what does not work. */
+	/* A neighbouring region may have caused the failure. */
 	if (status < 0 && (low != own_low || high != own_high))
 		status = add_range(pool, own_low, own_high, ns_out, entry_out);
 	return status;
 }
 
-/* As twi_pool_region_find, but waits a moment while mappings are being changed. */
+/* Like twi_pool_region_find, but waits a moment while mappings are being changed. */
 static int find_patiently(struct twi_pool *pool, uint64_t start, uint64_t end,
 			  struct twi_region_entry **entry_out)
 {

@@ -1,8 +1,8 @@
 /*
  * watch.c - the userfaultfd and the thread that reads it; watch.h has the argument.
  *
- * The monitor calls nothing that could unmap watched memory, allocate or sleep on a lock: it would
- * wait for itself.
+ * The monitor calls nothing that could unmap watched memory, allocate, or sleep on a lock. It would
+ * then wait for itself.
  */
 #include "memreg/user/watch.h"
 
@@ -36,7 +36,7 @@
 #define STACK_BYTES   (256u << 10)
 #define NS_PER_MS     1000000ull
 
-/* Descriptors that the child of a fork closes: number + 1, 0 is free. */
+/* Descriptors that the child of a fork closes: number + 1; 0: the slot is free. */
 static _Atomic int fork_cells[FORK_CELLS];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -55,7 +55,7 @@ static void init_once(void)
 	pthread_atfork(NULL, NULL, close_in_child);
 }
 
-/* With all cells taken the child keeps the descriptor; stop removes all ranges, so no harm. */
+/* Without a free slot the child keeps the descriptor. That is harmless: stop removes all ranges. */
 static void note_descriptor(int fd)
 {
 	int none = 0;
@@ -79,12 +79,12 @@ static void close_descriptor(int *fd)
 	*fd = -1;
 }
 
-/* What the monitor has read and not yet handed over. It lives on its stack. */
+/* Events that the monitor has read but not yet reported. It lies on the monitor's stack. */
 struct backlog {
 	struct twi_watch_range gone[BACKLOG];
 	bool discarded[BACKLOG];
 	uint32_t count;
-	bool lost; /* more than fit: everything has changed */
+	bool lost; /* too many events: everything has changed */
 	struct twi_watch_ranges moved;
 };
 
@@ -119,7 +119,7 @@ static void note_event(struct backlog *log, const struct uffd_msg *msg)
 	case UFFD_EVENT_REMAP:
 		note_gone(log, msg->arg.remap.from, msg->arg.remap.from + msg->arg.remap.len,
 			  false);
-		/* One too many stays watched where it is: events for nothing, no harm. */
+		/* A surplus range stays watched at its new address: useless events, no harm. */
 		ranges_add(&log->moved, msg->arg.remap.to, msg->arg.remap.to + msg->arg.remap.len,
 			   0);
 		break;
@@ -128,13 +128,13 @@ static void note_event(struct backlog *log, const struct uffd_msg *msg)
 	}
 }
 
-/* Reads all events there are. busy is set before, so that nobody trusts what it read until then. */
+/* Reads all pending events. Sets busy first, so that no check succeeds until they are reported. */
 static void read_events(struct twi_watch *watch, struct backlog *log)
 {
 	struct uffd_msg msg[BATCH];
 	ssize_t bytes;
 
-	/* Seq_cst: before the read that lets the unmapping thread go on. */
+	/* Seq_cst: precedes the read that lets the unmapping thread continue. */
 	atomic_store_explicit(&watch->busy, true, memory_order_seq_cst);
 	do {
 		bytes = read(watch->fd, msg, sizeof(msg));
@@ -145,7 +145,7 @@ static void read_events(struct twi_watch *watch, struct backlog *log)
 		atomic_store_explicit(&watch->broken, true, memory_order_seq_cst);
 }
 
-/* With the lock held: tells of all that was read. */
+/* Reports all changes that were read. The lock is held. */
 static void tell_changes(struct twi_watch *watch, struct backlog *log)
 {
 	for (uint32_t i = 0; i < log->count; i++) {
@@ -164,11 +164,11 @@ static void tell_changes(struct twi_watch *watch, struct backlog *log)
 		ranges_add(&watch->moved, log->moved.range[i].start, log->moved.range[i].end, 0);
 	log->count = log->moved.count = 0;
 	log->lost = false;
-	/* Release: what changed() did is seen by whoever sees it clear (under the lock anyway). */
+	/* Release: a thread that sees busy clear sees what changed() did (anyway by the lock). */
 	atomic_store_explicit(&watch->busy, false, memory_order_release);
 }
 
-/* Counted by this thread's own wake-ups: a process that was stopped has not grown older. */
+/* Counts the wake-ups of this thread, because time does not pass for a stopped process. */
 static void watch_tick(struct twi_watch *watch)
 {
 	struct twi_watch_ranges *discarded = &watch->discarded;
@@ -186,13 +186,14 @@ static int timeout_ms(const struct twi_watch *watch, bool waiting)
 {
 	if (waiting)
 		return 1;
-	/* Only this thread changes them. */
+	/* Only this thread changes these fields. */
 	return watch->discarded.count > 0 || watch->all_ticks > 0 ? TICK_MS : -1;
 }
 
 /*
- * For a moment only: while someone holds the lock for long, events must be read all the same. By
- * trying, since what waits for a mutex by the monotonic clock is unknown to thread sanitizers.
+ * Tries the lock for a moment only: the monitor must read events even while a thread holds the lock
+ * for long. It does not wait for the mutex, because thread sanitizers do not know such a wait by
+ * the monotonic clock.
  */
 static bool lock_for_a_moment(struct twi_watch *watch)
 {
@@ -297,7 +298,7 @@ int twi_watch_start(struct twi_watch *watch)
 	return TOW_OK;
 }
 
-/* Is some mapping being changed now? The kernel looks at that first, so no range is needed. */
+/* True while a mapping is being changed. The kernel tests that first, so no range is needed. */
 static bool is_changing(const struct twi_watch *watch)
 {
 	struct uffdio_zeropage none = { .mode = 0 };
@@ -306,8 +307,9 @@ static bool is_changing(const struct twi_watch *watch)
 }
 
 /*
- * A thread that began to unmap before the last range was removed still waits for its event to be
- * read, and would for ever where a child of ours has the descriptor open. So first those.
+ * A thread that began to unmap before the last range was removed still waits until its event is
+ * read. It would wait for ever if a child of ours has the descriptor open. So this waits for such
+ * threads first.
  */
 static void await_last_events(struct twi_watch *watch)
 {
@@ -341,7 +343,7 @@ static int map_at(const struct twi_watch *watch, uint64_t address, struct twi_ma
 			    : twi_maps_scan(watch->maps_fd, address, out);
 }
 
-/* Is all of it mapped, private and anonymous? */
+/* TOW_OK when all of the range is mapped, private and anonymous. */
 static int check_kind(const struct twi_watch *watch, uint64_t start, uint64_t end)
 {
 	for (uint64_t at = start; at < end;) {
@@ -376,7 +378,7 @@ int twi_watch_add(struct twi_watch *watch, uint64_t start, uint64_t end)
 				       "register them once with tow_mem_register",
 				       (unsigned long long)(end - start),
 				       (unsigned long long)start);
-	/* After, not before: from now on a change of kind is told. */
+	/* Checked afterwards: from now on a change of the mapping causes an event. */
 	status = check_kind(watch, start, end);
 	if (status < 0)
 		twi_watch_remove(watch, start, end);
@@ -396,7 +398,7 @@ void twi_watch_remove(struct twi_watch *watch, uint64_t start, uint64_t end)
 
 	if (unregister_range(watch, start, end))
 		return;
-	/* It is refused as a whole when something else lies there in part by now. */
+	/* The kernel refuses the whole range if a part of it has been mapped anew. */
 	for (uint64_t at = start; at < end && map_at(watch, at, &map) == 0 && map.start < end;) {
 		at = twi_max(at, map.start);
 		(void)unregister_range(watch, at, twi_min(end, map.end));
@@ -404,7 +406,7 @@ void twi_watch_remove(struct twi_watch *watch, uint64_t start, uint64_t end)
 	}
 }
 
-/* TOW_OK: the page is there and is watched. */
+/* TOW_OK: the page is present and watched. */
 static int probe_page(const struct twi_watch *watch, uint64_t page)
 {
 	struct uffdio_zeropage zero = { .range = { page, watch->page_bytes },

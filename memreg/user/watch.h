@@ -1,6 +1,6 @@
 /*
- * watch.h - says when memory of the user's is no longer what it was: unmapped, moved, replaced or
- * given back, by whatever thread and call, also by the allocator inside free().
+ * watch.h - reports when the user's memory is no longer what it was: unmapped, moved, replaced or
+ * given back. It reports this for any thread and any call, also for the allocator inside free().
  *
  * How. userfaultfd, with ranges registered in write-protect mode and nothing protected: no fault is
  * ever delivered, only the events UNMAP, REMAP and REMOVE. The thread that unmaps sleeps in the
@@ -13,30 +13,30 @@
  *   wakes, changing--, returns                              |         changing?  -> TOW_AGAIN
  *   maps, fills, tells others      lock; changed(); busy = 0          busy?      -> TOW_AGAIN
  *
- * Why that is safe. From the first step of an unmap until its event is read the kernel answers
- * EAGAIN to our ioctl, whatever the range (`changing` counts for the whole descriptor). From before
- * the read until the user of this file has been told, busy is set. So whoever learns, from the
- * thread that unmapped, that there is other memory now, and asks after that, gets an answer other
- * than TOW_OK or finds that the range has been dropped. (It matters that busy is looked at last.)
+ * Why that is safe. From the first step of an unmap until its event is read, the kernel answers
+ * EAGAIN to our ioctl. This holds for any range, as `changing` is per descriptor. `busy` is set
+ * from before the read until the user of this file has got the changes. A thread may learn from the
+ * unmapping thread that other memory is mapped there now. If it asks after that, it does not get
+ * TOW_OK, or it finds that the range was dropped. (The check must read `busy` last.)
  *
- * Nobody waits for the monitor but threads that change watched memory, and the monitor waits for
- * nobody: it only tries the lock, and reads on while it is taken. So no lock that is held anywhere,
- * by a thread that unmaps, frees or was stopped by a signal, can make a deadlock of it.
+ * Only threads that change watched memory wait for the monitor. The monitor waits for no thread: it
+ * only tries the lock, and reads on while the lock is taken. A thread that unmaps, frees or was
+ * stopped by a signal may hold any lock. Even so there is no deadlock.
  *
- * What has no event (tried on Linux 6.18), and what is done about it:
- * - shared memory and files can be truncated or punched through any descriptor, in any process.
- *   Only private anonymous memory is watched; the rest is refused.
+ * Changes without an event (tried on Linux 6.18), and the measure against each:
+ * - Any process can truncate or punch shared memory and files through any descriptor. So only
+ *   private anonymous memory is watched; other memory is refused.
  * - shmat(SHM_REMAP) on top. So each check walks the range's mappings and probes each of them
  *   (before Linux 6.11, which has no cheap walk, only the first).
- * - madvise(MADV_DONTNEED) tells before it drops the pages, not after. So what was discarded a
- *   moment ago is not trusted for some time: twi_watch_unsettled.
+ * - madvise(MADV_DONTNEED) sends its event before it drops the pages, not after. So memory that was
+ *   discarded a moment ago is not trusted for some time: twi_watch_unsettled.
  *
- * A probe is UFFDIO_ZEROPAGE onto a page that must be there: EEXIST, and nothing is changed. (A
- * write-protect ioctl would split the huge page under it.)
+ * A probe is UFFDIO_ZEROPAGE onto a page that must be present: it returns EEXIST and changes
+ * nothing. (A write-protect ioctl would split the huge page under it.)
  *
- * The child of a fork has no watched memory; it closes our descriptor, so that it cannot keep
- * alive what this process has closed. A program that uses userfaultfd on the same memory gets EBUSY
- * from whichever comes second.
+ * The child of a fork has no watched memory. It closes our descriptor, so that it cannot keep alive
+ * what this process has closed. If a program uses userfaultfd on the same memory, the second of the
+ * two gets EBUSY.
  */
 #ifndef TWI_WATCH_H
 #define TWI_WATCH_H
@@ -50,7 +50,7 @@
 
 struct twi_watch_range {
 	uint64_t start, end;
-	uint32_t ticks; /* discarded: till it is settled */
+	uint32_t ticks; /* discarded ranges: ticks until it is settled */
 };
 
 struct twi_watch_ranges {
@@ -63,52 +63,52 @@ struct twi_watch {
 	uint64_t page_bytes;
 	bool running;
 	bool walks; /* the kernel has PROCMAP_QUERY */
-	bool blind; /* believe everything: for the test that shows what that leads to */
+	bool blind; /* accept everything: for the test that shows the consequence */
 	pthread_t thread;
-	/* Called with the lock held: [start, end) is not what it was. */
+	/* Called with the lock held: [start, end) is no longer what it was. */
 	void (*changed)(void *arg, uint64_t start, uint64_t end);
 	void *arg;
 	pthread_mutex_t *lock;
 	_Atomic bool busy;
-	_Atomic bool broken; /* the descriptor has failed: nothing is to be trusted any more */
+	_Atomic bool broken; /* the descriptor has failed: no check succeeds any more */
 
 	/* Under the lock. */
-	struct twi_watch_ranges discarded; /* a moment ago */
-	uint32_t all_ticks;                /* there were too many: all of memory is unsettled */
-	struct twi_watch_ranges moved;     /* watched memory that mremap has moved to here */
+	struct twi_watch_ranges discarded; /* discarded a moment ago */
+	uint32_t all_ticks;                /* too many ranges: all memory is unsettled so long */
+	struct twi_watch_ranges moved;     /* targets of mremap of watched memory */
 
-	char reason[192]; /* why it is not running, and what mends it */
+	char reason[192]; /* why the monitor is not running, and what helps */
 	char mend[192];
 };
 
 /*
- * Opens and starts the monitor. TOW_OK; TOW_ENOTSUP with reason and mend: then nothing stays, and
- * stop is legal. The caller has set lock, changed and arg.
+ * Opens the descriptor and starts the monitor. The caller has set lock, changed and arg. TOW_OK, or
+ * TOW_ENOTSUP with reason and mend. After a failure nothing stays behind, and stop is legal.
  */
 int twi_watch_start(struct twi_watch *watch);
 
-/* Nothing is watched any more (the caller has removed all ranges). */
+/* Ends the monitor. The caller has removed all ranges. */
 void twi_watch_stop(struct twi_watch *watch);
 
 /*
- * Watches whole pages. TOW_ENOTSUP with a message: not private anonymous memory, or not mapped all
- * through, or watched by someone else; TOW_ENOMEM.
+ * Watches whole pages. TOW_ENOTSUP with a message: not all of it is private anonymous memory,
+ * or something else watches it. TOW_ENOMEM.
  */
 int twi_watch_add(struct twi_watch *watch, uint64_t start, uint64_t end);
 void twi_watch_remove(struct twi_watch *watch, uint64_t start, uint64_t end);
 
-/* With the lock held. */
+/* The caller of everything below holds the lock. */
 
 /*
- * Is [start, end), a part of a watched range, the memory that it was? TOW_OK; TOW_AGAIN: some
- * mapping is being changed now, ask again; TOW_EFREED: no.
+ * Tests whether [start, end), a part of a watched range, is still the same memory. TOW_OK: it is.
+ * TOW_AGAIN: a mapping is being changed now; ask again. TOW_EFREED: it is not.
  */
 int twi_watch_check(struct twi_watch *watch, uint64_t start, uint64_t end);
 
-/* May pages of the range still be dropped by a call that was made before now? */
+/* True when a call that was made before now may still drop pages of the range. */
 bool twi_watch_unsettled(const struct twi_watch *watch, uint64_t start, uint64_t end);
 
-/* A range to which watched memory has been moved, once. */
+/* Takes a range to which watched memory was moved. False: there is none. */
 bool twi_watch_moved(struct twi_watch *watch, uint64_t *start_out, uint64_t *end_out);
 
 #endif

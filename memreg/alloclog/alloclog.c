@@ -1,13 +1,14 @@
 /*
- * alloclog.c - recording, and what it is recorded into. alloclog.h has the concept, alloclog_impl.h
- * the locks.
+ * alloclog.c - records events, into the rings of threads. alloclog.h has the concept,
+ * alloclog_impl.h the locks.
  *
- * Switching off while threads record: who records marks its ring busy and then looks whether the
- * log is on; who switches off says so and then waits until no ring is busy. Both in the one order
- * of seq_cst, so one of the two sees the other; then nobody is in a chunk any more and they can go.
+ * A thread may switch the log off while others record. A recording thread marks its ring busy,
+ * and then reads whether the log is on. The other thread clears `on`, and then waits until no ring
+ * is busy. Both use the single order of seq_cst, so one of the two sees the other. Afterwards no
+ * thread uses a chunk, and the chunks can be freed.
  *
- * Budget of an event: the clock, a store of 40 bytes, one exchange; no allocation, lock or system
- * call but once in a chunk.
+ * Budget of an event: the clock, a store of 40 bytes, one exchange. Once in a chunk there may be
+ * an allocation, a lock or a system call.
  */
 #include "memreg/alloclog/alloclog.h"
 
@@ -25,14 +26,14 @@
 #define CHUNKS_MIN   64
 #define EVENTS_MIN   1024
 #define SLACK_MOST   (((uint64_t)1 << TWI_ALLOCLOG_SLACK_BITS) - 1)
-#define SKIP         63 /* events lost before the next try */
+#define SKIP         63 /* events to lose before the next try */
 
 struct ring_cache {
 	uint64_t id;
 	struct twi_alloclog_ring *ring;
 };
 
-/* Of the log that this thread used last: one, since static TLS is scarce. */
+/* The ring of the log that this thread used last; only one, because static TLS is scarce. */
 static __thread struct ring_cache ring_cache __attribute__((tls_model("initial-exec"), aligned(8)));
 static uint64_t next_thread = 1, next_log = 1;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -40,13 +41,13 @@ static pthread_key_t thread_end;
 static pthread_mutex_t rings_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct twi_alloclog *all;
 
-/* rings_lock is held, so that there is no order to keep. */
+/* rings_lock is held, so a relaxed load is enough. */
 static struct twi_alloclog_ring *first_ring(struct twi_alloclog *log)
 {
 	return atomic_load_explicit(&log->rings, memory_order_relaxed);
 }
 
-/* The rings of a thread that has ended are free for the next one. */
+/* Releases the rings of a thread that ends, so that other threads can use them. */
 static void release_rings(void *arg)
 {
 	uint64_t number = (uint64_t)(uintptr_t)arg;
@@ -79,7 +80,7 @@ static void init_once(void)
 	pthread_atfork(lock_for_fork, unlock_after_fork, unlock_after_fork);
 }
 
-/* This thread's, which stands only where its end will find it: TLS is scarce. The lock is held. */
+/* This thread's number. Only a thread key has it, because TLS is scarce. rings_lock is held. */
 static uint64_t own_number(void)
 {
 	uint64_t number = (uint64_t)(uintptr_t)pthread_getspecific(thread_end);
@@ -91,7 +92,7 @@ static uint64_t own_number(void)
 	return number;
 }
 
-/* This thread's ring, one without an owner, or a new one; rings_lock is held. */
+/* This thread's ring, or one without an owner, or a new one. rings_lock is held. */
 static struct twi_alloclog_ring *take_ring(struct twi_alloclog *log)
 {
 	uint64_t number = own_number();
@@ -108,7 +109,7 @@ static struct twi_alloclog_ring *take_ring(struct twi_alloclog *log)
 		if (ring == NULL)
 			return NULL;
 		*ring = (struct twi_alloclog_ring){ .next = first_ring(log) };
-		/* Release: pairs with the acquire of who pops without rings_lock. */
+		/* Release: pairs with the acquire of a thread that pops without rings_lock. */
 		atomic_store_explicit(&log->rings, ring, memory_order_release);
 	}
 	ring->owner = number;
@@ -133,7 +134,7 @@ static struct twi_alloclog_ring *ring_of(struct twi_alloclog *log)
 	return twi_likely(ring_cache.id == log->id) ? ring_cache.ring : find_ring(log);
 }
 
-/* chunks_lock is held. */
+/* Takes a chunk; chunks_lock is held. */
 static struct twi_alloclog_chunk *any_chunk(struct twi_alloclog *log)
 {
 	struct twi_alloclog_chunk *chunk = log->free;
@@ -219,7 +220,7 @@ void twi_alloclog_trim_window(struct twi_alloclog *log, struct twi_alloclog_wind
 	window->chunks = wanted;
 }
 
-/* This thread's chunk is full, or it has none. */
+/* Gives this thread a chunk, when its chunk is full or it has none. */
 static struct twi_alloclog_chunk *next_chunk(struct twi_alloclog *log,
 					     struct twi_alloclog_ring *ring)
 {
@@ -240,7 +241,7 @@ static struct twi_alloclog_chunk *next_chunk(struct twi_alloclog *log,
 	return chunk;
 }
 
-/* Stores rec when the log is on; the ring is busy. False: there was no room. */
+/* Stores the record. The ring is busy, and the log is on. False: there was no room. */
 static bool store_rec(struct twi_alloclog *log, struct twi_alloclog_ring *ring,
 		      const struct twi_alloclog_rec *rec)
 {
@@ -260,7 +261,7 @@ static bool store_rec(struct twi_alloclog *log, struct twi_alloclog_ring *ring,
 	}
 	count = atomic_load_explicit(&chunk->count, memory_order_relaxed);
 	chunk->rec[count] = *rec;
-	/* Release: pairs with the acquire of who takes a snapshot or pops. */
+	/* Release: pairs with the acquire of a thread that takes a snapshot or pops. */
 	atomic_store_explicit(&chunk->count, count + 1, memory_order_release);
 	return true;
 }
@@ -275,7 +276,7 @@ static void record_rec(struct twi_alloclog *log, struct twi_alloclog_rec *rec)
 		twi_count(log->diag, TWI_C_alloclog_lost, 1);
 		return;
 	}
-	/* This thread is recording: what it needs for that comes out of the pool. */
+	/* This thread is recording already: the recording itself took memory from the pool. */
 	if (twi_unlikely(atomic_load_explicit(&ring->busy, memory_order_relaxed) != 0)) {
 		twi_cell_add(&ring->lost, 1);
 		twi_count(log->diag, TWI_C_alloclog_lost, 1);
@@ -290,7 +291,7 @@ static void record_rec(struct twi_alloclog *log, struct twi_alloclog_rec *rec)
 	stored = store_rec(log, ring, rec);
 	if (twi_unlikely(!stored))
 		twi_cell_add(&ring->lost, 1);
-	/* Release: who waits for it, to free the chunks, sees that we are done with ours. */
+	/* Release: the thread that waits to free the chunks sees that this one has finished. */
 	atomic_store_explicit(&ring->busy, 0, memory_order_release);
 	twi_count(log->diag, stored ? TWI_C_alloclog_events : TWI_C_alloclog_lost, 1);
 }
@@ -388,14 +389,14 @@ int twi_alloclog_on(struct twi_alloclog *log)
 void twi_alloclog_off(struct twi_alloclog *log)
 {
 	atomic_store_explicit(&log->gate.on, 0, memory_order_seq_cst);
-	/* A ring that comes after this lock finds the log off. */
+	/* A ring that is made after this lock finds the log off. */
 	pthread_mutex_lock(&rings_lock);
 	for (struct twi_alloclog_ring *ring = first_ring(log); ring != NULL; ring = ring->next) {
-		/* A recording takes about 20 ns, some ms where it makes room. */
+		/* A recording takes about 20 ns, or some ms if it makes room. */
 		while (atomic_load_explicit(&ring->busy, memory_order_seq_cst) != 0)
 			sched_yield();
 	}
-	/* Who makes room is in the rings of all, so that none is touched before all are done. */
+	/* A thread that makes room touches all rings. So no ring is reset before all are idle. */
 	for (struct twi_alloclog_ring *ring = first_ring(log); ring != NULL; ring = ring->next) {
 		ring->chunk = ring->oldest = ring->popping = NULL;
 		ring->skip = 0;

@@ -1,6 +1,8 @@
 /*
- * alloclog_capture.c - who wants the log, from when to when, and what they get: a copy of the
- * chunks, thinned to one rate, in the order of time. Also the log as /v1/alloclog has it.
+ * alloclog_capture.c - the users of the log, and their snapshots.
+ *
+ * A snapshot is a copy of the chunks, thinned to one rate, in the order of time. This file also
+ * serves /v1/alloclog.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +31,7 @@ static uint64_t realtime_ns(void)
 	return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
 }
 
-/* What is true now, for a capture that begins now; the log is on. */
+/* Stores the present state, for a capture that begins now. The log is on. */
 static void begin_now(struct twi_alloclog *log, struct twi_alloclog_capture *out)
 {
 	struct twi_pool_stats stats = { 0 };
@@ -39,14 +41,14 @@ static void begin_now(struct twi_alloclog *log, struct twi_alloclog_capture *out
 					      .lost_before = twi_alloclog_lost(log) };
 	if (log->pool != NULL)
 		twi_pool_stats(log->pool, &stats);
-	/* What every runtime takes at its open is told apart. */
+	/* The memory that every runtime takes at its open is counted separately. */
 	out->live_bytes = stats.allocated - twi_min(stats.waste + log->own_bytes, stats.allocated);
 	out->taken_bytes = stats.allocated - twi_min(log->own_bytes, stats.allocated);
 	out->live_allocations =
 		stats.allocations - twi_min(log->own_allocations, stats.allocations);
 }
 
-/* One more user; `control` is held. */
+/* Adds a user, and switches the log on for the first one. `control` is held. */
 static int capture_use(struct twi_alloclog *log)
 {
 	int status = log->users == 0 ? twi_alloclog_on(log) : TOW_OK;
@@ -70,18 +72,18 @@ static void capture_unuse(struct twi_alloclog *log)
 		twi_alloclog_off(log);
 }
 
-/* Memory that was freed while a transport held it is free from now on. */
+/* Records the free of memory whose last lease has ended after its owner freed it. */
 static void note_return(void *arg, void *memory, uint64_t bytes)
 {
 	struct twi_alloclog *log = arg;
 	struct twi_alloclog_begun begun;
-	/* When it comes hangs on the other side, as with what the library takes for itself. */
+	/* The peer determines the time, so the event counts as the library's own. */
 	struct twi_site site = { .tag = TWI_ALLOC_TAG_LIBRARY };
 
 	if (twi_likely(!twi_alloclog_is_on(log)))
 		return;
 	begun = twi_alloclog_begin(log, memory);
-	begun.bytes = bytes; /* its hold word says that it is free already */
+	begun.bytes = bytes; /* begin found no block: the hold word says free already */
 	twi_alloclog_free(log, memory, begun, site);
 }
 
@@ -152,7 +154,7 @@ static uint32_t chunk_count(struct twi_alloclog *log)
 	return count;
 }
 
-/* What a ring has from `since_ns` to `until_ns` and is in no window, to `out`; how many. */
+/* Copies a ring's records from `since_ns` to `until_ns` that are in no window. Returns how many. */
 static size_t copy_ring(struct twi_alloclog *log, struct twi_alloclog_ring *ring, uint64_t since_ns,
 			uint64_t until_ns, struct twi_alloclog_rec *out, size_t room)
 {
@@ -160,7 +162,7 @@ static size_t copy_ring(struct twi_alloclog *log, struct twi_alloclog_ring *ring
 	size_t copied = 0;
 
 	while (chunk != NULL) {
-		/* Acquire: pairs with the release of who writes into it at this moment. */
+		/* Acquire: pairs with the release of the thread that writes into the chunk. */
 		uint32_t count = atomic_load_explicit(&chunk->count, memory_order_acquire);
 
 		for (uint32_t i = chunk->popped; i < count && copied < room; i++) {
@@ -174,8 +176,8 @@ static size_t copy_ring(struct twi_alloclog *log, struct twi_alloclog_ring *ring
 	return copied;
 }
 
-/* Each record is in a ring or in a window; keep_lock is held, so that none goes from one to the
- * other. */
+/* Copies rings and windows. Each record is in one of them; keep_lock is held, so that none moves
+ * from a ring to a window. */
 static size_t copy_kept(struct twi_alloclog *log, uint64_t since_ns, uint64_t until_ns,
 			struct twi_alloclog_rec *out, size_t room)
 {
@@ -188,8 +190,8 @@ static size_t copy_kept(struct twi_alloclog *log, uint64_t since_ns, uint64_t un
 }
 
 /*
- * All records of the capture's time, and its gaps. What was kept at different rates is all brought
- * to the last one.
+ * Copies all records of the capture's time, and its gaps. Records that were kept at different rates
+ * are all thinned to the latest rate.
  */
 static struct twi_alloclog_rec *copy_all(struct twi_alloclog *log,
 					 const struct twi_alloclog_capture *capture,
@@ -202,7 +204,7 @@ static struct twi_alloclog_rec *copy_all(struct twi_alloclog *log,
 
 	pthread_mutex_lock(&log->keep_lock);
 	room = (size_t)chunk_count(log) * log->chunk_events + log->keeper.count;
-	/* And for what was live at the begin. */
+	/* The additional room is for the blocks that were live at the begin. */
 	recs = calloc(room + capture->held.count + 1, sizeof(*recs));
 	if (recs != NULL)
 		copied = copy_kept(log, capture->since_ns, until_ns, recs, room);
@@ -220,8 +222,8 @@ static struct twi_alloclog_rec *copy_all(struct twi_alloclog *log,
 }
 
 /*
- * What was live at the begin becomes the first events, and is no longer in the sums: these have
- * what is left. A thinned log keeps the sums alone, for it has one address in many.
+ * Adds the blocks that were live at the begin as first events, and subtracts them from the sums. A
+ * thinned log keeps only the sums, because it has one address in many.
  */
 static size_t add_held(struct twi_alloclog_capture *capture, struct twi_alloclog_rec *recs,
 		       size_t count, struct twi_alloc_trace *out)
@@ -295,7 +297,7 @@ int twi_alloclog_capture_finish(struct twi_alloclog *log, struct twi_alloclog_ca
 	return status;
 }
 
-/* Seconds not given, or 0: what there is, where the log is on from the open. */
+/* Without seconds, or with 0, the capture is the log so far, if it is on since the open. */
 static int capture_start(void *arg, int64_t seconds, void **session_out, uint64_t *wait_ns_out)
 {
 	struct twi_alloclog *log = arg;

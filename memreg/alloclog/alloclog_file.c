@@ -1,8 +1,9 @@
 /*
- * alloclog_file.c - an allocation log becomes a file. alloclog_file.h and docs/alloclog.md.
+ * alloclog_file.c - writes an allocation log as a file. alloclog_file.h and docs/alloclog.md have
+ * the format.
  *
- * The reader of such files is beside the library (memreg/sizing/alloclog_read.h). Both run every
- * event through the check of alloclog_codec.h, so that what is written can be read.
+ * The reader is beside the library (memreg/sizing/alloclog_read.h). Both pass every event through
+ * the check of alloclog_codec.h, so that every written file can be read.
  */
 #include "memreg/alloclog/alloclog_file.h"
 
@@ -99,7 +100,7 @@ bool twi_alloclog_check(struct twi_alloclog_checker *c, const struct twi_alloc_e
 	}
 }
 
-/* Records begin at a multiple of 8. */
+/* Records begin at a multiple of 8 bytes. */
 static size_t header_bytes(const struct twi_alloc_trace *t)
 {
 	if (t->names_bytes == 0)

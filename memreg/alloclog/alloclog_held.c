@@ -1,6 +1,6 @@
 /*
- * alloclog_held.c - lists a pool's live allocations, and makes records of them. alloclog_held.h
- * has the concept.
+ * alloclog_held.c - lists a pool's live allocations and makes records of them. alloclog_held.h has
+ * the concept.
  */
 #include "memreg/alloclog/alloclog_held.h"
 
@@ -95,7 +95,7 @@ static size_t place_of_block(const struct twi_alloclog_held *held, uint64_t addr
 	return NONE;
 }
 
-/* What an event during the walk says of the block at its address. */
+/* Applies an event during the walk to the block at its address. */
 static void note_event(struct twi_alloclog_held *held, const struct twi_alloclog_rec *rec)
 {
 	unsigned kind = twi_alloclog_rec_kind(rec);

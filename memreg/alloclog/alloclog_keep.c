@@ -1,10 +1,11 @@
 /*
- * alloclog_keep.c - alloclog_keep.h has the concept. keep_lock is held in all that changes windows.
+ * alloclog_keep.c - windows and gaps; alloclog_keep.h has the concept. All that changes windows
+ * runs under keep_lock.
  *
- * Work for each chunk that somebody wants: SLICE records popped, and windows dropped until some
- * chunks are free. Gaps that are joined are at most JOIN records, some 1 ms, as long as there are
- * windows to drop. Without any, larger gaps are joined and the log is thinned, which may take some
- * 10 ms; that is rare, as it needs live blocks that nearly fill the log.
+ * A request for a chunk pops SLICE records, and drops windows until some chunks are free. While
+ * there are windows to drop, two gaps are joined only if they have at most JOIN records. That takes
+ * about 1 ms. After that larger gaps are joined and the log is thinned, which may take some 10 ms.
+ * That is rare, because it needs live blocks that nearly fill the log.
  */
 #include "memreg/alloclog/alloclog_keep.h"
 
@@ -18,11 +19,11 @@
 
 #define SLICE       4096u
 #define JOIN        16384u
-#define POP_PART    4  /* of the chunks: with fewer free ones the rings are popped */
-#define DROP_PART   16 /* of the chunks: so many are made free */
-#define EDGE_PART   8  /* of the chunks: the first windows, and as many of the latest */
-#define WINDOW_PART 64 /* of the chunks: the longest window */
-#define WINDOW_MOST 64 /* chunks */
+#define POP_PART    4  /* with fewer free chunks than this part, the rings are popped */
+#define DROP_PART   16 /* this part of the chunks is made free */
+#define EDGE_PART   8  /* part of the chunks in the first windows, and in the latest */
+#define WINDOW_PART 64 /* part of the chunks in the longest window */
+#define WINDOW_MOST 64 /* chunks of the longest window, at most */
 #define NOBODY      UINT32_MAX
 
 static uint32_t longest_window(const struct twi_alloclog *log)
@@ -68,7 +69,7 @@ static int open_window(struct twi_alloclog *log, uint64_t ns)
 	return TOW_OK;
 }
 
-/* Whether the window may take the record; one that is full, or long enough at a step, is closed. */
+/* Makes the open window ready for the record. Closes it if it is full, or long enough at a step. */
 static bool ready_window(struct twi_alloclog *log, const struct twi_alloclog_rec *rec)
 {
 	struct twi_alloclog_keeper *keeper = &log->keeper;
@@ -105,7 +106,7 @@ static bool push_rec(struct twi_alloclog *log, struct twi_alloclog_window *windo
 	return true;
 }
 
-/* False: there is no room; it is asked again. */
+/* Adds the record to the open window. False: there is no room, and the caller tries again later. */
 static bool add_rec(struct twi_alloclog *log, const struct twi_alloclog_rec *rec)
 {
 	struct twi_alloclog_keeper *keeper = &log->keeper;
@@ -137,12 +138,12 @@ static bool add_rec(struct twi_alloclog *log, const struct twi_alloclog_rec *rec
 
 /* --- popping the rings --- */
 
-/* The oldest record of a ring that has not been popped; NULL: there is none up to until_ns. */
+/* The oldest unpopped record of a ring. NULL: there is none up to until_ns. */
 static struct twi_alloclog_rec *ring_head(struct twi_alloclog *log, struct twi_alloclog_ring *ring,
 					  uint64_t until_ns)
 {
 	struct twi_alloclog_chunk *chunk = twi_alloclog_oldest(log, ring);
-	/* Acquire: pairs with the release of who writes into it at this moment. */
+	/* Acquire: pairs with the release of the thread that writes into the chunk. */
 	uint32_t count =
 		chunk != NULL ? atomic_load_explicit(&chunk->count, memory_order_acquire) : 0;
 
@@ -154,7 +155,7 @@ static struct twi_alloclog_rec *ring_head(struct twi_alloclog *log, struct twi_a
 static bool find_active(struct twi_alloclog *log, uint64_t until_ns)
 {
 	struct twi_alloclog_keeper *keeper = &log->keeper;
-	/* Acquire: pairs with the release of who has put a new one there. */
+	/* Acquire: pairs with the release of the thread that has added a ring. */
 	struct twi_alloclog_ring *ring = atomic_load_explicit(&log->rings, memory_order_acquire);
 
 	keeper->actives = 0;
@@ -170,7 +171,7 @@ static bool find_active(struct twi_alloclog *log, uint64_t until_ns)
 	return keeper->actives > 0;
 }
 
-/* The ring whose head is the oldest; until when it may be popped before others are looked at. */
+/* The ring with the oldest record. It may be popped up to *turn_ns_out before another ring. */
 static struct twi_alloclog_ring *oldest_ring(struct twi_alloclog *log, uint64_t until_ns,
 					     uint64_t *turn_ns_out)
 {
@@ -207,8 +208,8 @@ static bool keeps_rec(const struct twi_alloclog *log, const struct twi_alloclog_
 }
 
 /*
- * Pops up to SLICE records of the time up to now into windows, in the order of time. False: there
- * was none, or no room for it.
+ * Pops up to SLICE records of the time until now into windows, in the order of time. False: there
+ * was no record, or no room for one.
  */
 static bool pop_slice(struct twi_alloclog *log)
 {
@@ -236,7 +237,7 @@ static bool pop_slice(struct twi_alloclog *log)
 
 typedef bool (*rec_wanted)(const void *arg, uint32_t index, const struct twi_alloclog_rec *rec);
 
-/* Moves what is wanted of the window to its begin, and gives the chunks behind it back. */
+/* Moves the wanted records to the begin of the window, and frees the chunks behind them. */
 static void pack_window(struct twi_alloclog *log, struct twi_alloclog_window *window,
 			rec_wanted wanted, const void *arg)
 {
@@ -276,7 +277,7 @@ static void drop_window(struct twi_alloclog *log, struct twi_alloclog_window *wi
 	log->keeper.gap_peak_bytes = twi_max(log->keeper.gap_peak_bytes, window->peak_bytes);
 }
 
-/* The records of the second are put behind those of the first, in the chunks of both. */
+/* Appends the records of the second window to the first one, in the chunks of both. */
 static void append_window(struct twi_alloclog *log, struct twi_alloclog_window *first,
 			  struct twi_alloclog_window *second)
 {
@@ -302,7 +303,7 @@ static void append_window(struct twi_alloclog *log, struct twi_alloclog_window *
 	first->chunks += second->chunks;
 }
 
-/* Two gaps side by side become one. False: there is no memory for it. */
+/* Joins two adjacent gaps. False: no memory. */
 static bool join_gaps(struct twi_alloclog *log, uint32_t at)
 {
 	struct twi_alloclog_keeper *keeper = &log->keeper;
@@ -356,7 +357,7 @@ static void join_around(struct twi_alloclog *log, uint32_t at, uint32_t most)
 		join_gaps(log, at - 1);
 }
 
-/* The window to be dropped next: the lowest peak, and of equal ones the last. */
+/* The window to drop next: the one with the lowest peak, and the latest among equal ones. */
 static uint32_t lowest_window(const struct twi_alloclog *log)
 {
 	const struct twi_alloclog_keeper *keeper = &log->keeper;
@@ -387,8 +388,8 @@ static bool is_sampled(const void *arg, uint32_t index, const struct twi_alloclo
 }
 
 /*
- * Whether enough addresses would be left at the next rate to stand for the others. A program that
- * uses the same few addresses again and again would vanish from its log.
+ * Tests whether the next rate would leave enough addresses to represent the others. A program that
+ * reuses a few addresses would vanish from its log.
  */
 static bool worth_thinning(const struct twi_alloclog *log)
 {
@@ -402,7 +403,7 @@ static bool worth_thinning(const struct twi_alloclog *log)
 		const struct twi_alloclog_window *window = &log->keeper.window[i];
 		const struct twi_alloclog_chunk *chunk = window->first;
 
-		/* The records of a gap are live blocks, or frees of such. */
+		/* The records of a gap are live blocks, or frees of older blocks. */
 		for (uint32_t k = 0; window->paired == NULL && k < window->count; k++) {
 			const struct twi_alloclog_rec *rec = &chunk->rec[k % log->chunk_events];
 
@@ -415,7 +416,7 @@ static bool worth_thinning(const struct twi_alloclog *log)
 	return kept >= twi_min((uint64_t)64, looked / 16);
 }
 
-/* Thins the next window that was not yet; all were: at the next rate. False: nothing helps. */
+/* Thins the next gap of an older rate; without one, sets the next rate. False: nothing helps. */
 static bool thin_window(struct twi_alloclog *log)
 {
 	struct twi_alloclog_keeper *keeper = &log->keeper;
@@ -424,7 +425,7 @@ static bool thin_window(struct twi_alloclog *log)
 	for (uint32_t i = 0; i < keeper->count; i++) {
 		struct twi_alloclog_window *window = &keeper->window[i];
 
-		/* Marks say where a record stands: those that are not dropped stay whole. */
+		/* Marks are by position, so a window that is not dropped keeps all its records. */
 		if (window->paired != NULL || window->shift >= shift)
 			continue;
 		pack_window(log, window, is_sampled, log);
@@ -437,7 +438,7 @@ static bool thin_window(struct twi_alloclog *log)
 	return true;
 }
 
-/* Each gap with the next, until that has made room. False: there are no two side by side. */
+/* Joins adjacent gaps until that has made room. False: no two gaps are adjacent. */
 static bool join_any(struct twi_alloclog *log)
 {
 	uint32_t chunks = twi_alloclog_room(log);
@@ -448,7 +449,7 @@ static bool join_any(struct twi_alloclog *log)
 	return joined;
 }
 
-/* Until so many chunks are free, or nothing helps. */
+/* Works until `wanted` chunks are free, or nothing helps. */
 static void make_room(struct twi_alloclog *log, uint32_t wanted)
 {
 	while (twi_alloclog_room(log) < wanted) {
@@ -469,7 +470,7 @@ void twi_alloclog_keep(struct twi_alloclog *log)
 
 	if (room >= log->chunks_max / POP_PART)
 		return;
-	/* Another thread is at it: this one has enough for now. */
+	/* Another thread does this work, and enough chunks are left for now. */
 	if (room > few / 2 && pthread_mutex_trylock(&log->keep_lock) != 0)
 		return;
 	if (room <= few / 2)

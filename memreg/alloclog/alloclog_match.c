@@ -1,6 +1,6 @@
 /*
- * alloclog_match.c - a table of addresses with open addressing. What ends stays as an empty seat of
- * its address until the next round, so that nothing has to move.
+ * alloclog_match.c - a table of addresses with open addressing. A matched seat keeps its address
+ * until the next round, so that no seat has to move.
  */
 #include "memreg/alloclog/alloclog_match.h"
 
@@ -42,7 +42,7 @@ int twi_alloclog_match_begin(struct twi_alloclog_match *match, uint32_t records)
 	while (seats < 2 * records)
 		seats *= 2;
 	match->added = 0;
-	/* Of another round are all seats that were 0, as rounds begin with 1. */
+	/* A seat of zeros is always of another round, because rounds begin with 1. */
 	if (match->round == UINT32_MAX) {
 		twi_alloclog_area_fini(&match->area);
 		match->round = 0;

@@ -1,10 +1,10 @@
 /*
- * alloclog_match.h - which of the records that follow one another are an allocation and its free.
+ * alloclog_match.h - finds which records of a sequence are an allocation and its free. Pure.
  *
- * Records are added in the order of time and numbered from 0. A free that directly follows an
- * allocation at its address is its free. A free may be late, where its thread was held up before it
- * had recorded it: then two allocations follow one another, or a free is older than the allocation
- * before it. In both cases nothing is matched there until the next allocation. Pure.
+ * Records are added in the order of time, and are numbered from 0. A free matches an allocation if
+ * it is the next event at that address. A free may be late, if its thread was delayed before it
+ * recorded the free. Then two allocations follow one another, or the free is older than the
+ * allocation before it. In both cases nothing matches there until the next allocation.
  */
 #ifndef TWI_ALLOCLOG_MATCH_H
 #define TWI_ALLOCLOG_MATCH_H
@@ -17,37 +17,37 @@
 #define TWI_ALLOCLOG_NO_MATCH UINT32_MAX
 
 /*
- * Memory that grows, not by malloc: who records may stand in an allocation of a program whose
- * malloc takes large blocks out of the pool, and these would have to be recorded.
+ * Growing memory, by mmap rather than malloc. The recording thread may be in malloc of a program
+ * whose large blocks come from the pool. A malloc here could then be an event to record itself.
  */
 struct twi_alloclog_area {
 	void *at;
 	size_t bytes;
 };
 
-/* At least `bytes`, what is new is 0. TOW_OK; TOW_ENOMEM, and it stays as it was. */
+/* Grows to at least `bytes`; new bytes are 0. TOW_OK; TOW_ENOMEM, with the area unchanged. */
 int twi_alloclog_area_grow(struct twi_alloclog_area *area, size_t bytes);
 void twi_alloclog_area_fini(struct twi_alloclog_area *area);
 
 struct twi_alloclog_seat {
 	uint64_t address;
-	uint32_t round; /* of which this is; of another one: nothing is here */
-	uint32_t index; /* of the allocation that is live there; or NO_MATCH */
-	uint64_t ns;    /* of that allocation */
-	uint64_t taken; /* of the pool, by it */
+	uint32_t round; /* the seat is empty if this is not the current round */
+	uint32_t index; /* the live allocation there, or NO_MATCH */
+	uint64_t ns;    /* time of that allocation */
+	uint64_t taken; /* bytes of the pool that it took */
 };
 
 struct twi_alloclog_match {
-	struct twi_alloclog_area area; /* of seats */
+	struct twi_alloclog_area area; /* the seats */
 	uint32_t seats, round, added;
 };
 
-/* Forgets all; for up to `records` more. TOW_OK; TOW_ENOMEM. */
+/* Forgets all records, and makes room for `records`. TOW_OK; TOW_ENOMEM. */
 int twi_alloclog_match_begin(struct twi_alloclog_match *match, uint32_t records);
 
 /*
- * Adds the next record. Returns the number of its allocation when it is the free of one, else
- * NO_MATCH. *taken_out: what that took.
+ * Adds the next record. If it is the free of an allocation, the result is the number of the
+ * allocation, and *taken_out the bytes that it took. Else the result is NO_MATCH.
  */
 uint32_t twi_alloclog_match_add(struct twi_alloclog_match *match,
 				const struct twi_alloclog_rec *rec, uint64_t *taken_out);

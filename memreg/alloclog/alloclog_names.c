@@ -1,9 +1,10 @@
 /*
- * alloclog_names.c - which names go into a log's file, and how they lie there. alloclog_names.h has
- * the concept.
+ * alloclog_names.c - which names go into a log's file, and in which form; alloclog_names.h has the
+ * concept.
  *
- * Bounded: of the first ROWS_MAX different tags and places the LOOKED_MAX are looked up that had
- * the most live at once, until the header is full. A lookup walks the symbols of one module.
+ * The work is bounded. It counts the first ROWS_MAX different tags and call sites. It looks up the
+ * LOOKED_MAX of them with the highest peaks, until the header is full. A lookup walks the symbols
+ * of one module.
  */
 #include "memreg/alloclog/alloclog_names.h"
 
@@ -17,12 +18,12 @@
 #include "diag/record/tag.h"
 #include <internal/base.h>
 
-#define ENTRY_BYTES 10 /* before the text */
+#define ENTRY_BYTES 10 /* bytes of an entry before its text */
 #define ROWS_MAX    4096
 #define PLACES      (2 * ROWS_MAX)
 #define LOOKED_MAX  512
-#define ENOUGH      24 /* room for less than this is not filled any more */
-#define SYMBOL_MOST 64 /* of a symbol's characters: mangled ones may be longer */
+#define ENOUGH      24 /* with less room than this, no more names are added */
+#define SYMBOL_MOST 64 /* characters of a symbol; mangled ones may be longer */
 
 void twi_alloclog_name_clean(char *text, size_t bytes)
 {
@@ -83,19 +84,19 @@ bool twi_alloclog_names_next(const struct twi_alloc_trace *trace, size_t *at,
 	return true;
 }
 
-/* A tag or a place, and how much of what it allocated was live at once. */
+/* A tag or a call site, with the live bytes of its allocations and their peak. */
 struct name_row {
 	uint8_t kind;
 	uint64_t key, live, most;
 };
 
-/* Which rows an allocation counts for; 0: none. */
+/* The rows in which an allocation counts; 0: none. */
 struct name_made {
 	uint16_t tag, caller;
 };
 
 struct name_census {
-	struct name_row row[ROWS_MAX]; /* the first one stands for all that have none */
+	struct name_row row[ROWS_MAX]; /* the first one is for all tags and sites without a row */
 	uint32_t count;
 	uint16_t at[PLACES]; /* open addressing, at most half full; 0: empty */
 	struct name_made *made;
@@ -159,7 +160,7 @@ static int compare_rows(const void *a, const void *b)
 	return (x->key > y->key) - (x->key < y->key);
 }
 
-/* "train_step+0x41 in trainer+0x1241", or what is known of it; "": nothing. */
+/* Writes "train_step+0x41 in trainer+0x1241", or the known part of it; "": nothing is known. */
 static void write_place(uint64_t caller, char *out, size_t room)
 {
 	struct twi_place place;

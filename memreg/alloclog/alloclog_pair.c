@@ -1,9 +1,9 @@
 /*
- * alloclog_pair.c - walks the records in the order of time with a table of the live addresses.
+ * alloclog_pair.c - walks the records in the order of time, with a table of live addresses.
  *
- * At equal times allocations sort before frees. Then an allocation and its free in one tick are in
- * order; and a free and the next allocation at the same address in one tick are put right by the
- * look ahead, as are those that two clocks have swapped.
+ * At equal times allocations sort before frees. So an allocation and its free in one clock tick are
+ * in order. A free and the next allocation at its address in one tick are then in the wrong order.
+ * The look ahead corrects that, as it corrects events that two clocks have swapped.
  */
 #include "memreg/alloclog/alloclog_pair.h"
 
@@ -20,7 +20,7 @@
 struct live {
 	struct {
 		uint64_t address;
-		uint32_t event; /* of its allocation; NONE: this place is empty */
+		uint32_t event; /* its allocation; NONE: the row is empty */
 	} * rows;
 	size_t mask;
 };
@@ -48,7 +48,7 @@ static size_t home_of(const struct live *live, uint64_t address)
 	return (size_t)(twi_hash_spread(address >> 6) >> 20) & live->mask;
 }
 
-/* The place of `address`, or the empty one where it would be. */
+/* The row of `address`, or the empty row where it belongs. */
 static size_t place_of(const struct live *live, uint64_t address)
 {
 	size_t at = home_of(live, address);
@@ -58,7 +58,7 @@ static size_t place_of(const struct live *live, uint64_t address)
 	return at;
 }
 
-/* Empties a place and moves up what had to step aside because of it. */
+/* Empties a row, and moves back the rows that it had displaced. */
 static void erase_live(struct live *live, size_t hole)
 {
 	for (size_t at = (hole + 1) & live->mask; live->rows[at].event != NONE;
@@ -88,7 +88,7 @@ static int live_init(struct live *live, size_t count)
 	return TOW_OK;
 }
 
-/* The next event, its time and origin filled in; NULL without memory. */
+/* Adds an event with its time and origin. NULL: no memory. */
 static struct twi_alloc_event *add_event(struct walk *w, const struct twi_alloclog_rec *rec)
 {
 	struct twi_alloc_trace *trace = w->trace;
@@ -129,7 +129,7 @@ static int add_free(struct walk *w, const struct twi_alloclog_rec *rec)
 	alloc = &w->trace->events[w->live.rows[at].event];
 	event->id = alloc->id;
 	event->bytes = alloc->bytes;
-	/* Who frees it may have allocated it. */
+	/* The thread that frees the block may also have allocated it. */
 	if (alloc->tag == TWI_ALLOC_TAG_EARLIER)
 		alloc->thread = rec->tag == TWI_ALLOC_TAG_LIBRARY ? UINT32_MAX : rec->thread;
 	erase_live(&w->live, at);
@@ -137,8 +137,8 @@ static int add_free(struct walk *w, const struct twi_alloclog_rec *rec)
 }
 
 /*
- * Frees what is live at the address of the allocation `index`, whose free must have been earlier.
- * Where two clocks have swapped them it is one of the next records, and is taken out of its place.
+ * Frees the block that is live at the address of the allocation `index`. That free must have been
+ * earlier. If two clocks have swapped the two, the free is among the next records, and moves here.
  */
 static int free_before(struct walk *w, size_t index)
 {
@@ -156,7 +156,7 @@ static int free_before(struct walk *w, size_t index)
 		missing.caller = rec->caller;
 		missing.thread = rec->thread;
 		missing.tag = rec->tag;
-		rec->what = 0; /* done: no kind */
+		rec->what = 0; /* moved: this record has no kind any more */
 		break;
 	}
 	return add_free(w, &missing);
@@ -214,7 +214,7 @@ static int add_any(struct walk *w, size_t index)
 			return TOW_ENOMEM;
 		event->id = w->recs[index].address;
 		return TOW_OK;
-	default: /* a free that was taken out of its place, or a gap */
+	default: /* a free that was moved, or a gap */
 		return w->recs[index].what == TWI_ALLOCLOG_GAP ? add_gap(w, &w->recs[index])
 							       : TOW_OK;
 	}

@@ -1,5 +1,5 @@
 /*
- * alloclog_pair.h - from what threads have stored to events with ids. Pure: no clock, no lock.
+ * alloclog_pair.h - turns the records of threads into events with ids. Pure: no clock, no lock.
  */
 #ifndef TWI_ALLOCLOG_PAIR_H
 #define TWI_ALLOCLOG_PAIR_H
@@ -9,23 +9,23 @@
 
 #include "memreg/alloclog/alloclog_file.h"
 
-/* How far two processors' clocks are taken to differ at most. */
+/* The largest expected difference between two processors' clocks. */
 #define TWI_ALLOCLOG_SKEW_NS 2000
 
 #define TWI_ALLOCLOG_BYTES_BITS 46
-#define TWI_ALLOCLOG_SLACK_BITS 10 /* above these, in units of 64 bytes: no arena wastes more */
+#define TWI_ALLOCLOG_SLACK_BITS 10 /* above these, in units of 64 bytes; no arena wastes more */
 #define TWI_ALLOCLOG_ALIGN_BIT  56
 #define TWI_ALLOCLOG_UNIT       64u
-#define TWI_ALLOCLOG_GAP        1u /* what, without a kind */
+#define TWI_ALLOCLOG_GAP        1u /* `what` of a gap, which has no kind */
 
 struct twi_alloclog_rec {
 	uint64_t ns;
-	uint64_t address; /* of a step: its number */
+	uint64_t address; /* in a step: its number */
 	/*
-	 * Bytes: asked for, of a free what it gives back. From bit 46 what an allocation took of
-	 * the pool beside whole units, from bit 56 log2 of the alignment, from bit 62 the kind.
-	 * A gap, from ns on: GAP; address: its steps; caller: its events; thread and tag: its
-	 * length, low half first.
+	 * From bit 0: bytes requested; in a free, bytes returned to the pool. From bit 46: what an
+	 * allocation took of the pool beyond whole units. From bit 56: log2 of the alignment. From
+	 * bit 62: the kind. In a gap, `what` is GAP, `ns` its begin, `address` its steps, and
+	 * `caller` its events. `thread` and `tag` are the low and high half of its length in ns.
 	 */
 	uint64_t what;
 	uint64_t caller;
@@ -42,7 +42,7 @@ static inline uint64_t twi_alloclog_rec_bytes(const struct twi_alloclog_rec *rec
 	return rec->what & (((uint64_t)1 << TWI_ALLOCLOG_BYTES_BITS) - 1);
 }
 
-/* What an allocation took of the pool. */
+/* Bytes that an allocation took of the pool. */
 static inline uint64_t twi_alloclog_rec_taken(const struct twi_alloclog_rec *rec)
 {
 	uint64_t slack = rec->what >> TWI_ALLOCLOG_BYTES_BITS &
@@ -53,9 +53,9 @@ static inline uint64_t twi_alloclog_rec_taken(const struct twi_alloclog_rec *rec
 }
 
 /*
- * Sorts `recs` and writes their events to trace, times counted from trace->start_monotonic_ns;
- * what is earlier counts as of then. An allocation at an address that is live means that the free
- * before it was lost: it is made up, at that moment, so that sums stay right. TOW_ENOMEM.
+ * Sorts `recs` and writes their events to the trace, with times from trace->start_monotonic_ns on.
+ * Earlier times count as that time. An allocation at a live address shows that the free before it
+ * was lost. The free is then inserted at that moment, so that sums stay right. TOW_ENOMEM.
  */
 int twi_alloclog_pair(struct twi_alloclog_rec *recs, size_t count, struct twi_alloc_trace *trace);
 

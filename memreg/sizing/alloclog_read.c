@@ -1,5 +1,5 @@
 /*
- * alloclog_read.c - the reader of allocation logs. See alloclog_read.h.
+ * alloclog_read.c - the reader of allocation logs; alloclog_read.h has the concept.
  */
 #include "memreg/sizing/alloclog_read.h"
 
@@ -39,10 +39,10 @@ static void decode_event(const uint8_t *p, struct twi_alloc_event *e)
 
 struct reader {
 	FILE *file;
-	uint64_t offset; /* of the next byte */
+	uint64_t offset; /* position of the next byte */
 	uint32_t crc;
 	unsigned major;
-	uint64_t promised, seen; /* events */
+	uint64_t promised, seen; /* events, by the header and so far */
 	struct twi_alloc_trace *trace;
 	twi_alloclog_visit visit;
 	void *arg;
@@ -74,7 +74,7 @@ static int read_bytes(struct reader *r, uint8_t *p, size_t bytes, const char *wh
 	return TOW_OK;
 }
 
-/* What a later minor version may have put between the header that we know and the records. */
+/* Skips header bytes that only a later minor version knows. */
 static int skip_bytes(struct reader *r, size_t bytes)
 {
 	uint8_t rest[256];
@@ -114,7 +114,7 @@ static void decode_header(const uint8_t *p, struct twi_alloc_trace *t)
 	t->gap_peak_bytes = twi_get_le(p + 184, 8);
 }
 
-/* Printable, and nothing behind its end. */
+/* True for printable characters with only zeros behind them. */
 static bool is_arena(const uint8_t *p)
 {
 	size_t i = 0;
@@ -124,7 +124,7 @@ static bool is_arena(const uint8_t *p)
 	return all_zero(p + i, TWI_ALLOCLOG_ARENA_BYTES - i);
 }
 
-/* Names that are no names are refused; what a name says may be anything. `where` is their field. */
+/* Reads the names, whose field is at `where`. Refuses a wrong form; the texts may be anything. */
 static int read_names(struct reader *r, uint64_t header_bytes, const uint8_t *where)
 {
 	uint64_t offset = twi_get_le(where, 4), bytes = twi_get_le(where + 4, 4);
@@ -186,7 +186,7 @@ static int read_header(struct reader *r)
 	if (r->major > 1 && !is_arena(p + 112))
 		return wrong_at(112, "the arena's name is none");
 	if (r->major == 1)
-		memset(p + 112, 0, sizeof(p) - 112); /* what they may mean there is not known */
+		memset(p + 112, 0, sizeof(p) - 112); /* their meaning in major 1 is unknown */
 	r->promised = twi_get_le(p + 48, 8);
 	decode_header(p, r->trace);
 	return read_names(r, header_bytes, p + 144);
@@ -260,13 +260,13 @@ int twi_alloclog_scan(FILE *file, struct twi_alloc_trace *out, twi_alloclog_visi
 	return status;
 }
 
-/* The events of a log as they are collected. */
+/* The events of a log, while they are collected. */
 struct collection {
 	struct twi_alloc_event *events;
 	size_t count, room;
 };
 
-/* Room grows with what has been read, whatever the header promises. */
+/* The memory grows with the events that were read, whatever the header promises. */
 static int collect_batch(void *arg, const struct twi_alloc_event *event, size_t count)
 {
 	struct collection *all = arg;

@@ -8,8 +8,8 @@
  *   ----------------------------------------------
  *   premap_memory_bytes
  *
- * Pure. A number without its sum is a guess that nobody can check: whoever adds a consumer of the
- * pool adds its line. A sum past 64 bits is UINT64_MAX, and stays there.
+ * Pure. Nobody can check a number without its sum. So the author of a new consumer of the pool adds
+ * its line. A sum that exceeds 64 bits is UINT64_MAX, and stays there.
  */
 #ifndef TWI_BUDGET_H
 #define TWI_BUDGET_H
@@ -29,15 +29,15 @@ struct twi_budget {
 	uint32_t count;
 };
 
-/* One consumer more. Past TWI_BUDGET_LINES the bytes join the last line, so that none are lost. */
+/* Adds a consumer. Past TWI_BUDGET_LINES the bytes join the last line, so that none are lost. */
 void twi_budget_add(struct twi_budget *budget, uint64_t bytes, const char *name, const char *why);
 
 /* The sum of all lines. */
 uint64_t twi_budget_sum(const struct twi_budget *budget);
 
 /*
- * Adds the line that makes the sum a multiple of `step` (a power of two) and at least `least`;
- * returns the sum.
+ * Adds a line that makes the sum a multiple of `step` (a power of two), at least `least`. Returns
+ * the sum.
  */
 uint64_t twi_budget_round(struct twi_budget *budget, uint64_t least, uint64_t step,
 			  const char *name, const char *why);

@@ -1,6 +1,6 @@
 /*
- * replay.c - runs a compiled log in a pool of addresses; replay.h has the concept,
- * replay_program.c makes the program, replay_search.c looks for the smallest pool.
+ * replay.c - runs a compiled log in a pool of addresses. replay.h has the concept,
+ * replay_program.c makes the program, replay_search.c finds the smallest pool.
  *
  *   run_each      threads, each on a CPU of its own --take the next pool--> twi_replay_run
  */
@@ -19,10 +19,10 @@
 #include <towline/status.h>
 
 #define PAGE       4096u
-#define ALONE_MOST 20000 /* events that are not worth a thread */
-#define AHEAD      16    /* events of another order to ask memory for in time */
+#define ALONE_MOST 20000 /* with fewer events, a second thread is not worth it */
+#define AHEAD      16    /* events of another order to prefetch */
 
-/* Addresses of a pool, and the provider's view of them. */
+/* The addresses of a pool, and its provider. */
 struct arena {
 	const struct twi_arena_ops *ops;
 	void *reserved, *ctx;
@@ -93,8 +93,8 @@ static void arena_give(struct arena *arena, uint32_t slot)
 }
 
 /*
- * Whether the run ends after the event, which is that of the peak or not. A look asks the provider
- * how the pool stands; it trims by that, so that only a run for it does.
+ * Tests whether the run ends after the event. At the peak, a look reads the provider's statistics.
+ * That call also trims the arena, so only a run for a look makes it.
  */
 static bool ends_here(struct arena *arena, enum twi_replay_how how, bool is_peak,
 		      struct twi_replay_result *out)
@@ -113,14 +113,15 @@ static bool ends_here(struct arena *arena, enum twi_replay_how how, bool is_peak
 }
 
 /*
- * Where threads are. The front cache of each CPU keeps what was freed there, so a block's place
- * hangs on it. Some runs have threads that never leave, others such that hop after a few calls.
+ * The CPUs of threads. The front cache of each CPU keeps the blocks that were freed there, so it
+ * determines the addresses of blocks. In some runs threads never move; in others they move after a
+ * few calls.
  */
 #define MOVERS 64
 
 struct moves {
 	uint64_t seed, turn;
-	uint32_t rarely; /* one in 2^this calls is after a move */
+	uint32_t rarely; /* one in 2^this calls follows a move */
 	bool known[MOVERS];
 	uint32_t cpu[MOVERS];
 };
@@ -132,7 +133,7 @@ static void moves_init(struct moves *moves, uint64_t seed)
 	*moves = (struct moves){ .seed = seed, .rarely = rarely[seed % sizeof(rarely)] };
 }
 
-/* Before the event of a thread with this number. */
+/* Sets the CPU for the next event of the thread with this number. */
 static void stay_at(struct arena *arena, struct moves *moves, uint32_t number)
 {
 	uint32_t at = number % MOVERS;
@@ -169,7 +170,7 @@ static void run_events(const struct twi_replay *replay, struct arena *arena, uin
 	}
 }
 
-/* The same of a slim program. */
+/* Runs the events of a slim program. */
 static void run_slim(struct arena *arena, struct twi_replay_cursor *cursor, enum twi_replay_how how,
 		     struct twi_replay_result *out)
 {
@@ -186,7 +187,7 @@ static void run_slim(struct arena *arena, struct twi_replay_cursor *cursor, enum
 	}
 }
 
-/* Onto the CPU where it is, or with `lane` the one of that number of those that it may use. */
+/* Pins the thread to its present CPU, or to number `lane` of the allowed CPUs. */
 static void stay_on_cpu(const cpu_set_t *allowed, int lane)
 {
 	int cpu = lane < 0 ? sched_getcpu() : -1;
@@ -242,7 +243,7 @@ int twi_replay_run(const struct twi_replay *replay, const struct twi_replay_pool
 	return TOW_OK;
 }
 
-/* What the threads of run_each share. */
+/* State that the threads of run_each share. */
 struct crew {
 	const struct twi_replay *replay;
 	const struct twi_replay_pool *pool;

@@ -1,5 +1,5 @@
 /*
- * replay_facts.c - what a program shows without a pool: its peak, and what stays.
+ * replay_facts.c - the facts of a program without a pool: its peak, and what is never freed.
  */
 #include <stdlib.h>
 
@@ -9,20 +9,20 @@
 
 #define UNIT  64u
 #define PAGE  4096u
-#define AHEAD 32    /* events of another order to ask memory for in time */
-#define SMALL 2048u /* up to there the arena rounds to units, above to pages */
+#define AHEAD 32    /* events of another order to prefetch */
+#define SMALL 2048u /* the arena rounds up to units to this size, to pages above */
 
 /* A block while it is live. */
 struct block {
-	uint64_t bytes; /* asked for, and 1 */
+	uint64_t bytes; /* requested, plus 1 */
 	uint32_t actor;
-	bool late; /* of the second half of the log */
+	bool late; /* allocated in the second half of the log */
 };
 
 struct survey {
 	struct twi_replay *replay;
 	struct block *block;  /* by slot */
-	uint64_t *own, *most; /* by thread: of its blocks, now and at its peak */
+	uint64_t *own, *most; /* by thread: bytes of its blocks, now and at its peak */
 	uint64_t now, rounded, steps, middle_bytes, last_bytes;
 };
 

@@ -1,8 +1,8 @@
 /*
- * replay_groups.c - who has what of a program's memory. replay_groups.h has the concept.
+ * replay_groups.c - the owners of a program's memory; replay_groups.h has the concept.
  *
- * Each event knows its actor, a thread with a tag and a calling place. So what is counted for the
- * actors is counted for their groups through one table.
+ * Each event has an actor, which is a thread with a tag and a call site. So one table maps the sums
+ * of actors to the sums of their groups.
  */
 #include "memreg/sizing/replay_groups.h"
 
@@ -13,8 +13,8 @@
 #include <internal/base.h>
 
 struct grouping {
-	struct twi_replay_group *group; /* sums of what is live */
-	uint32_t *of;                   /* by actor: which group */
+	struct twi_replay_group *group; /* sums of the live allocations */
+	uint32_t *of;                   /* the group of each actor */
 	uint32_t count;
 };
 
@@ -85,7 +85,7 @@ static int lacks_memory(void)
 	return twi_error(TOW_ENOMEM, "replay: no memory for the groups");
 }
 
-/* An event as the sums of groups see it. */
+/* The change of a group's sums by one event. */
 struct change {
 	uint64_t bytes;
 	uint32_t group, alloc; /* alloc: the index of the allocation */
@@ -151,7 +151,7 @@ int twi_replay_groups(const struct twi_replay *replay, enum twi_replay_by by,
 	return TOW_OK;
 }
 
-/* The larger one stays in *most. */
+/* Replaces *most by a larger group. */
 static void keep_larger(struct twi_replay_group *most, const struct twi_replay_group *key,
 			uint64_t bytes, uint64_t allocations)
 {
@@ -163,7 +163,7 @@ static void keep_larger(struct twi_replay_group *most, const struct twi_replay_g
 		*most = group;
 }
 
-/* What is live of each group at a step, against the step in the middle. */
+/* Compares each group's live bytes with those at the middle step. */
 static void keep_grown(const struct grouping *all, const struct twi_replay_group *middle,
 		       struct twi_replay_group *grown)
 {
@@ -231,7 +231,7 @@ int twi_replay_leaks(const struct twi_replay *replay, struct twi_replay_leaks *o
 	return TOW_OK;
 }
 
-/* The groups that have most at any one time, and which of them each group is. */
+/* Chooses the groups with the highest peaks, and maps each group to its series. */
 static void choose_series(const struct twi_replay *replay, struct grouping *all,
 			  struct twi_replay_group *most, uint32_t *series,
 			  struct twi_replay_timeline *line)
@@ -261,7 +261,7 @@ static void choose_series(const struct twi_replay *replay, struct grouping *all,
 
 struct timeline_walk {
 	uint64_t live[TWI_REPLAY_SERIES + 1];
-	uint64_t sum, most; /* of all now; in the bin so far */
+	uint64_t sum, most; /* live bytes of all groups; their peak in this bin */
 	uint32_t bin;
 };
 

@@ -12,7 +12,7 @@
 #define DEAD_KEPT  ((uint64_t)1 << 18)
 #define DEAD       UINT32_MAX
 
-/* Where `id` stands, or would. */
+/* The index of `id`, or of the free entry where it belongs. */
 static uint64_t entry_index(const struct twi_replay_ids *ids, uint64_t id)
 {
 	uint64_t i = twi_hash_word(id) & ids->mask;

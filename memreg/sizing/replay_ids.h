@@ -1,10 +1,9 @@
 /*
- * replay_ids.h - which ids of a log are live: open addressing, an entry for each, with the slot and
- * the event of its allocation.
+ * replay_ids.h - the live ids of a log, with the slot and the event of their allocation.
  *
- * What is freed stays in the table as dead, so that a second free is told from a free of something
- * that the log never had. There may be millions of them: when the table is full the dead ones are
- * forgotten, unless they are few. So its room follows what is live, not the length of the log.
+ * A table with open addressing. A freed id stays in it as dead, so that a second free can be told
+ * from a free of an unknown id. There may be millions of dead ids. When the table is full they are
+ * forgotten, unless they are few. So its size follows the live ids, not the length of the log.
  */
 #ifndef TWI_REPLAY_IDS_H
 #define TWI_REPLAY_IDS_H
@@ -22,19 +21,19 @@ struct twi_replay_ids {
 	struct twi_replay_id *entry;
 	uint8_t *used;
 	uint64_t mask, count, dead;
-	bool forgot; /* some that were dead */
+	bool forgot; /* some dead ids were forgotten */
 };
 
-/* TOW_OK; TOW_ENOMEM, with the table as it was. Makes room for one more. */
+/* Makes room for one more id. TOW_OK; TOW_ENOMEM, with the table unchanged. */
 int twi_replay_ids_reserve(struct twi_replay_ids *ids);
 void twi_replay_ids_fini(struct twi_replay_ids *ids);
 
-/* The id is asked for soon. */
+/* Prefetches the entry of an id that is needed soon. */
 void twi_replay_ids_expect(const struct twi_replay_ids *ids, uint64_t id);
 
-/* NULL: not there. */
+/* The id's entry; NULL: there is none. */
 struct twi_replay_id *twi_replay_ids_find(struct twi_replay_ids *ids, uint64_t id);
-/* The id's entry, a new one if it has none, as dead. There is room. */
+/* The id's entry, or a new one that is dead. There must be room. */
 struct twi_replay_id *twi_replay_ids_make(struct twi_replay_ids *ids, uint64_t id);
 
 #endif

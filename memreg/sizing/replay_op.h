@@ -1,17 +1,18 @@
 /*
- * replay_op.h - a program of replay.h as it lies in memory: 16 bytes for each event, so that ten
- * million of them are 150 MiB, and a cache line has four.
+ * replay_op.h - the layout of a program of replay.h in memory.
  *
- *   when    ns since its chunk of 1024 events began, in units of 2^shift ns (the chunk says which)
- *   slot    of the block, used again once it is free: tables by slot stay as small as what is live
+ * Each event has 16 bytes. So ten million of them take 150 MiB, and a cache line has four.
+ *
+ *   when    ns since the begin of its chunk of 1024 events, in units of 2^shift ns (of the chunk)
+ *   slot    of the block, reused after its free: tables by slot stay as small as what is live
  *   what    bits 0..1 kind | 2..5 log2 of the alignment, less 6 | 6..46 bytes | 47..63 actor
  *                            a free: 0                | index of its allocation
  *
- * An actor is a thread with a tag and a calling place. Past the room for them, further ones have
- * TWI_REPLAY_REST for a place, by 256 threads.
+ * An actor is a thread with a tag and a call site. When there are too many, further actors have the
+ * call site TWI_REPLAY_REST, in 256 groups of threads.
  *
- * Another order of the same events has two numbers for each: which event comes next, and which slot
- * that event has in it.
+ * Another order of the same events has two numbers for each event: which event comes next, and its
+ * slot in this order.
  */
 #ifndef TWI_REPLAY_OP_H
 #define TWI_REPLAY_OP_H
@@ -37,10 +38,10 @@ struct twi_replay_chunk {
 };
 
 struct twi_replay_actor {
-	uint64_t caller;         /* of what it allocates; 0 of its frees */
+	uint64_t caller;         /* of its allocations; 0 for its frees */
 	uint32_t tag;            /* likewise */
-	uint32_t thread, number; /* of the thread: 0, 1, ... */
-	bool counts;             /* it has allocated or freed */
+	uint32_t thread, number; /* number: of the thread, 0, 1, ... */
+	bool counts;             /* it allocates or frees */
 };
 
 static inline uint8_t twi_replay_kind(const struct twi_replay_packed *op)
@@ -53,7 +54,7 @@ static inline uint8_t twi_replay_align_log2(const struct twi_replay_packed *op)
 	return (uint8_t)(TWI_REPLAY_ALIGN_LEAST + (op->what >> 2 & 15));
 }
 
-/* Of an allocation its bytes, of a free the index of its allocation. */
+/* Bytes of an allocation; in a free, the index of its allocation. */
 static inline uint64_t twi_replay_value(const struct twi_replay_packed *op)
 {
 	return op->what >> 6 & (((uint64_t)1 << 41) - 1);
@@ -64,7 +65,7 @@ static inline uint32_t twi_replay_actor(const struct twi_replay_packed *op)
 	return (uint32_t)(op->what >> 47);
 }
 
-/* The event that is at `position` of the program's order. */
+/* The event at `position` of the program's order. */
 static inline uint32_t twi_replay_index(const struct twi_replay *replay, uint64_t position)
 {
 	return replay->order != NULL ? replay->order[position] : (uint32_t)position;
@@ -75,7 +76,7 @@ static inline uint32_t twi_replay_slot(const struct twi_replay *replay, uint32_t
 	return replay->slot != NULL ? replay->slot[index] : replay->op[index].slot;
 }
 
-/* Asks memory for the event: another order goes back and forth, which no cache foresees. */
+/* Prefetches the event: another order jumps, which no cache can foresee. */
 static inline void twi_replay_ask(const struct twi_replay *replay, uint64_t position)
 {
 	uint32_t index = replay->order[position];
@@ -90,7 +91,7 @@ static inline uint64_t twi_replay_ns(const struct twi_replay *replay, uint64_t i
 	return chunk->ns + ((uint64_t)replay->op[index].when << chunk->shift);
 }
 
-/* Fills in what is known of a program from its order: peaks, what is left. TOW_OK; TOW_ENOMEM. */
+/* Fills in the facts of a program's order: peaks, and what is never freed. TOW_OK; TOW_ENOMEM. */
 int twi_replay_survey(struct twi_replay *replay);
 
 #endif

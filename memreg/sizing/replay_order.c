@@ -1,12 +1,12 @@
 /*
- * replay_order.c - the same events in another order that could have happened; replay.h has the
- * concept.
+ * replay_order.c - puts the same events into another order that could have happened; replay.h has
+ * the concept.
  *
- *   time of an event in the other order = as replay_vary.h says
+ *   time of an event in the other order = by replay_vary.h
  *   a free before its allocation          waits for it, and then has its time
  *
- * The events of one thread stay in their order, so the orders of all threads are merged: a heap has
- * the next event of each thread, and those frees whose allocation has just gone by.
+ * The events of one thread keep their order, so the threads' orders are merged. A heap has the
+ * next event of each thread, and the waiting frees whose allocation has just passed.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,14 +17,14 @@
 #include <internal/base.h>
 
 #define NONE    TWI_REPLAY_NONE
-#define AHEAD   8                   /* events of a thread to ask memory for in time */
-#define WAITING ((uint32_t)1 << 31) /* instead of a slot: the index of the free that waits */
+#define AHEAD   8                   /* events of a thread to prefetch */
+#define WAITING ((uint32_t)1 << 31) /* instead of a slot: index of the waiting free */
 
-/* Events at the same time stay as they were. */
+/* Events at the same time keep their order. */
 struct entry {
 	uint64_t ns;
 	uint32_t index;
-	uint32_t number; /* of the thread whose next one it is; NONE: a free that has waited */
+	uint32_t number; /* the thread whose next event it is; NONE: a free that has waited */
 };
 
 struct merge {
@@ -32,8 +32,8 @@ struct merge {
 	struct twi_replay *to;
 	struct twi_replay_variation vary;
 	uint32_t threads;
-	uint32_t *next, *end; /* by thread: in `by_thread` */
-	uint32_t *by_thread;  /* indices */
+	uint32_t *next, *end; /* by thread: positions in `by_thread` */
+	uint32_t *by_thread;  /* indices of events */
 	uint32_t *free_slot;
 	uint32_t free_slots, slot_room;
 	struct entry *heap;
@@ -65,7 +65,7 @@ static bool push_entry(struct merge *merge, struct entry entry)
 	return true;
 }
 
-/* In place of the top, from where it sinks to its place. */
+/* Replaces the top of the heap. The entry sinks to its position. */
 static void sink_entry(struct merge *merge, struct entry entry)
 {
 	uint64_t i = 0, child;
@@ -87,7 +87,7 @@ static const struct twi_replay_actor *actor_of(const struct merge *merge, uint32
 	return &merge->from->actor[twi_replay_actor(&merge->from->op[index])];
 }
 
-/* The next event of the thread; false: there is none. */
+/* The next event of the thread. False: there is none. */
 static bool next_entry(struct merge *merge, uint32_t number, struct entry *out)
 {
 	uint32_t at = merge->next[number], left = merge->end[number] - at;
@@ -104,7 +104,7 @@ static bool next_entry(struct merge *merge, uint32_t number, struct entry *out)
 	return true;
 }
 
-/* The first entry, and instead of it the next one of its thread. */
+/* Takes the first entry, and puts the next one of its thread into the heap. */
 static struct entry pop_entry(struct merge *merge)
 {
 	struct entry top = merge->heap[0], next;
@@ -154,7 +154,7 @@ static bool give_slot(struct merge *merge, uint32_t slot)
 	return true;
 }
 
-/* The event is the next one of the other order, unless it is a free that has to wait. */
+/* Appends the event to the other order, unless it is a free that must wait. */
 static bool take_entry(struct merge *merge, const struct entry *entry)
 {
 	const struct twi_replay_packed *op = &merge->from->op[entry->index];

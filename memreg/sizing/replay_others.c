@@ -1,27 +1,27 @@
 /*
- * replay_others.c - a size that holds the program however its next runs go: in other orders of its
- * threads, on other CPUs. replay.h has the concept.
+ * replay_others.c - finds a size that holds the program in its next runs, too: in other orders of
+ * its threads, and on other CPUs. replay.h has the concept.
  *
  *   round the runs: one that does not fit --searches on--> the size is larger, and the round anew
  *                   all of them fit in turn             -> the size
  *
- * So a size that holds costs a replay of each run, and one that does not mostly one. Whether it
- * holds is asked of each size itself, as a larger one may not. Of a long log one order at a time is
- * in memory.
+ * A size that holds costs a replay of each run. A size that does not hold mostly costs one replay.
+ * Each size is tested itself, because a larger one may not hold. For a long log, only one order is
+ * in memory at a time.
  */
 #include "memreg/sizing/replay.h"
 #include <internal/base.h>
 #include <towline/status.h>
 
 #define PAGE       4096u
-#define KEPT_MOST  ((uint64_t)4 << 20) /* events of all runs together that are kept in memory */
+#define KEPT_MOST  ((uint64_t)4 << 20) /* limit of the events of all runs kept in memory */
 #define OTHERS_MAX 128u
 
 struct others {
 	const struct twi_replay *replay;
 	const struct twi_replay_search *wanted;
 	const struct twi_replay_others *how;
-	struct twi_replay *run[OTHERS_MAX + 1]; /* NULL: it is not made yet, or not kept */
+	struct twi_replay *run[OTHERS_MAX + 1]; /* NULL: not made yet, or not kept */
 	uint32_t count;
 	int status;
 };
@@ -31,7 +31,7 @@ static bool has_orders(const struct others *others)
 	return others->how->permille > 0 && others->replay->threads > 1;
 }
 
-/* Run 0 is the program as it was recorded. *made: what has to be destroyed after it; NULL: none. */
+/* Run 0 is the program as recorded. *made: the caller destroys it after use; NULL: nothing. */
 static const struct twi_replay *others_make(struct others *others, uint32_t index,
 					    struct twi_replay **made)
 {
@@ -56,7 +56,7 @@ static void tell_try(const struct others *others, uint64_t bytes, bool fits)
 		others->wanted->progress(others->wanted->arg, bytes, fits);
 }
 
-/* How many of `count` runs from `index` on fit, before one that does not: all of one order. */
+/* Of `count` runs of one order from `index` on, the number that fit before one that does not. */
 static uint32_t runs_that_fit(struct others *others, const struct twi_replay *run, uint32_t index,
 			      uint32_t count, uint64_t bytes)
 {
@@ -76,8 +76,8 @@ static uint32_t runs_that_fit(struct others *others, const struct twi_replay *ru
 }
 
 /*
- * From `low`, in which the run does not fit, to a size in which it does: strides that double, then
- * back by halves. The largest that may be tried, where none of them does.
+ * Searches from `low`, in which the run does not fit, for a size in which it does: upwards in
+ * doubling strides, then back by halves. If none fits, the result is the largest size tried.
  */
 static uint64_t search_run(struct others *others, const struct twi_replay *run, uint32_t index,
 			   uint64_t low, bool *fits_out)
@@ -104,9 +104,9 @@ static uint64_t search_run(struct others *others, const struct twi_replay *run, 
 }
 
 /*
- * Some runs from `index` on, as many as there are CPUs where all have one order: *bytes grows to
- * what the first of them needs that does not fit. Returns how many of them fit, and whether *bytes
- * was enough for them.
+ * Tries some runs from `index` on: one for each CPU if all have the same order, else one. If the
+ * first does not fit, *bytes grows to the size that it needs. Returns the number that fit;
+ * *fits_out tells whether *bytes is enough for these.
  */
 static uint32_t try_some(struct others *others, uint32_t index, uint64_t *bytes, bool *fits_out)
 {
@@ -124,7 +124,7 @@ static uint32_t try_some(struct others *others, uint32_t index, uint64_t *bytes,
 	return fit;
 }
 
-/* The size grows with each new round, up to the most that may be tried, so that this ends. */
+/* Grows the size with each new round, up to the most that may be tried, so that it ends. */
 static bool search_all(struct others *others, uint64_t *bytes)
 {
 	uint32_t index = 0, in_turn = 0;

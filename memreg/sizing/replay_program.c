@@ -1,7 +1,8 @@
 /*
- * replay_program.c - from the events of a log to a program with dense slots; replay.h has the
- * concept, replay_op.h the layout. A log is a stranger's file: whatever it says is checked here,
- * once.
+ * replay_program.c - makes a program with dense slots from the events of a log. replay.h has the
+ * concept, replay_op.h the layout.
+ *
+ * A log may be any file, so every event is checked here, once.
  */
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -18,15 +19,15 @@
 #define ALIGN_MAX     21
 #define PAGE          4096u
 #define CHUNK         (1u << TWI_REPLAY_CHUNK_LOG)
-#define ACTORS_SHARED 256 /* the last ones: of threads by their number */
+#define ACTORS_SHARED 256 /* the last actors, which threads share by their number */
 #define NONE          TWI_REPLAY_NONE
-#define LEFT_OUT      1 /* a free of what is not live */
+#define LEFT_OUT      1 /* a free of an id that is not live */
 
 struct twi_replay_builder {
 	struct twi_replay *replay;
 	struct twi_replay_ids ids;
 	uint64_t room, events, last_ns;
-	uint32_t *free_slot; /* those that may be used again, the last one first */
+	uint32_t *free_slot; /* a stack of slots that can be reused */
 	uint32_t free_slots, slot_room;
 	uint32_t *actor_at; /* open addressing: actor + 1, 0: empty */
 	uint32_t actor_mask, actor_room;
@@ -54,8 +55,8 @@ int twi_replay_begin(struct twi_replay_builder **out)
 }
 
 /*
- * The events are mapped, not allocated: what grows by moving pages never stands in memory twice,
- * and what is cut off is given back at once.
+ * Maps the events rather than allocate them. They grow by moving pages, so they are never in memory
+ * twice. Memory that is cut off returns to the system at once.
  */
 static bool map_events(struct twi_replay *replay, uint64_t room)
 {
@@ -71,7 +72,7 @@ static bool map_events(struct twi_replay *replay, uint64_t room)
 	return true;
 }
 
-/* Room for an event more. */
+/* Makes room for one more event. */
 static bool grow_events(struct twi_replay_builder *builder)
 {
 	struct twi_replay *replay = builder->replay;
@@ -90,7 +91,7 @@ static bool grow_events(struct twi_replay_builder *builder)
 	return true;
 }
 
-/* Room for all slots, should all be free at once. */
+/* Makes room for all slots, in case that all of them are free at once. */
 static bool grow_slots(struct twi_replay_builder *builder)
 {
 	uint32_t room = builder->slot_room > 0 ? 2 * builder->slot_room : 64;
@@ -184,7 +185,7 @@ static uint32_t find_actor(struct twi_replay_builder *builder, const struct twi_
 	return builder->last_actor;
 }
 
-/* The event's time, in its chunk: the unit grows with what the chunk spans. */
+/* The event's time in its chunk. The unit grows with the chunk's time span. */
 static uint32_t place_time(struct twi_replay_builder *builder, uint64_t ns)
 {
 	struct twi_replay *replay = builder->replay;
@@ -241,7 +242,7 @@ static int take_event(struct twi_replay_builder *builder, const struct twi_alloc
 	return TOW_OK;
 }
 
-/* False: of something that is not live. */
+/* False: the event frees an id that is not live. */
 static bool drop_event(struct twi_replay_builder *builder, const struct twi_alloc_event *event,
 		       struct twi_replay_packed *op)
 {
@@ -260,7 +261,7 @@ static bool drop_event(struct twi_replay_builder *builder, const struct twi_allo
 	return true;
 }
 
-/* The part of an event that hangs on its kind. */
+/* Fills in the part of an event that depends on its kind. */
 static int fill_event(struct twi_replay_builder *builder, const struct twi_alloc_event *event,
 		      struct twi_replay_packed *op)
 {
@@ -324,7 +325,7 @@ static int compare_threads(const void *a, const void *b)
 	return ((*x)->thread > (*y)->thread) - ((*x)->thread < (*y)->thread);
 }
 
-/* Gives the threads numbers, and counts those that allocate or free. */
+/* Numbers the threads, and counts those that allocate or free. */
 static bool number_threads(struct twi_replay *replay)
 {
 	struct twi_replay_actor **by = calloc(replay->actors + 1u, sizeof(*by));
@@ -358,7 +359,7 @@ int twi_replay_end(struct twi_replay_builder *builder, struct twi_replay **out)
 	if (replay->allocs == 0) {
 		status = twi_error(TOW_EINVAL, "replay: there is no allocation in the log");
 	} else {
-		(void)map_events(replay, replay->count); /* what does not shrink stays */
+		(void)map_events(replay, replay->count); /* a failure to shrink is harmless */
 		if (!number_threads(replay) || twi_replay_survey(replay) < 0)
 			status = lacks_memory(builder);
 	}

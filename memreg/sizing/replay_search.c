@@ -1,5 +1,5 @@
 /*
- * replay_search.c - the smallest pool that a program fits in; replay.h has the concept.
+ * replay_search.c - finds the smallest pool that holds a program; replay.h has the concept.
  */
 #include "diag/base/error.h"
 #include "memreg/sizing/replay.h"
@@ -8,25 +8,25 @@
 #define PAGE    4096u
 #define ABOVE   4 /* at most TWI_REPLAY_LANES_MAX */
 #define KNOWN   64
-#define GALLOPS 2 /* at a time: more would try pools that are far too large */
+#define GALLOPS 2 /* sizes at once: more would try pools that are far too large */
 
 uint64_t twi_replay_step(uint64_t bytes)
 {
 	uint64_t step = TWI_REPLAY_STEP_MAX;
 
-	/* A step of more than a thirty-second would blur what 90 % of the size means. */
+	/* A step above a thirty-second of the size would blur the test of 90 %. */
 	while (step > 16 * PAGE && bytes / 32 < step)
 		step /= 2;
 	return step;
 }
 
-/* One search: what is asked, and how it stands. */
+/* The request and the state of one search. */
 struct search {
 	const struct twi_replay *replay;
 	const struct twi_replay_search *wanted;
 	struct twi_replay_found *found;
-	int status; /* of the first failure */
-	/* The last sizes that were tried, as they were mapped: none is tried twice. */
+	int status; /* the first failure */
+	/* The latest sizes that were tried, as mapped, so that none is tried twice. */
 	uint64_t known_bytes[KNOWN];
 	bool known_fits[KNOWN];
 	uint32_t known;
@@ -53,7 +53,7 @@ static void search_learns(struct search *search, uint64_t bytes, bool fits)
 		search->wanted->progress(search->wanted->arg, bytes, fits);
 }
 
-/* Tries `count` sizes at once; which of them fit is in fits[]. */
+/* Tries `count` sizes at once. fits[] tells which of them fit. */
 static void search_each(struct search *search, const uint64_t *bytes, uint32_t count, bool *fits)
 {
 	uint64_t page = twi_max(search->wanted->page_bytes, (uint64_t)PAGE);
@@ -88,7 +88,7 @@ static bool search_fits(struct search *search, uint64_t bytes)
 	return fits;
 }
 
-/* Halves (low, high] until they are a step apart: high fits, low does not. Returns high. */
+/* Halves (low, high] until it is one step wide: high fits, low does not. Returns high. */
 static uint64_t search_bisect(struct search *search, uint64_t low, uint64_t high)
 {
 	uint64_t step = search->found->step_bytes;
@@ -106,7 +106,7 @@ static uint64_t search_bisect(struct search *search, uint64_t low, uint64_t high
 	return high;
 }
 
-/* From `low` upwards in strides that double, several at once, then back. */
+/* Tries several sizes at once from `low` upwards, in doubling strides, and then bisects. */
 static uint64_t search_gallop(struct search *search, uint64_t low)
 {
 	uint64_t step = search->found->step_bytes, below = low - step, stride = step;
@@ -131,9 +131,10 @@ static uint64_t search_gallop(struct search *search, uint64_t low)
 }
 
 /*
- * A size below `bytes` that fits, though it must not if `bytes` is the answer; 0: none was found.
- * Small pools differ by pages, so 90 % is tried as those who check it compute it: to the byte, and
- * in whole MiB. Sizes of the step around it, because an island of sizes that fit is often wider.
+ * A size below `bytes` that fits, so that `bytes` is not the answer; 0: none was found. Small pools
+ * differ by pages. So 90 % is tried in both forms that users compute: exactly, up to a page, and in
+ * whole MiB. The sizes a step around it are tried too, because an island of fitting sizes is often
+ * wider.
  */
 static uint64_t fits_below(struct search *search, uint64_t bytes)
 {
@@ -170,7 +171,7 @@ static uint64_t fits_below(struct search *search, uint64_t bytes)
 	return 0;
 }
 
-/* How many of the next four sizes do not fit after all. */
+/* The number of the next four sizes that do not fit. */
 static uint64_t misses_above(struct search *search, uint64_t bytes)
 {
 	uint64_t missed = 0, size[ABOVE];

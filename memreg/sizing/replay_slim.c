@@ -10,7 +10,7 @@
 #include <internal/base.h>
 #include <towline/status.h>
 
-#define ENTRY_MOST 16 /* bytes of an event at most: 41 bits of size, and an alignment */
+#define ENTRY_MOST 16 /* limit of an event's bytes: 41 bits of size, and an alignment */
 
 int twi_replay_cursor_init(struct twi_replay_cursor *cursor, const struct twi_replay *replay)
 {
@@ -37,7 +37,7 @@ static uint8_t *put_number(uint8_t *at, uint64_t number)
 	return at;
 }
 
-/* Returns where the next event goes. */
+/* Returns the address of the next event. */
 static uint8_t *put_event(uint8_t *at, const struct twi_replay_packed *op)
 {
 	uint8_t align = twi_replay_align_log2(op);

@@ -1,15 +1,14 @@
 /*
- * replay_slim.h - the events of a program in the order in which they were recorded, one after the
- * other: of any program, and of a slim one.
+ * replay_slim.h - reads the events of any program in recorded order; the layout of a slim one.
  *
- * A slim program has 2 to 4 bytes an event instead of 16: what came when and from which thread is
- * gone, and so are other orders. Numbers are in groups of seven bits, the lowest first; the eighth
- * bit says that another group follows:
+ * A slim program has 2 to 4 bytes an event instead of 16. It has no times, no threads and no other
+ * orders. Numbers are in groups of seven bits, the lowest first. The eighth bit says that another
+ * group follows:
  *
  *   allocation   bytes << 2 | 0         or bytes << 2 | 2, and a byte: log2 of its alignment
  *   free         slot << 1 | 1
  *
- * The slot of an allocation is the one that was freed last, else a new one, as it was when the
+ * The slot of an allocation is the one that was freed last, or else a new one, as it was when the
  * program was made. Steps are left out.
  */
 #ifndef TWI_REPLAY_SLIM_H
@@ -19,19 +18,19 @@
 
 struct twi_replay_cursor {
 	const struct twi_replay *replay;
-	uint64_t position; /* of the event that comes next; in a slim program without the steps */
+	uint64_t position; /* of the next event; a slim program does not count steps */
 	const uint8_t *at;
-	uint32_t *free_slot; /* the last one is used next */
+	uint32_t *free_slot; /* a stack: the last slot is used next */
 	uint32_t free_slots, slots;
 };
 
 struct twi_replay_event {
-	uint64_t bytes; /* of an allocation */
+	uint64_t bytes; /* only in an allocation */
 	uint32_t slot;
 	uint8_t kind, align_log2;
 };
 
-/* Of a program that is in its recorded order. TOW_OK; TOW_ENOMEM. */
+/* The program must be in its recorded order. TOW_OK; TOW_ENOMEM. */
 int twi_replay_cursor_init(struct twi_replay_cursor *cursor, const struct twi_replay *replay);
 void twi_replay_cursor_fini(struct twi_replay_cursor *cursor);
 
@@ -64,7 +63,7 @@ static inline void twi_replay_slim_next(struct twi_replay_cursor *cursor,
 		cursor->free_slots > 0 ? cursor->free_slot[--cursor->free_slots] : cursor->slots++;
 }
 
-/* The next event; false: there is none. */
+/* Reads the next event. False: there is none. */
 static inline bool twi_replay_next(struct twi_replay_cursor *cursor, struct twi_replay_event *out)
 {
 	const struct twi_replay *replay = cursor->replay;

@@ -1,8 +1,7 @@
 /*
- * replay_vary.c - how the threads of another order are early and late; replay_vary.h has the
- * concept.
+ * replay_vary.c - makes the threads of another order early and late; replay_vary.h has the concept.
  *
- *   late at a time = on the line between two knots, so that a thread's own order stays
+ *   delay at a time = on the line between two knots, so that a thread keeps its own order
  */
 #include <stdlib.h>
 
@@ -12,10 +11,10 @@
 #include <internal/base.h>
 #include <towline/status.h>
 
-#define LATE_PART  64 /* of the program's time: nothing is later than this part of it */
-#define LATE_KNOTS 4  /* the lateness is another after four times the most that it can be */
+#define LATE_PART  64 /* no delay is longer than the program's time by this */
+#define LATE_KNOTS 4  /* distance of knots, in units of the longest delay */
 
-/* The first of the threads at the same work; what leads there gets shorter on the way. */
+/* The representative of the threads that share work. It shortens the path on the way. */
 static uint32_t work_of(uint32_t *work, uint32_t number)
 {
 	while (work[number] != number) {
@@ -41,7 +40,7 @@ static void find_works(const struct twi_replay *replay, uint32_t *work)
 		if (freer != maker)
 			work[work_of(work, freer)] = work_of(work, maker);
 	}
-	/* What the library takes for a thread it may take at another's call: of all of them. */
+	/* A thread's call may take the library's memory for another thread: all share work. */
 	for (uint32_t i = 0; i < replay->actors; i++) {
 		if (replay->actor[i].tag != TWI_ALLOC_TAG_LIBRARY)
 			continue;
@@ -73,7 +72,7 @@ static void draw_paces(struct twi_replay_variation *vary, const struct twi_repla
 int twi_replay_variation_init(struct twi_replay_variation *vary, const struct twi_replay *replay,
 			      uint64_t seed, uint32_t permille)
 {
-	/* Of a wake-up, of a turn on a busy CPU, of some of them. */
+	/* The delay of a wake-up, of a turn on a busy CPU, of some such turns. */
 	static const uint64_t late_ns[] = { 200000, 1000000, 4000000 };
 	uint64_t first_ns = twi_replay_ns(replay, 0);
 	uint64_t span_ns = twi_replay_ns(replay, replay->count - 1) - first_ns;

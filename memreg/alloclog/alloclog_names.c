@@ -131,22 +131,19 @@ static void count_row(struct name_row *row, uint64_t bytes)
 
 static void count_event(struct name_census *census, const struct twi_alloc_event *event)
 {
-	struct name_made now = {
-		.tag = find_row(census, TWI_ALLOCLOG_NAMED_TAG, event->tag),
-		.caller = find_row(census, TWI_ALLOCLOG_NAMED_CALLER, event->caller),
-	};
+	struct name_made made;
 
-	if (event->kind == TWI_ALLOC_STEP || event->id == 0)
-		return;
 	if (event->kind == TWI_ALLOC_ALLOC) {
-		census->made[event->id - 1] = now;
-		count_row(&census->row[now.tag], event->bytes);
-		count_row(&census->row[now.caller], event->bytes);
-		return;
+		made.tag = find_row(census, TWI_ALLOCLOG_NAMED_TAG, event->tag);
+		made.caller = find_row(census, TWI_ALLOCLOG_NAMED_CALLER, event->caller);
+		census->made[event->id - 1] = made;
+		count_row(&census->row[made.tag], event->bytes);
+		count_row(&census->row[made.caller], event->bytes);
+	} else if (event->kind == TWI_ALLOC_FREE && event->id != 0) {
+		made = census->made[event->id - 1];
+		census->row[made.tag].live -= event->bytes;
+		census->row[made.caller].live -= event->bytes;
 	}
-	now = census->made[event->id - 1];
-	census->row[now.tag].live -= event->bytes;
-	census->row[now.caller].live -= event->bytes;
 }
 
 static int compare_rows(const void *a, const void *b)

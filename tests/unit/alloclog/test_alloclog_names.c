@@ -153,6 +153,31 @@ static const struct {
 	{ 148, 4, "\x05\0\0\0", "at byte 512: a name is longer" },
 };
 
+/* A gap has numbers of steps and of events where others have an id and a call site. */
+static void gaps_are_no_frees(void **state)
+{
+	uint64_t more = (uintptr_t)__builtin_return_address(0), less = (uintptr_t)&read_bytes + 1;
+	struct twi_alloc_event events[] = {
+		{ .kind = TWI_ALLOC_ALLOC, .id = 1, .bytes = 100, .caller = more },
+		{ .kind = TWI_ALLOC_GAP, .id = 1, .bytes = 100, .caller = 3 },
+		{ .kind = TWI_ALLOC_GAP, .id = 1u << 20, .bytes = 100, .caller = less },
+		{ .kind = TWI_ALLOC_STEP, .id = 1u << 20 },
+		{ .kind = TWI_ALLOC_ALLOC, .id = 2, .bytes = 60, .caller = more },
+		{ .kind = TWI_ALLOC_ALLOC, .id = 3, .bytes = 120, .caller = less },
+	};
+	struct twi_alloc_trace trace = { .events = events, .count = 6, .duration_ns = 9 };
+	struct twi_alloclog_name name;
+	size_t at = 0;
+
+	(void)state;
+	assert_int_equal(twi_alloclog_names_make(&trace), TOW_OK);
+	assert_true(twi_alloclog_names_next(&trace, &at, &name));
+	assert_int_equal(name.key, more);
+	assert_true(twi_alloclog_names_next(&trace, &at, &name));
+	assert_int_equal(name.key, less);
+	assert_false(twi_alloclog_names_next(&trace, &at, &name));
+}
+
 static void wrong_ones_are_refused(void **state)
 {
 	struct twi_alloc_trace trace = sample(), again;
@@ -204,6 +229,7 @@ int main(void)
 		cmocka_unit_test(come_back),
 		cmocka_unit_test(are_bounded),
 		cmocka_unit_test(are_looked_up),
+		cmocka_unit_test(gaps_are_no_frees),
 		cmocka_unit_test(wrong_ones_are_refused),
 		cmocka_unit_test(hostile_ones_are_harmless),
 	};

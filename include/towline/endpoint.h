@@ -269,8 +269,8 @@ int tow_recv_start(struct tow_peer *peer, void *data, uint64_t bytes, uint64_t t
  * Blocks: never.
  * Threads: any.
  * Returns: as tow_recv_start; the operation ends with TOW_EEXHAUSTED where the message is longer
- * than the pool may become (premap_limit_bytes; with exhaust=wait or fail: than it is), or the peer
- * has failed and the pool has no room; the message is not lost then, either.
+ * than the pool can ever have room for (premap_limit_bytes; with exhaust=wait or fail: as it is),
+ * or the peer has failed and the pool has no room; the message is not lost then, either.
  */
 int tow_recv_view_start(struct tow_peer *peer, uint64_t tag, const struct tow_op_options *options,
 			struct tow_op **op_out);

@@ -124,13 +124,12 @@ uint64_t twi_pool_longest(const struct twi_pool *pool)
 	return longest;
 }
 
-uint64_t twi_pool_reach(const struct twi_pool *pool)
+uint64_t twi_pool_growth_left(const struct twi_pool *pool)
 {
-	uint64_t mapped = mapped_bytes(pool), longest = twi_pool_longest(pool);
+	uint64_t mapped = mapped_bytes(pool);
 
-	if (!twi_pool_degrades(pool) || pool->limit_bytes <= mapped)
-		return longest;
-	return twi_max(longest, pool->limit_bytes - mapped);
+	return twi_pool_degrades(pool) && pool->limit_bytes > mapped ? pool->limit_bytes - mapped
+								     : 0;
 }
 
 /* Size of the next extent, for a request of `bytes`. 0: the limit does not allow it. */

@@ -124,9 +124,9 @@ bool twi_pool_waits(const struct twi_pool *pool);
  */
 bool twi_pool_degrades(const struct twi_pool *pool);
 
-/* The longest block that could be in the pool as it is, and that it may get by its policy. */
+/* Bytes of the largest extent; and that the pool may still get by its policy. */
 uint64_t twi_pool_longest(const struct twi_pool *pool);
-uint64_t twi_pool_reach(const struct twi_pool *pool);
+uint64_t twi_pool_growth_left(const struct twi_pool *pool);
 
 /* The pool's bytes of the allocation that begins at p; 0: no allocation begins there. */
 uint64_t twi_pool_bytes_at(struct twi_pool *pool, const void *p);

@@ -15,6 +15,7 @@ struct twi_room {
 	uint64_t since_ns;   /* since when some view waits */
 	uint64_t found_ns;   /* the last view that found room */
 	uint64_t pressed_ns; /* when the pool was last asked for more than it has */
+	uint64_t weighed_ns; /* when it was last looked at whether anybody can give some back */
 	bool pressing;       /* it is asked for the view that looks now */
 	/* Of threads. */
 	_Atomic uint32_t waiters;

@@ -11,7 +11,8 @@
 #include "transport/op/own_memory.h"
 #include "transport/wire/frame.h"
 
-#define LOOK_NS 1000000ull /* how often views that have no room look for it */
+#define LOOK_NS  1000000ull   /* how often views that have no room look for it */
+#define WEIGH_NS 100000000ull /* how often it is looked at whether any will come back */
 
 static void free_room(struct tow_op *op)
 {
@@ -107,18 +108,42 @@ void twi_view_settled(struct tow_op *op)
 	twi_list_remove(&op->seq_link);
 }
 
+/*
+ * Will the pool never have room for a view of so many bytes? It will not if it has none now, and
+ * the library's own memory is all that is in it: then nobody can give anything back.
+ */
+static bool is_hopeless(struct twi_engine *engine, uint64_t bytes)
+{
+	uint64_t left = twi_pool_growth_left(engine->pool), now = twi_engine_now(engine);
+	struct twi_pool_stats stats;
+	void *memory;
+
+	if (bytes > twi_max(left, twi_pool_longest(engine->pool)))
+		return true;
+	if (bytes <= left || now < engine->room.weighed_ns + WEIGH_NS)
+		return false;
+	engine->room.weighed_ns = now;
+	twi_pool_stats(engine->pool, &stats);
+	if (stats.allocated > stats.own)
+		return false;
+	if (twi_own_try(engine, bytes, 64, &memory) < 0)
+		return true;
+	twi_own_give(engine, memory);
+	return false;
+}
+
 static void look_for_room(struct tow_op *op, uint64_t since_ns)
 {
 	struct twi_engine *engine = op->engine;
-	uint64_t most = twi_pool_reach(engine->pool);
 
-	if (op->result_bytes > most) {
-		twi_error(TOW_EEXHAUSTED,
-			  "a view of %llu bytes is longer than the pool may become, %llu; raise "
-			  "%s, or receive it into a buffer: it is still there",
-			  (unsigned long long)op->result_bytes, (unsigned long long)most,
-			  twi_pool_degrades(engine->pool) ? "premap_limit_bytes"
-							  : "premap_memory_bytes");
+	if (is_hopeless(engine, op->result_bytes)) {
+		twi_error(
+			TOW_EEXHAUSTED,
+			"a view of %llu bytes is longer than what the pool can ever have room for; "
+			"raise %s, or receive it into a buffer: it is still there",
+			(unsigned long long)op->result_bytes,
+			twi_pool_degrades(engine->pool) ? "premap_limit_bytes"
+							: "premap_memory_bytes");
 		twi_message_abort(op, TOW_EEXHAUSTED, true);
 		return;
 	}

@@ -127,9 +127,12 @@ uint64_t twi_pool_longest(const struct twi_pool *pool)
 uint64_t twi_pool_growth_left(const struct twi_pool *pool)
 {
 	uint64_t mapped = mapped_bytes(pool);
+	uint32_t count = atomic_load_explicit(&pool->extents.count, memory_order_relaxed);
 
-	return twi_pool_degrades(pool) && pool->limit_bytes > mapped ? pool->limit_bytes - mapped
-								     : 0;
+	if (!twi_pool_degrades(pool) || pool->limit_bytes <= mapped ||
+	    (pool->exhaust == TWI_EXHAUST_GROW && count == TWI_EXTENTS_MAX))
+		return 0;
+	return pool->limit_bytes - mapped;
 }
 
 /* Size of the next extent, for a request of `bytes`. 0: the limit does not allow it. */

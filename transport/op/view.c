@@ -124,7 +124,7 @@ static bool is_hopeless(struct twi_engine *engine, uint64_t bytes)
 		return false;
 	engine->room.weighed_ns = now;
 	twi_pool_stats(engine->pool, &stats);
-	if (stats.allocated > stats.own)
+	if (stats.allocations > stats.own_allocations)
 		return false;
 	if (twi_own_try(engine, bytes, 64, &memory) < 0)
 		return true;

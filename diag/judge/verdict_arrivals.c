@@ -18,6 +18,7 @@
 #define MS_NS        1000000ull
 #define RECENT_NS    (15000 * MS_NS)
 #define BEFORE_TRIES 8u /* heads that are tried for the arrival before */
+#define LONG_TRIES   4u /* ranks of which the long bursts are tried */
 
 static uint64_t to_our_time(const struct twi_verdict_rank *rank, uint64_t theirs_ns)
 {
@@ -136,24 +137,27 @@ static bool took_long(const struct twi_state_group *group, uint64_t seq)
 
 /*
  * The longest time for which the rank worked on its own before a burst, without bursts that took
- * long. UINT64_MAX: its last calls do not show it.
+ * long. If all of its last bursts did, it is the shortest time: a rank that is always equally late
+ * takes as long before each. UINT64_MAX: its last calls do not show it.
  */
 static uint64_t usual_own(const struct twi_state_group *group)
 {
-	uint64_t most = 0;
+	uint64_t most = 0, least = UINT64_MAX;
 	bool known = false;
 
 	for (uint32_t i = 0; i < group->past_count; i++) {
 		const struct twi_state_past *past = &group->past[i];
 		const struct twi_state_past *before = twi_state_group_past(group, past->seq - 1);
 
-		if (before == NULL || before->done_ns == 0 || before->done_ns > past->start_ns ||
-		    took_long(group, past->seq))
+		if (before == NULL || before->done_ns == 0 || before->done_ns > past->start_ns)
+			continue;
+		least = twi_min(least, past->start_ns - before->done_ns);
+		if (took_long(group, past->seq))
 			continue;
 		most = twi_max(most, past->start_ns - before->done_ns);
 		known = true;
 	}
-	return known ? most : UINT64_MAX;
+	return known ? most : least;
 }
 
 /*
@@ -257,18 +261,43 @@ uint32_t twi_judge_arrivals(const struct twi_judge *judge, uint32_t ctx,
 	return count;
 }
 
+/* The arrivals at one rank's long bursts; what they cost together. */
+static uint32_t long_arrivals_of(const struct twi_judge *judge, uint32_t ctx,
+				 const struct twi_state_group *group,
+				 struct twi_arrival out[TWI_JUDGE_ARRIVALS], uint64_t *lost_ns)
+{
+	uint32_t count = 0;
+
+	*lost_ns = 0;
+	for (uint32_t i = 0; i < group->long_count; i++)
+		add_arrival(judge, ctx, group->longs[i].seq, true, out, &count);
+	for (uint32_t i = 0; i < count; i++)
+		*lost_ns += out[i].delay_ns;
+	return count;
+}
+
+/* A rank that pauses comes last, so its own bursts are short. Those of others show the pauses. */
 uint32_t twi_judge_long_arrivals(const struct twi_judge *judge, uint32_t ctx,
 				 struct twi_arrival out[TWI_JUDGE_ARRIVALS])
 {
-	const struct twi_state_group *group = NULL;
-	uint32_t count = 0;
+	struct twi_arrival tried[TWI_JUDGE_ARRIVALS];
+	uint32_t count = 0, tries = 0;
+	uint64_t most = 0, lost;
 
-	for (uint32_t i = 0; i < judge->what->rank_count && group == NULL; i++) {
-		group = twi_group_at(&judge->what->ranks[i], ctx);
-		if (group != NULL && group->long_count == 0)
-			group = NULL;
+	for (uint32_t i = 0; i < judge->what->rank_count && tries < LONG_TRIES; i++) {
+		const struct twi_state_group *group = twi_group_at(&judge->what->ranks[i], ctx);
+		uint32_t found;
+
+		if (group == NULL || group->long_count == 0)
+			continue;
+		tries++;
+		found = long_arrivals_of(judge, ctx, group, tried, &lost);
+		if (count > 0 && lost <= most)
+			continue;
+		for (uint32_t k = 0; k < found; k++)
+			out[k] = tried[k];
+		count = found;
+		most = lost;
 	}
-	for (uint32_t i = 0; group != NULL && i < group->long_count; i++)
-		add_arrival(judge, ctx, group->longs[i].seq, true, out, &count);
 	return count;
 }

@@ -203,6 +203,19 @@ static struct shape pausing_shape(uint32_t pauses)
 	return shape;
 }
 
+/*
+ * The judge looks back for 15 s, and wants five pauses of one of two ranks, else three (docs): who
+ * pauses less often is not asked for.
+ */
+static bool pauses_often(const struct shape *shape)
+{
+	uint64_t usual = shape->compute_ns + shape->jitter_ns +
+			 shape->buckets * (shape->gap_ns + shape->wire_ns);
+
+	return (shape->every * usual + shape->pause_ns) * (shape->size <= 2 ? 5 : 3) <
+	       15000 * VS_MS;
+}
+
 /* Of a pause that is as long as a wait for it can be told, whatever the others have under way. */
 static void test_pauses(void **state)
 {
@@ -211,6 +224,8 @@ static void test_pauses(void **state)
 		struct shape shape = pausing_shape(0);
 
 		shape.pauses = (uint32_t)below(shape.size);
+		if (!pauses_often(&shape))
+			continue;
 		play(&shape);
 		if (job.verdict.finding_count != 1)
 			printf("%u ranks, %u buckets, rank %u pauses for %llu ms once in %u "

@@ -188,7 +188,10 @@ int twi_coll_resolve_window(struct twi_coll_run *run, const struct twi_coll_loca
 				 local->rank);
 	*out = local->windows->at(local->peer, (uint32_t)(where >> OFFSET_BITS),
 				  offset + ref->offset + further, bytes, write, &status);
-	return *out != NULL ? TOW_OK : status;
+	if (*out != NULL)
+		return TOW_OK;
+	/* The lane knows an address; the user knows ranks. */
+	return status == TOW_EPEER ? twi_error(TOW_EPEER, "rank %u has gone", local->rank) : status;
 }
 
 int twi_coll_resolve(struct twi_coll_run *run, const struct twi_coll_chain *chain,

@@ -14,9 +14,9 @@ struct twi_room {
 	uint64_t look_at_ns; /* the next look */
 	uint64_t since_ns;   /* since when some view waits */
 	uint64_t found_ns;   /* the last view that found room */
-	uint64_t pressed_ns; /* when the pool was last asked for more than it has */
-	uint64_t weighed_ns; /* when it was last looked at whether anybody can give some back */
-	bool pressing;       /* it is asked for the view that looks now */
+	uint64_t pressed_ns; /* when a view last asked the pool for more than it has */
+	uint64_t weighed_ns; /* when a view last asked whether anybody can give some back */
+	bool pressing;       /* the view that looks now asks for more */
 	/* Of threads. */
 	_Atomic uint32_t waiters;
 	_Atomic uint64_t waiter_since_ns, waiter_bytes; /* of the last that began */

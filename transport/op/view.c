@@ -12,7 +12,7 @@
 #include "transport/wire/frame.h"
 
 #define LOOK_NS  1000000ull   /* how often views that have no room look for it */
-#define WEIGH_NS 100000000ull /* how often it is looked at whether any will come back */
+#define WEIGH_NS 100000000ull /* how often they ask whether anybody can give some back */
 
 static void free_room(struct tow_op *op)
 {
@@ -109,8 +109,8 @@ void twi_view_settled(struct tow_op *op)
 }
 
 /*
- * Will the pool never have room for a view of so many bytes? It will not if it has none now, and
- * the library's own memory is all that is in it: then nobody can give anything back.
+ * Will the pool never have room for a view of so many bytes? It never will if it has none now, and
+ * holds nothing but the library's own memory: then nobody can give anything back.
  */
 static bool is_hopeless(struct twi_engine *engine, uint64_t bytes)
 {

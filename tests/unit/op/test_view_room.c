@@ -210,26 +210,31 @@ static void test_order(void **state)
 }
 
 /*
- * Longer than the pool can ever be, and longer than what the library leaves of it: it is said, and
- * the message is there for a buffer.
+ * A view that is longer than the pool can ever be, or than what the library leaves of it: the
+ * receive says so, and the message is there for a buffer. A pool at its limit is as one that may
+ * not grow.
  */
 static void test_never(void **state)
 {
-	for (int way = 0; way < 2; way++) {
+	static const char *const policies[] = { "fail", "wait", "grow", "copy" };
+
+	for (int way = 0; way < 8; way++) {
 		struct tow_op *recv, *sent;
 		uint8_t *in = malloc(5 * LARGE);
 		size_t bytes;
 
-		if (!open_pair(*state)) {
+		if (!open_pair_as(*state, policies[way / 2], 1, TWT_SECOND / 100)) {
 			free(in);
 			skip();
 		}
-		bytes = way == 0 ? 5 * LARGE : (size_t)pair.options[1].premap_memory_bytes - 4096;
+		bytes = way % 2 == 0 ? 5 * LARGE
+				     : (size_t)pair.options[1].premap_memory_bytes - 4096;
 		recv = view(1, TOW_FOREVER);
 		sent = send(bytes, 1, 0);
 		assert_int_equal(twt_lane_wait(&pair, recv).status, TOW_EEXHAUSTED);
 		assert_int_equal(tow_op_test(recv), TOW_EEXHAUSTED);
-		assert_non_null(strstr(tow_error_message(), "raise premap_memory_bytes"));
+		assert_non_null(strstr(tow_error_message(), way < 4 ? "raise premap_memory_bytes"
+								    : "raise premap_limit_bytes"));
 		TWT_OK(tow_op_release(recv));
 		must_wait(sent);
 		TWT_OK(tow_recv_start(pair.peer[1], in, bytes, 1, NULL, &recv));
@@ -273,7 +278,7 @@ static void test_more(void **state)
 		}
 		assert_true((pool_now().mapped > mapped) == (policy == 0));
 		close_pair();
-		/* That one waits for nothing. */
+		/* The receive of that one does not wait. */
 		assert_true(open_pair_as(*state, policies[policy], 8, 300 * TWT_SECOND));
 		recv[0] = view(1, TOW_FOREVER);
 		sent[0] = send(5 * LARGE, 1, 0);

@@ -144,8 +144,8 @@ static int registrar_add(void *ctx, const struct twi_region *region)
 {
 	struct twi_uring *ring = ctx;
 
-	/* A ring that is being set up becomes a registrar with the engine held; later, tow_alloc
-	 * and tow_mem_register come here without it. */
+	/* The engine is held while a ring that is being set up becomes a registrar. Later a view
+	 * that makes the pool grow holds it, tow_alloc and tow_mem_register do not. */
 	return own_thread(ring) ? take_slots(ring, region, !ring->base.registrar) : TOW_OK;
 }
 

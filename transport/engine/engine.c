@@ -49,17 +49,17 @@ static bool try_hold(struct twi_engine *engine, uint32_t mark)
 
 static void engine_unhold(struct twi_engine *engine)
 {
-	uint32_t wanted;
+	uint32_t parked;
 
 	if (twi_likely(engine->remote_barriers)) {
 		atomic_store_explicit(&engine->held, 0, memory_order_release);
 		atomic_signal_fence(memory_order_seq_cst); /* enter's barrier does the rest */
-		wanted = atomic_load_explicit(&engine->wanted, memory_order_relaxed);
+		parked = atomic_load_explicit(&engine->parked, memory_order_relaxed);
 	} else {
 		atomic_store_explicit(&engine->held, 0, memory_order_seq_cst);
-		wanted = atomic_load_explicit(&engine->wanted, memory_order_seq_cst);
+		parked = atomic_load_explicit(&engine->parked, memory_order_seq_cst);
 	}
-	if (twi_unlikely(wanted > 0))
+	if (twi_unlikely(parked > 0))
 		futex_call(&engine->held, FUTEX_WAKE, 1, NULL);
 }
 
@@ -87,19 +87,31 @@ bool twi_engine_try_enter(struct twi_engine *engine)
 	return true;
 }
 
+/*
+ * The calling thread is about to sleep until the engine is free: whoever gives the engine back
+ * wakes it from now on. That costs a system call, so it is not done for threads that spin.
+ */
+static void begin_park(struct twi_engine *engine)
+{
+	atomic_fetch_add_explicit(&engine->parked, 1, memory_order_seq_cst);
+	if (engine->remote_barriers)
+		twi_barrier_all();
+}
+
 /* False: until_ns, which is looked at before a sleep, has passed. */
 static bool enter_slowly(struct twi_engine *engine, uint32_t mark, uint64_t until_ns)
 {
 	const struct timespec slice = { .tv_nsec = 1000000 };
-	bool held = true;
+	bool held = true, parked = false;
 
 	atomic_fetch_add_explicit(&engine->wanted, 1, memory_order_seq_cst);
 	for (unsigned i = 0; held && !try_hold(engine, mark); i++) {
 		uint32_t holder = atomic_load_explicit(&engine->held, memory_order_relaxed);
 
-		if (i == SPINS_BEFORE_FUTEX && engine->remote_barriers)
-			twi_barrier_all();
-		else if (i <= SPINS_BEFORE_YIELD || (i > SPINS_BEFORE_FUTEX && holder == 0))
+		if (i == SPINS_BEFORE_FUTEX) {
+			begin_park(engine);
+			parked = true;
+		} else if (i <= SPINS_BEFORE_YIELD || (i > SPINS_BEFORE_FUTEX && holder == 0))
 			twi_pause_cpu();
 		else if (i <= SPINS_BEFORE_FUTEX)
 			sched_yield();
@@ -109,6 +121,8 @@ static bool enter_slowly(struct twi_engine *engine, uint32_t mark, uint64_t unti
 			futex_call(&engine->held, FUTEX_WAIT, holder, &slice);
 	}
 	atomic_fetch_sub_explicit(&engine->wanted, 1, memory_order_relaxed);
+	if (parked)
+		atomic_fetch_sub_explicit(&engine->parked, 1, memory_order_relaxed);
 	return held;
 }
 

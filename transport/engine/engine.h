@@ -86,7 +86,8 @@ struct twi_wait;
 struct twi_engine {
 	/* What threads that want the engine look at. */
 	_Alignas(64) _Atomic uint32_t held; /* 0 free, else the holder's thread mark */
-	_Atomic uint32_t wanted;            /* threads that ask for it */
+	_Atomic uint32_t wanted;            /* threads that ask for it, */
+	_Atomic uint32_t parked;            /* and those of them that may sleep until it is free */
 	_Atomic uint32_t sleepers;          /* threads asleep in a wait, and those with a tow_fd */
 	_Atomic uint32_t background_asleep; /* enum twi_background_sleep */
 	_Atomic uint32_t lingerers;       /* waiters that yield until they sleep (engine_wait.h) */

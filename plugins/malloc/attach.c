@@ -1,6 +1,8 @@
 /*
- * attach.c - the first runtime that the process opens gives the pool. Its calls are found here
- * before the library's own, which they call; a program that opens none places nothing.
+ * attach.c - attaches the first runtime that the process opens.
+ *
+ * The loader finds the calls here before those of the library, and each calls the library's. In a
+ * program that opens no runtime, nothing is placed.
  */
 #include "plugins/malloc/malloc_preload.h"
 
@@ -23,7 +25,7 @@ static void *next_call(const char *name)
 	call = dlsym(RTLD_NEXT, name);
 	twm_leave();
 	if (call == NULL)
-		abort(); /* this object needs libtowline.so, so it is there */
+		abort(); /* this object needs libtowline.so, so the call exists */
 	return call;
 }
 
@@ -51,7 +53,7 @@ TWM_PUBLIC int tow_runtime_close(struct tow_runtime *runtime)
 	was = twm_detach(runtime);
 	twm_enter();
 	status = call(runtime);
-	/* It lives on where others share it, or where the close was refused in a callback. */
+	/* The runtime is still open: others share it, or a callback tried to close it. */
 	if (was && tow_place_least(runtime) != UINT64_MAX)
 		twm_attach(runtime);
 	twm_leave();

@@ -1,5 +1,6 @@
 /*
- * blocks.c - see blocks.h. Open addressing; a row that goes closes its gap.
+ * blocks.c - the table of blocks.h, a hash table with open addressing. Removing a row closes its
+ * gap.
  */
 #include "plugins/malloc/blocks.h"
 
@@ -11,7 +12,7 @@
 static struct twm_block *rows;
 static size_t room, count; /* room: a power of two, or 0 */
 
-/* Fibonacci hashing (Knuth, The Art of Computer Programming 3, 6.4) of the page's number. */
+/* Fibonacci hashing of the page number (Knuth, The Art of Computer Programming 3, 6.4). */
 static size_t place_of(const void *memory)
 {
 	return (size_t)(((uintptr_t)memory / TWM_PAGE * 0x9e3779b97f4a7c15u) >> 20) & (room - 1);
@@ -69,7 +70,7 @@ void twm_blocks_remove(struct twm_block *block)
 {
 	size_t gap = (size_t)(block - rows);
 
-	/* Rows behind that would not be found across the gap move into it. */
+	/* A later row moves into the gap where the search for it would end at the gap. */
 	for (size_t at = (gap + 1) & (room - 1); rows[at].memory != NULL;
 	     at = (at + 1) & (room - 1)) {
 		size_t home = place_of(rows[at].memory);

@@ -1,8 +1,8 @@
 /*
- * blocks.h - the blocks that are placed in the pool: where each lies, how long it is, and whose
- * pool it is of. Every block begins and ends on a page, so that no two share one.
+ * blocks.h - a table of the blocks that are placed in the pool, with address, length and runtime.
  *
- * The table lies in memory of its own, and grows by doubling. The caller holds twm_lock.
+ * Every block begins and ends on a page, so that no two blocks share one. The table has a mapping
+ * of its own, and grows by doubling. The caller holds twm_lock.
  */
 #ifndef TWM_BLOCKS_H
 #define TWM_BLOCKS_H
@@ -18,17 +18,17 @@ struct twm_block {
 	void *memory; /* NULL: a free row of the table */
 	size_t bytes; /* whole pages */
 	struct tow_runtime *runtime;
-	void *copy;  /* between the two halves of a fork: what its child gets; else NULL */
-	bool copied; /* it is such a child's own memory now, and of no pool */
+	void *copy;  /* while a fork is under way: the copy for the child; else NULL */
+	bool copied; /* the block is private memory of a forked child, and of no pool */
 };
 
-/* False: no memory for the table. */
+/* Adds a row. False: there is no memory for the table. */
 bool twm_blocks_add(const struct twm_block *block);
-/* NULL: none begins there. It stays until the table changes. */
+/* Finds the block that begins at `memory`; NULL: none. Valid until the table changes. */
 struct twm_block *twm_blocks_find(const void *memory);
 void twm_blocks_remove(struct twm_block *block);
 
-/* The rows in any order, NULL behind the last; begin with NULL. */
+/* Walks the rows in any order: the first one after NULL, NULL after the last one. */
 struct twm_block *twm_blocks_next(struct twm_block *block);
 
 size_t twm_blocks_count(void);

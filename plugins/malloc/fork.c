@@ -1,9 +1,10 @@
 /*
- * fork.c - a forked child has what was placed as memory of its own, as it has all else.
+ * fork.c - gives a forked child private memory in place of the placed blocks.
  *
- * The pool is shared memory that a child does not inherit: what it wrote there would show in its
- * parent. So the parent copies what is placed before it forks, and the child puts the copies where
- * the blocks were. Programs that are started by vfork or posix_spawn do not pay for it.
+ * The pool is shared memory that a child does not inherit. If it did, writes of the child would
+ * show in its parent. So the parent copies all placed blocks before the fork, and the child moves
+ * the copies to the addresses of the blocks. A start of a program by vfork or posix_spawn makes no
+ * copies.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -29,7 +30,7 @@ static void before_fork(void)
 		void *copy;
 
 		if (block->copied)
-			continue; /* a child that forks again: it is inherited */
+			continue; /* a child forks again, and its own child inherits the block */
 		copy = mmap(NULL, block->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
 			    -1, 0);
 		block->copy = copy != MAP_FAILED ? copy : NULL;

@@ -1,5 +1,5 @@
 /*
- * malloc.c - the calls of malloc's family. Each places what is large, and hands the rest on.
+ * malloc.c - the malloc family. Each call places a large allocation, and passes others on.
  */
 #include <errno.h>
 #include <stdint.h>
@@ -10,7 +10,7 @@
 #include "plugins/malloc/next.h"
 #include "plugins/malloc/place.h"
 
-/* The C library declares them with attributes of its own: only what is exported counts here. */
+/* The C library declares these with attributes of its own. Here only the exported names matter. */
 void cfree(void *memory);
 void *malloc(size_t bytes);
 void free(void *memory);
@@ -32,7 +32,7 @@ static void *no_memory(void)
 	return NULL;
 }
 
-/* The next allocator is being looked up by this thread. */
+/* Memory for a thread that is looking up the next allocator. */
 static void *early_memory(size_t bytes, size_t align)
 {
 	void *memory = twm_next_early(bytes, align);
@@ -63,7 +63,7 @@ TWM_PUBLIC void free(void *memory)
 	if (memory == NULL || twm_next_is_early(memory) || twm_unplace(memory))
 		return;
 	next = twm_next_get();
-	if (next != NULL) /* else this thread looks it up, and has got nothing from it */
+	if (next != NULL) /* else this thread is looking it up, and has no memory of it */
 		next->free(memory);
 }
 
@@ -100,7 +100,7 @@ static size_t usable_bytes(void *memory)
 	return next != NULL ? next->usable(memory) : 0;
 }
 
-/* Into a block of another kind. `was` stays as it is where there is no memory. */
+/* Moves a block to another allocator. Without memory it returns NULL, and `was` stays. */
 static void *move_block(void *was, size_t was_bytes, size_t bytes, const void *caller)
 {
 	void *memory = twm_place(bytes, 0, caller);
@@ -121,7 +121,7 @@ static void *resize_block(void *memory, size_t bytes, const void *caller)
 	const struct twm_next *next;
 
 	if (placed > 0 && bytes > 0) {
-		/* It stays where it is while it fits and does not waste more than half. */
+		/* The block stays where it is while it fits and wastes at most half. */
 		if (bytes <= placed && bytes >= placed / 2)
 			return memory;
 		return move_block(memory, placed, bytes, caller);
@@ -217,7 +217,7 @@ TWM_PUBLIC void *valloc(size_t bytes)
 TWM_PUBLIC void *pvalloc(size_t bytes)
 {
 	const struct twm_next *next;
-	void *memory = twm_place(bytes, TWM_PAGE, CALLER); /* whole pages, as all that is placed */
+	void *memory = twm_place(bytes, TWM_PAGE, CALLER); /* whole pages, as all placed blocks */
 
 	if (memory != NULL)
 		return memory;

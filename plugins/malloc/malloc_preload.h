@@ -1,6 +1,6 @@
 /*
- * malloc_preload.h - what a program may ask the preload, where it is loaded. Weak symbols tell
- * whether it is: declare them so, and call one only where it is not NULL.
+ * malloc_preload.h - the calls that a program may make to the malloc preload, where it is loaded.
+ * Declare them as weak symbols, and call one only where its address is not NULL.
  */
 #ifndef TOWLINE_MALLOC_PRELOAD_H
 #define TOWLINE_MALLOC_PRELOAD_H
@@ -15,20 +15,21 @@ extern "C" {
 #endif
 
 /*
- * Places large allocations in this runtime's pool from now on. The first runtime that
- * tow_runtime_open opens is attached by itself. This is for one whose opening the preload does not
- * see: by a copy of Towline that is linked into the program, or by dlsym in the library itself.
+ * Places large allocations in the pool of this runtime from now on. The preload attaches the first
+ * runtime that tow_runtime_open opens. This call is for a runtime whose opening the preload does
+ * not see. A copy of Towline that is linked into the program opens such a runtime. So does a
+ * program that takes tow_runtime_open from the library itself with dlsym.
  * Ownership: the runtime stays the caller's.
  * Copies: none.
  * Blocks: never.
  * Threads: any.
- * Returns: TOW_OK; TOW_EBUSY: one is attached already; TOW_EINVAL for NULL.
+ * Returns: TOW_OK; TOW_EBUSY: a runtime is attached already; TOW_EINVAL for NULL.
  */
 int towline_malloc_attach(struct tow_runtime *runtime);
 
 /*
- * Ends the placing: nothing is placed any more when this returns. What is placed there stays, and
- * may be freed.
+ * Detaches the runtime: after the return, no allocation is placed in its pool. Memory that is
+ * placed there stays, and may be freed.
  * Ownership: none passes.
  * Copies: none.
  * Blocks: for the length of an allocation.
@@ -37,8 +38,8 @@ int towline_malloc_attach(struct tow_runtime *runtime);
 void towline_malloc_detach(struct tow_runtime *runtime);
 
 /*
- * How many bytes lie in the pool from `memory` on, which malloc or one of its family has returned;
- * 0: it was not placed.
+ * Returns the length in bytes of the placed block that begins at `memory`, which malloc or one of
+ * its family has returned. 0: the block was not placed.
  * Ownership: none.
  * Copies: none.
  * Blocks: never for long; takes a lock for memory that begins on a page.

@@ -1,5 +1,5 @@
 /*
- * next.c - see next.h.
+ * next.c - finds the next allocator with dlsym; see next.h.
  */
 #include "plugins/malloc/next.h"
 
@@ -18,7 +18,7 @@ atomic_bool twm_next_found;
 static pthread_mutex_t looking = PTHREAD_MUTEX_INITIALIZER;
 static __thread bool looks __attribute__((tls_model("initial-exec")));
 
-/* A process without an allocator cannot go on. write, as nothing else works without memory. */
+/* Ends a process without an allocator. Only write works without memory. */
 static _Noreturn void give_up(void)
 {
 	static const char text[] = "towline-malloc: there is no malloc behind this one\n";

@@ -1,8 +1,8 @@
 /*
- * next.h - the allocator behind this one: the program's own, or another preload's.
+ * next.h - finds the next allocator, which is the program's own or that of another preload.
  *
- * It is found by its names, and to look names up may allocate. What is asked for meanwhile comes
- * from a small area of this library's that never takes anything back.
+ * The lookup by name may allocate. A small area of this library serves these allocations, and never
+ * takes anything back.
  */
 #ifndef TWM_NEXT_H
 #define TWM_NEXT_H
@@ -25,13 +25,13 @@ struct twm_next {
 	size_t (*usable)(void *memory);
 };
 
-/* The calls, when they have been found. */
+/* The calls; valid once twm_next_found is set. */
 extern struct twm_next twm_next;
 extern atomic_bool twm_next_found;
 
 const struct twm_next *twm_next_find(void);
 
-/* The next allocator's calls; NULL: this thread is looking them up now. */
+/* Returns the calls of the next allocator; NULL: this thread is looking them up now. */
 static inline const struct twm_next *twm_next_get(void)
 {
 	/* acquire: pairs with the release in twm_next_find */
@@ -40,7 +40,7 @@ static inline const struct twm_next *twm_next_get(void)
 		       : twm_next_find();
 }
 
-/* While they are looked up: memory that is cleared, or NULL when the area is used up. */
+/* Returns cleared memory during the lookup; NULL: the area is used up. */
 void *twm_next_early(size_t bytes, size_t align);
 
 #define TWM_EARLY_BYTES (64u << 10)
@@ -51,7 +51,7 @@ static inline bool twm_next_is_early(const void *memory)
 	return (uintptr_t)memory - (uintptr_t)twm_early_area < TWM_EARLY_BYTES;
 }
 
-/* How much of the area there is behind `memory`, which lies in it. */
+/* Bytes from `memory`, which lies in the area, to the end of the area. */
 static inline size_t twm_next_early_room(const void *memory)
 {
 	return TWM_EARLY_BYTES - ((uintptr_t)memory - (uintptr_t)twm_early_area);

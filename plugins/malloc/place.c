@@ -1,5 +1,5 @@
 /*
- * place.c - see place.h.
+ * place.c - places allocations in the pool of the attached runtime; see place.h.
  */
 #include "plugins/malloc/place.h"
 
@@ -17,12 +17,12 @@
 
 #include "plugins/malloc/blocks.h"
 
-#define ALIGN_MAX (2u << 20) /* of the pool */
+#define ALIGN_MAX (2u << 20) /* largest alignment that the pool gives */
 
 static _Atomic(struct tow_runtime *) attached;
-atomic_size_t twm_least = SIZE_MAX; /* of `attached` */
+atomic_size_t twm_least = SIZE_MAX; /* that of `attached` */
 static atomic_uint placing;         /* threads that may be inside tow_place */
-static atomic_size_t blocks;        /* that are placed: most frees ask no more than this */
+static atomic_size_t blocks;        /* placed blocks; at 0, a free looks no further */
 static uintptr_t text, text_bytes;  /* the library's code; set before twm_least is */
 static pthread_mutex_t table = PTHREAD_MUTEX_INITIALIZER;
 static __thread unsigned inside __attribute__((tls_model("initial-exec")));
@@ -51,7 +51,7 @@ void twm_forked(void)
 {
 	atomic_store_explicit(&attached, NULL, memory_order_relaxed);
 	atomic_store_explicit(&twm_least, SIZE_MAX, memory_order_relaxed);
-	/* Threads that were inside are not here. */
+	/* The threads that were placing do not exist in the child. */
 	atomic_store_explicit(&placing, 0, memory_order_relaxed);
 }
 
@@ -75,8 +75,8 @@ static int note_text(struct dl_phdr_info *object, size_t size, void *none)
 }
 
 /*
- * Where the library's code lies. It allocates with locks held that to place memory takes, too, and
- * a twm_enter around each of its calls would have to be around all of them.
+ * Finds the addresses of the library's code. The library allocates while it holds locks that
+ * tow_place takes, too. To use twm_enter instead, each call of the library would need a wrapper.
  */
 static void find_library(void)
 {
@@ -123,7 +123,7 @@ static void *place_pages(size_t bytes, size_t align)
 	struct twm_block block = { .bytes = bytes };
 	void *memory = NULL;
 
-	/* seq_cst, as in twm_detach: it sees this thread, or this thread sees no runtime */
+	/* seq_cst, as in twm_detach: either that call sees this thread, or this thread sees NULL */
 	atomic_fetch_add(&placing, 1);
 	block.runtime = atomic_load(&attached);
 	if (block.runtime != NULL && tow_place(block.runtime, bytes, align, &memory) == TOW_OK) {

@@ -1,8 +1,8 @@
 /*
- * place.h - which allocations go to the pool, and those that are there.
+ * place.h - places large allocations in the pool, and finds the blocks that are placed.
  *
  * Nothing is placed before a runtime is attached, by a thread that is inside Towline, or in a
- * forked child. What cannot be placed is the next allocator's, for whatever reason.
+ * forked child. The next allocator serves each allocation that is not placed, whatever the reason.
  */
 #ifndef TWM_PLACE_H
 #define TWM_PLACE_H
@@ -19,20 +19,21 @@
 #define TWM_PUBLIC __attribute__((visibility("default")))
 
 /*
- * New memory for the program, or NULL: the next allocator is to give it. errno stays as it is.
- * caller: where the call came from; what Towline itself asks for is not placed.
+ * Returns new memory for the program. NULL: the next allocator has to serve the request. errno
+ * stays as it is.
+ * caller: return address of the allocation. Allocations of Towline itself are not placed.
  */
 void *twm_place_large(size_t bytes, size_t align, const void *caller);
-/* Would it be tried at all? */
+/* True: twm_place_large would try to place such an allocation. */
 bool twm_would_place(size_t bytes, const void *caller);
 
-/* Is it a placed block? Then it is given back. For memory that begins on a page. */
+/* Frees a placed block. False: `memory` is none. `memory` begins on a page. */
 bool twm_unplace_page(void *memory);
 
-/* How long the placed block is; 0: it is none. */
+/* Returns the length of the placed block; 0: `memory` is none. */
 size_t twm_placed_bytes(const void *memory);
 
-/* Nothing shorter is placed now; SIZE_MAX: nothing is. */
+/* The smallest allocation that is placed now; SIZE_MAX: none is. */
 extern atomic_size_t twm_least;
 
 static inline void *twm_place(size_t bytes, size_t align, const void *caller)
@@ -43,7 +44,7 @@ static inline void *twm_place(size_t bytes, size_t align, const void *caller)
 		       : twm_place_large(bytes, align, caller);
 }
 
-/* Other allocators' memory hardly ever begins on a page. */
+/* Memory of other allocators hardly ever begins on a page. */
 static inline bool twm_may_be_placed(const void *memory)
 {
 	return __builtin_expect((uintptr_t)memory % TWM_PAGE == 0, 0);
@@ -54,16 +55,19 @@ static inline bool twm_unplace(void *memory)
 	return twm_may_be_placed(memory) && twm_unplace_page(memory);
 }
 
-/* The pool that new blocks come from. False: there is one already. */
+/* Makes this the runtime whose pool gets new blocks. False: another one is attached. */
 bool twm_attach(struct tow_runtime *runtime);
-/* No new ones come from it when this returns; what is placed there stays. False: it was not it. */
+/*
+ * Detaches a runtime. After the return, no block is placed in its pool; placed blocks stay. False:
+ * the runtime was not attached.
+ */
 bool twm_detach(const struct tow_runtime *runtime);
 
-/* This thread enters Towline, and comes back: what the library allocates is not placed. */
+/* This thread enters Towline, or leaves it. Allocations of the library are not placed. */
 void twm_enter(void);
 void twm_leave(void);
 
-/* The table's lock, for the two halves of a fork; child: in the new process. */
+/* The lock of the table, which a fork holds. twm_forked: called in the child. */
 void twm_lock(void);
 void twm_unlock(void);
 void twm_forked(void);

@@ -1,7 +1,8 @@
 /*
- * abi.h - MPItrampoline's ABI 2.10 (github.com/eschnett/MPItrampoline), as we have written it down:
- * its types, the constants as enumerators MPI_..., and the functions that are here, MPIABI_....
- * A program is not to include it: it is compiled with MPItrampoline's own mpi.h.
+ * abi.h - MPItrampoline's ABI 2.10 (github.com/eschnett/MPItrampoline), written down by us: its
+ * types, the constants as enumerators MPI_..., and the functions of this library, MPIABI_....
+ *
+ * A program does not include this file: it is compiled with MPItrampoline's own mpi.h.
  */
 #ifndef TOWLINE_PLUGINS_MPI_ABI_H
 #define TOWLINE_PLUGINS_MPI_ABI_H
@@ -12,7 +13,7 @@
 #define TWMPI_ABI_MAJOR      2
 #define TWMPI_ABI_MINOR      10
 #define TWMPI_ABI_PATCH      0
-#define TWMPI_ERROR_STRING   1024 /* bytes with the NUL, of what the caller brings */
+#define TWMPI_ERROR_STRING   1024 /* bytes with the NUL; the caller's buffer */
 #define TWMPI_OBJECT_NAME    128
 #define TWMPI_INFO_KEY       256
 #define TWMPI_INFO_VALUE     1024
@@ -24,7 +25,7 @@ typedef int64_t MPIABI_Count;
 typedef int64_t MPIABI_Offset;
 typedef int MPIABI_Fint;
 
-/* A handle: its kind from bit 24 on, below it a number (handle.h). */
+/* A handle: its kind from bit 24 on, and a number below (handle.h). */
 typedef uintptr_t MPIABI_Comm;
 typedef uintptr_t MPIABI_Datatype;
 typedef uintptr_t MPIABI_Errhandler;
@@ -36,7 +37,7 @@ typedef uintptr_t MPIABI_Op;
 typedef uintptr_t MPIABI_Request;
 typedef uintptr_t MPIABI_Win;
 
-/* The ABI has three words of the program's behind 24 bytes that are the library's own. */
+/* In the ABI, three words for the program follow 24 bytes for the library. */
 typedef struct {
 	uint64_t bytes; /* of the message */
 	uint32_t canceled;
@@ -64,7 +65,7 @@ typedef MPIABI_Comm_delete_attr_function MPIABI_Win_delete_attr_function;
 typedef int MPIABI_Datarep_conversion_function(void *user, MPIABI_Datatype datatype, int count,
 					       void *file, MPIABI_Offset position, void *extra);
 
-/* The kinds of handles, which are also halves of them. */
+/* The kinds of handles. Each handle contains its kind. */
 enum twmpi_kind {
 	TWMPI_Comm = 1,
 	TWMPI_Datatype,

@@ -1,6 +1,7 @@
 /*
- * absent.c - what MPI has and this library has not: each names itself, and goes to the error
- * handler. A caller hands over more arguments than TWMPI_ABSENT's functions declare; none is read.
+ * absent.c - the functions of MPI that this library does not have. Each names itself, and calls the
+ * error handler. Callers pass more arguments than the functions of TWMPI_ABSENT declare; none is
+ * read.
  */
 #include "plugins/mpi/twmpi.h"
 
@@ -13,7 +14,7 @@ static int end_absent(struct twmpi_comm *comm, const char *name)
 }
 
 #define TWMPI_WRITTEN(result, name, parameters) /* elsewhere */
-#define TWMPI_EXTENSION(name)                   /* likewise */
+#define TWMPI_EXTENSION(name)                   /* elsewhere, too */
 #define TWMPI_ABSENT(name)                                                                         \
 	TWMPI_PUBLIC int MPIABI_##name(void)                                                       \
 	{                                                                                          \

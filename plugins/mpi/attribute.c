@@ -1,17 +1,17 @@
 /*
- * attribute.c - attributes of communicators: values of the program's under keys of its own, which
- * functions of the program copy when the communicator is duplicated, and delete at its end.
+ * attribute.c - attributes of communicators: values of the program under keys of its own. The
+ * program's functions copy them when a communicator is duplicated, and delete them at its end.
  */
 #include "plugins/mpi/twmpi.h"
 
 #include <stdlib.h>
 
-#define FIRST_KEY 64 /* those below are predefined */
+#define FIRST_KEY 64 /* lower keys are predefined */
 
 struct key {
 	struct key *next;
 	int number;
-	uint32_t uses; /* attributes under it, and 1 until it is freed */
+	uint32_t uses; /* attributes with this key, and 1 until the key is freed */
 	MPIABI_Comm_copy_attr_function *copy;
 	MPIABI_Comm_delete_attr_function *destroy;
 	void *extra;
@@ -23,11 +23,11 @@ struct twmpi_attribute {
 	void *value;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of keys and of all lists */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects keys and all lists */
 static struct key *keys;
 static int next_key = FIRST_KEY;
 
-/* Under the lock; one that was freed is not found, though attributes may have it still. */
+/* The lock is held. A freed key is not found, though attributes may still use it. */
 static struct key *find_key(int number)
 {
 	for (struct key *key = keys; key != NULL; key = key->next)
@@ -36,14 +36,14 @@ static struct key *find_key(int number)
 	return NULL;
 }
 
-/* Under the lock. */
+/* The lock is held. */
 static void drop_key(struct key *key)
 {
 	if (--key->uses == 0)
 		free(key);
 }
 
-/* Under the lock: the place of the attribute in the list, or its end. */
+/* The lock is held. Returns the link to the attribute, or the end of the list. */
 static struct twmpi_attribute **find_place(struct twmpi_comm *comm, const struct key *key)
 {
 	struct twmpi_attribute **at = &comm->attributes;
@@ -53,7 +53,7 @@ static struct twmpi_attribute **find_place(struct twmpi_comm *comm, const struct
 	return at;
 }
 
-/* Takes one out of the list, and lets the program delete its value. */
+/* Takes an attribute out of the list, and calls the program's function to delete its value. */
 static int delete_attribute(struct twmpi_comm *comm, struct key *key)
 {
 	struct twmpi_attribute **at, *attribute;
@@ -79,7 +79,7 @@ static int delete_attribute(struct twmpi_comm *comm, struct key *key)
 			  key->number, code);
 }
 
-/* Under the lock. */
+/* The lock is held. */
 static int put_attribute(struct twmpi_comm *comm, struct key *key, void *value)
 {
 	struct twmpi_attribute *attribute = calloc(1, sizeof(*attribute));
@@ -180,7 +180,7 @@ TWMPI_PUBLIC int MPIABI_Comm_free_keyval(int *comm_keyval)
 	return MPI_SUCCESS;
 }
 
-/* The key, which stays at least until the call that asks is over: it is the program's to free. */
+/* Returns the key without a reference: the program must not free it during the call. */
 static struct key *look_up(int number)
 {
 	struct key *key;
@@ -200,7 +200,7 @@ TWMPI_PUBLIC int MPIABI_Comm_set_attr(MPIABI_Comm comm, int comm_keyval, void *a
 	if (code == MPI_SUCCESS && key == NULL)
 		code = fail_key(comm_keyval);
 	if (code == MPI_SUCCESS)
-		code = delete_attribute(c, key); /* the value that it had */
+		code = delete_attribute(c, key); /* deletes the old value */
 	if (code == MPI_SUCCESS) {
 		pthread_mutex_lock(&lock);
 		code = put_attribute(c, key, attribute_val);

@@ -1,6 +1,7 @@
 /*
- * buffer.c - buffered sends: a message is copied, and its send ends at once. The program's buffer
- * is a bound of what may be on its way; the copies are memory of our own.
+ * buffer.c - buffered sends: a message is copied, and its send ends at once.
+ *
+ * The size of the program's buffer limits the bytes in flight. The copies are in malloc's memory.
  */
 #include "plugins/mpi/twmpi.h"
 
@@ -10,11 +11,11 @@
 
 static struct {
 	pthread_mutex_t lock;
-	void *memory; /* the program's; NULL: none is attached */
+	void *memory; /* the program's buffer; NULL: none */
 	uint64_t room, used;
 } buffer = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-/* A message on its way. */
+/* A message in flight. */
 struct copy {
 	uint64_t bytes;
 	uint8_t data[];
@@ -96,7 +97,7 @@ TWMPI_PUBLIC int MPIABI_Buffer_attach(void *memory, int size)
 	return twmpi_end(NULL, "MPI_Buffer_attach", code);
 }
 
-/* All that is on its way has gone when it returns. */
+/* Returns when all buffered messages have been sent. */
 TWMPI_PUBLIC int MPIABI_Buffer_detach(void *buffer_addr, int *size)
 {
 	const struct timespec pause = { .tv_nsec = 100000 };

@@ -1,15 +1,15 @@
 /*
- * collect.c - collectives that move bytes. Counts are MPI's, of a datatype; the library's are
- * bytes, as the types of two sides may differ.
+ * collect.c - collectives that move bytes. MPI's counts are elements of a datatype. The library's
+ * are bytes, because the types of the two sides may differ.
  */
 #include "plugins/mpi/twmpi.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* One side of an all-to-all with parts of any length, as the library has it. */
+/* The arguments of the library's all-to-all with parts of any length. */
 struct sides {
-	uint64_t *words; /* counts and offsets of both */
+	uint64_t *words; /* counts and offsets of both sides */
 	struct tow_coll_parts send, receive;
 };
 
@@ -172,7 +172,7 @@ TWMPI_BOTH(Alltoall, Ialltoall,
 	    int recvcount, MPIABI_Datatype recvtype, MPIABI_Comm comm),
 	   start_all_to_all(call, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype))
 
-/* The bytes and the place of part `at`. step: of the types, 0 where there is one for all. */
+/* Sets the bytes and the offset of part `at`. step: 1 for a type for each part, 0 for one type. */
 static int set_part(const int *counts, const int *places, const MPIABI_Datatype *types, int step,
 		    uint32_t at, uint64_t *bytes_out, uint64_t *offset_out)
 {
@@ -184,7 +184,7 @@ static int set_part(const int *counts, const int *places, const MPIABI_Datatype 
 		code = twmpi_type_find(datatype, &type);
 	if (code == MPI_SUCCESS && places[at] < 0)
 		code = twmpi_fail(MPI_ERR_ARG, "the displacement of rank %u is %d", at, places[at]);
-	if (code == MPI_SUCCESS) /* Alltoallw's are bytes */
+	if (code == MPI_SUCCESS) /* MPI_Alltoallw counts them in bytes */
 		*offset_out = (uint64_t)places[at] * (step != 0 ? 1 : type->extent);
 	return code;
 }
@@ -221,7 +221,7 @@ static int start_sides(struct twmpi_request *call, const void *in, void *out,
 			   &sides->receive, TOW_U8);
 }
 
-/* Only the root receives; its own part may lie there already. */
+/* Only the root receives. In place, its own part is in the buffer already. */
 static int start_gather_v(struct twmpi_request *call, const void *in, int in_count,
 			  MPIABI_Datatype in_type, void *out, const int *counts, const int *places,
 			  MPIABI_Datatype out_type, int root)
@@ -326,7 +326,7 @@ TWMPI_BOTH(Allgatherv, Iallgatherv,
 	   start_all_gather_v(call, sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs,
 			      recvtype))
 
-/* In place: what is sent is moved out of the way, one part behind the other. */
+/* In place: copies the parts to send into scratch, one behind the other. */
 static int set_aside(struct twmpi_request *call, const void *out, struct sides *sides)
 {
 	uint64_t *counts = (uint64_t *)sides->send.counts,
@@ -347,7 +347,7 @@ static int set_aside(struct twmpi_request *call, const void *out, struct sides *
 	return code;
 }
 
-/* step: of both lists of types. */
+/* step: for both lists of types, as in set_part. */
 static int start_all_to_all_v(struct twmpi_request *call, const void *in, const int *in_counts,
 			      const int *in_places, const MPIABI_Datatype *in_types, void *out,
 			      const int *out_counts, const int *out_places,

@@ -1,5 +1,5 @@
 /*
- * comm.c - communicators: what they are, and their end. make.c makes them.
+ * comm.c - communicators: their properties and their end. make.c makes them.
  */
 #include "plugins/mpi/twmpi.h"
 
@@ -100,7 +100,7 @@ TWMPI_PUBLIC int MPIABI_Comm_test_inter(MPIABI_Comm comm, int *flag)
 	return twmpi_end(c, "MPI_Comm_test_inter", code);
 }
 
-/* No process has started this one, and no communicator has a topology. */
+/* No process has spawned this one, and no communicator has a topology. */
 TWMPI_PUBLIC int MPIABI_Comm_get_parent(MPIABI_Comm *parent)
 {
 	*parent = MPI_COMM_NULL;
@@ -144,7 +144,7 @@ TWMPI_PUBLIC int MPIABI_Comm_get_name(MPIABI_Comm comm, char *comm_name, int *re
 	return twmpi_end(c, "MPI_Comm_get_name", code);
 }
 
-/* A label has no bytes but those that can be printed; a name may have none of these. */
+/* A label has printable bytes only. A name may contain others, or be empty. */
 void twmpi_comm_show(struct twmpi_comm *comm, const char *as)
 {
 	char label[TOW_GROUP_LABEL_MAX];
@@ -156,7 +156,7 @@ void twmpi_comm_show(struct twmpi_comm *comm, const char *as)
 	pthread_mutex_lock(&comm->lock);
 	snprintf(comm->shown, sizeof(comm->shown), "%s", used > 0 ? label : "no name");
 	pthread_mutex_unlock(&comm->lock);
-	/* Without memory the library knows it by its number. */
+	/* Without memory, the library shows the group by its number. */
 	(void)tow_group_set_label(comm->group, used > 0 ? label : NULL);
 }
 
@@ -176,7 +176,7 @@ TWMPI_PUBLIC int MPIABI_Comm_set_name(MPIABI_Comm comm, const char *comm_name)
 	return twmpi_end(c, "MPI_Comm_set_name", code);
 }
 
-/* Those that are predefined; their values are addresses of what does not change. */
+/* Predefined attributes. Each value is the address of a constant. */
 static const int *find_attribute(const struct twmpi_job *job, int keyval)
 {
 	static const int tag_ub = INT32_MAX, no_host = MPI_PROC_NULL, any_io = MPI_ANY_SOURCE;
@@ -221,8 +221,8 @@ TWMPI_PUBLIC int MPIABI_Comm_get_attr(MPIABI_Comm comm, int comm_keyval, void *a
 }
 
 /*
- * All members come to its end, so that none loses what another still does in it. Where some do not,
- * it ends here all the same.
+ * Waits for all members, because another member may still communicate in it. If some members do not
+ * come in time, the communicator ends here all the same.
  */
 static int free_comm(MPIABI_Comm *comm, const char *name)
 {

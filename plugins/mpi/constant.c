@@ -5,7 +5,7 @@
 
 #define CONSTANT(type, name) extern TWMPI_PUBLIC type const name
 
-/* An attribute that a copy of a communicator gets as it is. */
+/* Copies an attribute unchanged to a duplicate of a communicator. */
 static int copy_attribute(uintptr_t object, int keyval, void *extra, void *in, void *out, int *flag)
 {
 	(void)object;
@@ -50,7 +50,7 @@ int const mpiabi_version_patch = TWMPI_ABI_PATCH;
 #include "plugins/mpi/error.def"
 #include "plugins/mpi/type.def"
 
-/* Fortran's constants live in MPItrampoline's own library; C has none to hand over. */
+/* Fortran's constants are in MPItrampoline's own library; C has none to export. */
 TWMPI_PUBLIC void mpiwrapper_export_fortran_constants_(void);
 
 TWMPI_PUBLIC void mpiwrapper_export_fortran_constants_(void)

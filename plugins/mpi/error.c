@@ -1,6 +1,6 @@
 /*
- * error.c - codes, their texts, and where a failure goes. A code is an error class; what happened
- * in particular is the text that the thread keeps, and MPI_Error_string gives for that code.
+ * error.c - codes, their texts, and error handlers. A code is an error class. The details are in
+ * the text of the thread, which MPI_Error_string returns for the last code.
  */
 #include "plugins/mpi/twmpi.h"
 
@@ -19,7 +19,7 @@ static const char *const class_texts[] = {
 #undef TWMPI_ERROR
 };
 
-/* X(status, code): the class that is nearest to a status. Others are MPI_ERR_INTERN. */
+/* X(status, code): the class nearest to a status. Other statuses are MPI_ERR_INTERN. */
 #define STATUS_MAP(X)                                                                              \
 	X(TOW_EINVAL, MPI_ERR_ARG)                                                                 \
 	X(TOW_ENOMEM, MPI_ERR_NO_MEM)                                                              \
@@ -69,11 +69,11 @@ void twmpi_abort(int exit_code, const char *text)
 	fprintf(stderr, "%s\n", text);
 	fflush(stderr);
 	if (job != NULL && tow_group_abort(job->world->group, text) == TOW_OK)
-		nanosleep(&moment, NULL); /* the library's thread tells the others */
+		nanosleep(&moment, NULL); /* the library's thread informs the others */
 	_exit(exit_code);
 }
 
-/* The handler of a communicator, held; NULL: MPI_ERRORS_RETURN or _ARE_FATAL, as *handle_out. */
+/* Returns the program's handler, held. NULL: *handle_out is MPI_ERRORS_RETURN or _ARE_FATAL. */
 static struct twmpi_errhandler *find_handler(struct twmpi_comm *comm, MPIABI_Errhandler *handle_out)
 {
 	struct twmpi_errhandler *own = NULL;
@@ -96,7 +96,7 @@ static void drop_handler(struct twmpi_errhandler *own)
 		free(own);
 }
 
-/* Hands a code and its text to the handler. */
+/* Calls the handler with a code and its text. */
 static int raise_code(struct twmpi_comm *comm, int code)
 {
 	MPIABI_Errhandler handle;
@@ -134,7 +134,7 @@ int twmpi_end(struct twmpi_comm *comm, const char *name, int code)
 
 void twmpi_handler_take(struct twmpi_comm *comm, const struct twmpi_comm *from)
 {
-	struct twmpi_comm *other = (struct twmpi_comm *)from; /* its lock is taken, no more */
+	struct twmpi_comm *other = (struct twmpi_comm *)from; /* only its lock changes */
 
 	comm->handler = MPI_ERRORS_ARE_FATAL;
 	if (from != NULL)
@@ -193,7 +193,7 @@ TWMPI_PUBLIC int MPIABI_Comm_set_errhandler(MPIABI_Comm comm, MPIABI_Errhandler 
 	return twmpi_end(c, "MPI_Comm_set_errhandler", code);
 }
 
-/* The handle that it gives is one more to be freed. */
+/* The returned handle has to be freed, too. */
 TWMPI_PUBLIC int MPIABI_Comm_get_errhandler(MPIABI_Comm comm, MPIABI_Errhandler *errhandler)
 {
 	struct twmpi_errhandler *own;

@@ -1,6 +1,7 @@
 /*
- * fold.c - MPI's operators over arrays, in_out[i] = in[i] op in_out[i], for what the library has no
- * collective: scans, logical operators of integers, pairs, long double. Integers wrap.
+ * fold.c - MPI's operators over arrays, in_out[i] = in[i] op in_out[i]. They serve where the
+ * library has no collective: scans, logical operators of integers, pairs, long double. Integers
+ * wrap around.
  */
 #include "plugins/mpi/twmpi.h"
 
@@ -32,7 +33,7 @@
 	FOLD(max, c, suffix, a > b ? a : b)                                                        \
 	LOGICAL(c, suffix)                                                                         \
 	BYTES(c, suffix)
-/* A NaN wins, as in the library. */
+/* A NaN in either input is the result, as in the library. */
 #define REAL(c, suffix)                                                                            \
 	FOLD(sum, c, suffix, a + b)                                                                \
 	FOLD(prod, c, suffix, a *b)                                                                \
@@ -41,7 +42,7 @@
 #define COMPLEX(c, suffix)                                                                         \
 	FOLD(sum, c, suffix, a + b)                                                                \
 	FOLD(prod, c, suffix, a *b)
-/* Of equal values the one with the lower place. */
+/* Of equal values, the one with the lower index wins. */
 #define PAIR(c, suffix)                                                                            \
 	FOLD(minloc, c, suffix,                                                                    \
 	     a.value < b.value || (a.value == b.value && a.place < b.place) ? a : b)               \

@@ -1,6 +1,6 @@
 /*
- * handle.c - tables of objects, one to each kind, in chunks that never move. A place that is free
- * holds the number of the next free one, with the lowest bit set, which no address has.
+ * handle.c - tables of objects, one for each kind, in chunks that never move. A free slot holds the
+ * number of the next free one, with the lowest bit set, which no address has.
  */
 #include "plugins/mpi/handle.h"
 
@@ -13,8 +13,8 @@
 
 struct table {
 	_Atomic(_Atomic(uintptr_t) *) chunks[CHUNKS];
-	uint32_t used; /* numbers given out so far; under the lock, as what follows */
-	uint32_t free; /* the first number to use again; 0: none */
+	uint32_t used; /* numbers used so far; under the lock, as `free` */
+	uint32_t free; /* the first number to reuse; 0: none */
 };
 
 static struct table tables[TWMPI_KINDS];
@@ -30,7 +30,7 @@ static _Atomic(uintptr_t) *find_place(struct table *table, uint32_t number)
 	return chunk != NULL ? &chunk[number % CHUNK] : NULL;
 }
 
-/* Under the lock. */
+/* The lock is held. */
 static _Atomic(uintptr_t) *make_place(struct table *table, uint32_t number)
 {
 	_Atomic(uintptr_t) *place = find_place(table, number);

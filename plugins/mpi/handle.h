@@ -1,8 +1,8 @@
 /*
- * handle.h - handles and what they stand for. A handle is a kind and a number, so that it fits
- * into Fortran's integers, and one that is stale or made up is found out and named.
+ * handle.h - handles and their objects. A handle is a kind and a number, so that it fits into
+ * Fortran's integers. A stale or invalid handle is detected, and the message names it.
  *
- * Numbers below TWMPI_DYNAMIC are predefined. Looking one up takes no lock.
+ * Numbers below TWMPI_DYNAMIC are predefined. A lookup takes no lock.
  */
 #ifndef TOWLINE_PLUGINS_MPI_HANDLE_H
 #define TOWLINE_PLUGINS_MPI_HANDLE_H
@@ -14,19 +14,21 @@
 #define TWMPI_DYNAMIC 256u
 #define TWMPI_PUBLIC  __attribute__((visibility("default")))
 
-/* What stands behind a handle; NULL: it is of another kind, was freed, or never was. */
+/*
+ * Returns the object of a handle. NULL: the handle is of another kind, was freed, or never existed.
+ */
 void *twmpi_object(enum twmpi_kind kind, uintptr_t handle);
 
-/* Gives an object a handle; false: there is no memory, or there are as many as can be. */
+/* Gives an object a handle. False: there is no memory, or no number is left. */
 bool twmpi_handle_new(enum twmpi_kind kind, void *object, uintptr_t *handle_out);
 
-/* Gives an object the handle of a predefined constant; false: there is no memory. */
+/* Gives an object the handle of a predefined constant. False: there is no memory. */
 bool twmpi_handle_set(enum twmpi_kind kind, uintptr_t handle, void *object);
 
-/* The handle means nothing any more; its number serves another object. */
+/* Ends a handle. Its number may be given to another object. */
 void twmpi_handle_end(enum twmpi_kind kind, uintptr_t handle);
 
-/* The object of the next handle of a kind, from number *at on; NULL: there is none. */
+/* Returns the next object of a kind, from number *at on. NULL: there is none. */
 void *twmpi_handle_next(enum twmpi_kind kind, uint32_t *at);
 
 #endif

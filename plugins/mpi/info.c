@@ -1,6 +1,6 @@
 /*
- * info.c - info objects: hints of the program's, pairs of a key and a value, in the order in which
- * they were set. The library needs none of them, and keeps those of communicators.
+ * info.c - info objects: hints of the program, as pairs of key and value, in the order of their
+ * setting. The library needs none of them, and keeps those of communicators.
  */
 #include "plugins/mpi/twmpi.h"
 
@@ -15,9 +15,9 @@ struct twmpi_info {
 	} * rows;
 };
 
-/* One for all: they are small, and seldom used. */
+/* One lock for all info objects: they are small and seldom used. */
 static pthread_mutex_t info_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct twmpi_info environment; /* MPI_INFO_ENV: no launcher has said anything */
+static struct twmpi_info environment; /* MPI_INFO_ENV: always empty */
 
 static int no_memory(void)
 {
@@ -35,7 +35,7 @@ static int find_info(MPIABI_Info handle, struct twmpi_info **info_out)
 			  (unsigned long)handle);
 }
 
-/* One that the program may change. */
+/* Finds an info object that the program may change. */
 static int find_own(MPIABI_Info handle, struct twmpi_info **info_out)
 {
 	int code = find_info(handle, info_out);
@@ -55,7 +55,7 @@ static int check_key(const char *key)
 	return MPI_SUCCESS;
 }
 
-/* The rest is for who has the lock. NULL: there is no such key. */
+/* The functions on rows need the lock. NULL: there is no such key. */
 static struct row *find_row(const struct twmpi_info *info, const char *key)
 {
 	for (uint32_t i = 0; i < info->count; i++) {
@@ -235,7 +235,9 @@ TWMPI_PUBLIC int MPIABI_Info_delete(MPIABI_Info info, const char *key)
 	return twmpi_end(NULL, "MPI_Info_delete", code);
 }
 
-/* The length of a value, and as much of it as fits into `room` bytes and a NUL. */
+/*
+ * Returns the length of a value, and the part of the value that fits into `room` bytes and a NUL.
+ */
 static int look_up(MPIABI_Info handle, const char *key, int room, char *value, int *length_out,
 		   int *flag)
 {
@@ -304,7 +306,7 @@ TWMPI_PUBLIC int MPIABI_Info_get_nthkey(MPIABI_Info info, int n, char *key)
 	return twmpi_end(NULL, "MPI_Info_get_nthkey", code);
 }
 
-/* Hints of a communicator, which its duplicates have, too. */
+/* Sets the hints of a communicator; duplicates inherit them. */
 TWMPI_PUBLIC int MPIABI_Comm_set_info(MPIABI_Comm comm, MPIABI_Info info)
 {
 	struct twmpi_info *taken, *before;

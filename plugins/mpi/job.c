@@ -1,6 +1,6 @@
 /*
- * job.c - the process as a rank: it opens a runtime and the group of all ranks, as the launcher's
- * variables say (docs/bootstrap.md), and closes them.
+ * job.c - the process as a rank. It opens a runtime and the group of all ranks by the launcher's
+ * variables (docs/bootstrap.md), and closes them.
  */
 #include "plugins/mpi/twmpi.h"
 
@@ -36,8 +36,8 @@ static int find_jaxlib(struct dl_phdr_info *info, size_t size, void *user)
 }
 
 /*
- * A process without a launcher is a job of its own, as MPI has it. Not so a process of JAX: it was
- * given its number in arguments that nobody else sees, and would silently reduce over itself alone.
+ * A process without a launcher is a job of its own, as in MPI. A process of JAX is an exception: it
+ * gets its rank in arguments that only JAX sees, so it would silently reduce over itself alone.
  */
 static int check_launcher(struct tow_runtime *runtime)
 {
@@ -54,7 +54,9 @@ static int check_launcher(struct tow_runtime *runtime)
 			  "TOW_STORE=HOST:PORT (a port of rank 0's host) for each process");
 }
 
-/* The preload does not see a runtime that is opened behind RTLD_DEEPBIND. */
+/*
+ * Attaches the runtime, because the preload does not see one that is opened behind RTLD_DEEPBIND.
+ */
 static void attach_preload(struct tow_runtime *runtime)
 {
 	int (*attach)(struct tow_runtime * runtime);
@@ -109,7 +111,7 @@ static int name_comm(struct twmpi_comm *comm, MPIABI_Comm handle, const char *na
 	return twmpi_fail(MPI_ERR_NO_MEM, "there is no memory for a communicator");
 }
 
-/* What is opened before a failure stays: the process ends with it. */
+/* After a failure, opened objects stay open, because the process ends. */
 static int open_job(struct twmpi_job *job)
 {
 	struct tow_group *group;
@@ -136,7 +138,9 @@ static int open_job(struct twmpi_job *job)
 	return code;
 }
 
-/* XLA looks at no status of MPI_Init's: a process that goes on would fail later, without a word. */
+/*
+ * XLA ignores the result of MPI_Init. A process that continued would fail later without a message.
+ */
 static int init_job(const char *name, int *provided)
 {
 	char text[TWMPI_ERROR_STRING];
@@ -189,7 +193,7 @@ static void free_comms(void)
 	twmpi_comm_end(the_job.world);
 }
 
-/* A rank that has gone, or does not come in time, is waited for no longer. */
+/* Waits for the other ranks up to a limit, and not for lost ones. */
 TWMPI_PUBLIC int MPIABI_Finalize(void)
 {
 	bool running;
@@ -197,7 +201,7 @@ TWMPI_PUBLIC int MPIABI_Finalize(void)
 	pthread_mutex_lock(&phase_lock);
 	running = atomic_load(&the_phase) == RUNNING;
 	if (running) {
-		/* Its attributes end first, as a program's last act that may still use MPI. */
+		/* Attributes end first: their delete functions may still use MPI. */
 		twmpi_attributes_end(the_job.self);
 		tow_group_barrier(the_job.world->group, TWMPI_END_NS);
 		atomic_store(&the_phase, OVER);
@@ -230,7 +234,7 @@ TWMPI_PUBLIC int MPIABI_Query_thread(int *provided)
 	return MPI_SUCCESS;
 }
 
-/* Every thread may do what the main thread may. XLA asks in threads of a pool, and needs a yes. */
+/* Each thread may do what the main thread may. XLA asks in threads of a pool, and needs a yes. */
 TWMPI_PUBLIC int MPIABI_Is_thread_main(int *flag)
 {
 	*flag = 1;
@@ -249,7 +253,7 @@ TWMPI_PUBLIC int MPIABI_Abort(MPIABI_Comm comm, int errorcode)
 	else
 		snprintf(text, sizeof(text), "MPI_Abort: this process ends with code %d",
 			 errorcode);
-	/* A launcher sees eight bits of it, and ends the others when they are not 0. */
+	/* A launcher sees the low eight bits, and ends the other ranks if they are not 0. */
 	twmpi_abort((errorcode & 0xff) != 0 ? errorcode : 1, text);
 }
 
@@ -295,7 +299,7 @@ TWMPI_PUBLIC int MPIABI_Get_library_version(char *version, int *resultlen)
 	return MPI_SUCCESS;
 }
 
-/* Memory of the pool, which moves between ranks of one host without a copy. */
+/* Allocates memory of the pool, which moves between ranks of one host without a copy. */
 TWMPI_PUBLIC int MPIABI_Alloc_mem(MPIABI_Aint size, MPIABI_Info info, void *baseptr)
 {
 	const struct twmpi_job *job = twmpi_job();
@@ -331,7 +335,7 @@ TWMPI_PUBLIC int MPIABI_Free_mem(void *base)
 #define TWMPI_EXTENSION(name)                                                                      \
 	TWMPI_PUBLIC int MPIXABI_##name(void)                                                      \
 	{                                                                                          \
-		return 0; /* memory of devices goes by other doors */                              \
+		return 0; /* these calls take host memory alone */                                 \
 	}
 #define TWMPI_WRITTEN(result, name, parameters)
 #define TWMPI_ABSENT(name)

@@ -1,6 +1,7 @@
 /*
- * make.c - communicators made of others. Each is a group that its members create by themselves,
- * under a name that they alone compute alike: the parent's label, and the how-manyth it is.
+ * make.c - communicators made of others. For each one, its members alone create a group. Each
+ * member computes the group's name from the parent's label, and from the number of communicators
+ * made of the parent.
  */
 #include "plugins/mpi/twmpi.h"
 
@@ -26,7 +27,7 @@ static uint64_t mix_label(uint64_t label, uint64_t with)
 	return label;
 }
 
-/* One thread makes communicators of one parent; a second at the same time cannot be in order. */
+/* Only one thread at a time makes communicators of a parent. Two threads would have no order. */
 static int begin_making(struct twmpi_comm *parent, uint64_t *label_out)
 {
 	bool busy;
@@ -54,13 +55,13 @@ static void end_making(struct twmpi_comm *parent)
 	pthread_mutex_unlock(&parent->lock);
 }
 
-/* A communicator that is to be made: what all of its members say of it alike. */
+/* A communicator that is being made. All its members compute the same values. */
 struct making {
 	uint64_t label;
 	char shown[TOW_GROUP_LABEL_MAX];
 };
 
-/* "split 3 of MPI_COMM_WORLD, color 1": a communicator has no name before it is given one. */
+/* A new communicator has no name yet, so this shows "split 3 of MPI_COMM_WORLD, color 1". */
 static void show_making(struct making *making, struct twmpi_comm *parent, const char *what,
 			uint32_t number, const char *tail)
 {
@@ -72,7 +73,7 @@ static void show_making(struct making *making, struct twmpi_comm *parent, const 
 	snprintf(making->shown, sizeof(making->shown), "%.*s", TOW_GROUP_LABEL_MAX - 1, text);
 }
 
-/* ranks: of the parent. The caller is one of them. */
+/* ranks: ranks in the parent. The caller is one of them. */
 static int make_comm(struct twmpi_comm *parent, const uint32_t *ranks, uint32_t count,
 		     const struct making *making, MPIABI_Comm *comm_out)
 {
@@ -116,7 +117,7 @@ static int compare_places(const void *a, const void *b)
 	return x->rank < y->rank ? -1 : 1;
 }
 
-/* What all ranks say, in rows of the parent's ranks. */
+/* Gathers the rows of all ranks, in the order of the parent's ranks. */
 static int gather_rows(struct twmpi_comm *parent, const char *name, const struct split_row *mine,
 		       struct split_row *rows)
 {
@@ -205,7 +206,7 @@ TWMPI_PUBLIC int MPIABI_Comm_split(MPIABI_Comm comm, int color, int key, MPIABI_
 	return twmpi_end(c, "MPI_Comm_split", code);
 }
 
-/* The same number at all ranks of one boot of one host, and hardly at others; at least 0. */
+/* Returns a number of 0 or more that ranks of the same boot of a host share, and hardly others. */
 static int host_color(void)
 {
 	char text[64] = "";
@@ -230,7 +231,7 @@ TWMPI_PUBLIC int MPIABI_Comm_split_type(MPIABI_Comm comm, int split_type, int ke
 	int code = twmpi_comm_find(comm, &c);
 
 	if (code == MPI_SUCCESS)
-		code = twmpi_info_check(info); /* hints, which may be left alone */
+		code = twmpi_info_check(info); /* hints may be ignored */
 	if (code == MPI_SUCCESS && split_type != MPI_COMM_TYPE_SHARED &&
 	    split_type != MPI_UNDEFINED)
 		code = twmpi_fail(MPI_ERR_ARG, "%d is no way to split", split_type);
@@ -239,7 +240,7 @@ TWMPI_PUBLIC int MPIABI_Comm_split_type(MPIABI_Comm comm, int split_type, int ke
 	return twmpi_end(c, "MPI_Comm_split_type", code);
 }
 
-/* The places of the members in the parent, for who is one of them. */
+/* Finds the ranks of the members in the parent. A member then makes the communicator. */
 static int make_of_members(struct twmpi_comm *parent, const struct twmpi_members *members,
 			   const struct making *making, MPIABI_Comm *comm_out)
 {
@@ -290,7 +291,7 @@ TWMPI_PUBLIC int MPIABI_Comm_create(MPIABI_Comm comm, MPIABI_Group group, MPIABI
 	return twmpi_end(c, "MPI_Comm_create", code);
 }
 
-/* The members alone call it: what else was made of the parent does not count in the name. */
+/* Only the members call it, so the name does not depend on other communicators of the parent. */
 TWMPI_PUBLIC int MPIABI_Comm_create_group(MPIABI_Comm comm, MPIABI_Group group, int tag,
 					  MPIABI_Comm *newcomm)
 {
@@ -310,7 +311,7 @@ TWMPI_PUBLIC int MPIABI_Comm_create_group(MPIABI_Comm comm, MPIABI_Group group, 
 	return twmpi_end(c, "MPI_Comm_create_group", code);
 }
 
-/* `info`: the hints of the new one, which are the duplicate's from here on. */
+/* `info`: the hints of the new communicator, which takes them over. */
 static int dup_with(struct twmpi_comm *c, struct twmpi_info *info, MPIABI_Comm *newcomm)
 {
 	struct twmpi_comm *made;

@@ -1,6 +1,6 @@
 /*
- * matched.c - matched probes: a message that is found is taken out at once, as a view in the pool,
- * and nobody else receives it. MPI_Mrecv copies it from there.
+ * matched.c - matched probes: a found message is taken out at once, as a view in the pool, so that
+ * no other receive gets it. MPI_Mrecv copies it from there.
  */
 #include "plugins/mpi/twmpi.h"
 
@@ -21,7 +21,7 @@ static void drop_matched(struct matched *matched)
 	free(matched);
 }
 
-/* Waits for a message, and takes it. */
+/* Waits for a message, and takes it out. */
 static int take_message(struct twmpi_comm *comm, int source, int tag, MPIABI_Message *message,
 			MPIABI_Status *status)
 {
@@ -74,7 +74,7 @@ TWMPI_PUBLIC int MPIABI_Mprobe(int source, int tag, MPIABI_Comm comm, MPIABI_Mes
 	return twmpi_end(c, "MPI_Mprobe", code);
 }
 
-/* Where another thread takes what was found meanwhile, it waits for the next one like it. */
+/* If another thread takes the found message first, this one waits for the next that matches. */
 TWMPI_PUBLIC int MPIABI_Improbe(int source, int tag, MPIABI_Comm comm, int *flag,
 				MPIABI_Message *message, MPIABI_Status *status)
 {
@@ -93,7 +93,7 @@ TWMPI_PUBLIC int MPIABI_Improbe(int source, int tag, MPIABI_Comm comm, int *flag
 	return twmpi_end(c, "MPI_Improbe", code);
 }
 
-/* Copies the message, and gives it back; too long a one is cut. */
+/* Copies the message into the buffer; a message that is too long is cut. */
 static int receive_matched(struct matched *matched, void *data, int count, MPIABI_Datatype datatype,
 			   MPIABI_Status *status)
 {
@@ -117,7 +117,7 @@ static int receive_matched(struct matched *matched, void *data, int count, MPIAB
 	return code;
 }
 
-/* Ends the handle; *comm_out is held. */
+/* Ends the handle. The caller drops *comm_out. */
 static int end_matched(MPIABI_Message *message, void *data, int count, MPIABI_Datatype datatype,
 		       MPIABI_Status *status, struct twmpi_comm **comm_out)
 {
@@ -155,7 +155,7 @@ TWMPI_PUBLIC int MPIABI_Mrecv(void *buf, int count, MPIABI_Datatype datatype,
 	return code;
 }
 
-/* The message is here already: the request has ended when it is given. */
+/* The message has arrived already, so the returned request has ended. */
 TWMPI_PUBLIC int MPIABI_Imrecv(void *buf, int count, MPIABI_Datatype datatype,
 			       MPIABI_Message *message, MPIABI_Request *request)
 {

@@ -1,5 +1,5 @@
 /*
- * members.c - MPI's groups: lists of ranks of MPI_COMM_WORLD. All of it is local to the process.
+ * members.c - MPI's groups: lists of ranks of MPI_COMM_WORLD. All work is local to the process.
  */
 #include "plugins/mpi/twmpi.h"
 
@@ -67,7 +67,7 @@ int twmpi_members_find(MPIABI_Group group, struct twmpi_members **members_out)
 	return twmpi_fail(MPI_ERR_GROUP, "%#lx is no group", (unsigned long)group);
 }
 
-/* A handle for new members, which it takes; the empty group has one of its own. */
+/* Consumes new members, and returns a handle for them. The empty group has a constant handle. */
 static int give_group(struct twmpi_members *members, MPIABI_Group *group_out)
 {
 	if (members != NULL && members->size == 0) {
@@ -162,7 +162,7 @@ TWMPI_PUBLIC int MPIABI_Group_compare(MPIABI_Group group1, MPIABI_Group group2, 
 	return twmpi_end(NULL, "MPI_Group_compare", code);
 }
 
-/* Of a: those that are in b (or not), then those of b that are not in a, if they are wanted. */
+/* Combines ranks of a that are in b (shared) or not (lone), and then ranks of b alone (others). */
 static int combine_groups(MPIABI_Group group1, MPIABI_Group group2, bool shared, bool lone,
 			  bool others, MPIABI_Group *group_out)
 {
@@ -207,7 +207,7 @@ TWMPI_PUBLIC int MPIABI_Group_difference(MPIABI_Group group1, MPIABI_Group group
 			 combine_groups(group1, group2, false, true, false, newgroup));
 }
 
-/* Those that are listed, in the order of the list; or the others, in the group's. */
+/* Chooses the listed ranks in the order of the list, or the other ranks in the group's order. */
 static int choose_members(MPIABI_Group group, int n, const int *ranks, bool listed,
 			  MPIABI_Group *group_out)
 {
@@ -253,7 +253,7 @@ TWMPI_PUBLIC int MPIABI_Group_excl(MPIABI_Group group, int n, const int *ranks,
 	return twmpi_end(NULL, "MPI_Group_excl", choose_members(group, n, ranks, false, newgroup));
 }
 
-/* The ranks of ranges, each {first, last, stride}. */
+/* Chooses the ranks of ranges, each {first, last, stride}. */
 static int choose_ranges(MPIABI_Group group, int n, int (*ranges)[3], bool listed,
 			 MPIABI_Group *group_out)
 {

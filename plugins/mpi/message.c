@@ -1,7 +1,9 @@
 /*
- * message.c - point to point: messages of the communicator's group. The tag of one is MPI's in its
- * lower half; above it is the number of a synchronous send, for which the receiver sends back an
- * acknowledgement under a tag of another range.
+ * message.c - point to point: messages of the communicator's group.
+ *
+ * The low bits of a message's tag are MPI's tag. The bits above hold the number of a synchronous
+ * send, or 0. The receiver answers such a send with an acknowledgement, whose tag is from another
+ * range.
  */
 #include "plugins/mpi/twmpi.h"
 
@@ -20,7 +22,7 @@ static uint64_t ack_tag(uint64_t tag)
 	return TAG_ACK | (tag & ~TAG_MASK);
 }
 
-/* A receive has ended: a synchronous send waits for this word, whoever waits for the receive. */
+/* A receive has ended. Sends the acknowledgement that a synchronous send waits for. */
 static void acknowledge_message(struct tow_op *op, const struct tow_result *result)
 {
 	struct tow_group *group = result->user;
@@ -47,7 +49,9 @@ static int start_receive(struct twmpi_request *request)
 	struct tow_group_match match;
 	int status;
 
-	/* What is too long is MPI_ERR_TRUNCATE here alone: its sender has done nothing wrong. */
+	/*
+	 * A message that is too long fails here alone (MPI_ERR_TRUNCATE): its sender did no wrong.
+	 */
 	options.flags = TOW_OP_TRUNCATE;
 	options.done = acknowledge_message;
 	options.user = request->comm->group;
@@ -76,7 +80,7 @@ static int start_synchronous(struct twmpi_request *request)
 	return twmpi_failed(status);
 }
 
-/* A small one is on its way at once, and there is no operation. */
+/* A small message is sent at once, and there is no operation. */
 static int start_send(struct twmpi_request *request)
 {
 	const struct twmpi_message *message = &request->message;
@@ -210,7 +214,7 @@ SEND(Rsend, Irsend, TWMPI_STANDARD)
 SEND(Ssend, Issend, TWMPI_SYNCHRONOUS)
 SEND(Bsend, Ibsend, TWMPI_BUFFERED)
 
-/* Ends a blocking receive, whose status is the caller's. */
+/* Ends a blocking receive, and fills the caller's status. */
 static int end_receive(struct twmpi_request *call, int code, MPIABI_Status *status)
 {
 	if (code == MPI_SUCCESS)
@@ -244,7 +248,7 @@ TWMPI_PUBLIC int MPIABI_Irecv(void *buf, int count, MPIABI_Datatype datatype, in
 	return twmpi_call_started(call, code, request);
 }
 
-/* Both are started, the receive first; both have ended when it returns, one way or the other. */
+/* Starts both, the receive first. Both have ended at the return, even after a failure. */
 static int exchange_messages(struct twmpi_request *in, struct twmpi_request *out)
 {
 	int code = twmpi_message_start(in), sent;
@@ -256,7 +260,7 @@ static int exchange_messages(struct twmpi_request *in, struct twmpi_request *out
 		sent = twmpi_request_wait(out);
 	if (sent == MPI_SUCCESS)
 		return twmpi_request_wait(in);
-	if (in->op != NULL) { /* nobody writes to the buffer any more when it has ended */
+	if (in->op != NULL) { /* the buffer is not written to after its end */
 		in->status.canceled = true;
 		tow_op_cancel(in->op);
 		twmpi_request_wait(in);
@@ -307,7 +311,7 @@ TWMPI_PUBLIC int MPIABI_Sendrecv_replace(void *buf, int count, MPIABI_Datatype d
 	return end_receive(&in, code, status);
 }
 
-/* Whether a message waits that a receive with these would get now. */
+/* *flag: a message waits that a matching receive would get now. */
 static int probe_once(struct twmpi_comm *comm, int source, int tag, int *flag,
 		      MPIABI_Status *status)
 {
@@ -348,7 +352,7 @@ TWMPI_PUBLIC int MPIABI_Iprobe(int source, int tag, MPIABI_Comm comm, int *flag,
 	return twmpi_end(c, "MPI_Iprobe", code);
 }
 
-/* There is nothing to sleep on until a message comes: it looks often at first, then each 100 us. */
+/* No call sleeps until a message arrives, so this polls: often at first, then each 100 us. */
 TWMPI_PUBLIC int MPIABI_Probe(int source, int tag, MPIABI_Comm comm, MPIABI_Status *status)
 {
 	const struct timespec pause = { .tv_nsec = 100000 };

@@ -1,5 +1,5 @@
 /*
- * op.c - operators: MPI's own, of which the library has most in its collectives, and the program's.
+ * op.c - operators: those of MPI, most of which the library's collectives have, and the program's.
  */
 #include "plugins/mpi/twmpi.h"
 
@@ -7,7 +7,7 @@
 
 #define OF(family) (1u << TWMPI_##family)
 
-/* MPI's operators: the types that they are for, and the library's operator, if it has one. */
+/* MPI's operators: the families that they accept, and the library's operator, if it has one. */
 static const struct {
 	uint32_t families;
 	const char *name;
@@ -73,7 +73,7 @@ bool twmpi_library_op(const struct twmpi_op *op, enum twmpi_base base, enum tow_
 	*out = rows[row].reduce;
 	if (op->function != NULL || twmpi_library_type(base) == TWMPI_NO_TYPE)
 		return false;
-	/* Of bool the library's AND, OR and XOR are the logical ones. */
+	/* For bool, the library's AND, OR and XOR are the logical operators. */
 	return rows[row].direct || base == TWMPI_BASE_BOOL;
 }
 

@@ -1,5 +1,5 @@
 /*
- * persist.c - persistent requests: a message that is described once and started again and again.
+ * persist.c - persistent requests: a message that is described once, and may be started many times.
  */
 #include "plugins/mpi/twmpi.h"
 

@@ -1,17 +1,17 @@
 /*
- * reduce.c - collectives that compute. Where the library has type and operator it does all of it;
- * else it gathers the parts, and they are folded here, in the order of the ranks.
+ * reduce.c - collectives that compute. If the library has the type and the operator, it does all of
+ * the work. Otherwise it gathers the parts, and they are folded here, in the order of the ranks.
  */
 #include "plugins/mpi/twmpi.h"
 
 #include <stdlib.h>
 
-/* What is reduced. */
+/* The arguments of a reduction. */
 struct reduction {
 	struct twmpi_type *type;
 	struct twmpi_op *op;
 	uint64_t count, bytes;
-	bool direct; /* by the library: */
+	bool direct; /* the library computes it, by the next two: */
 	enum tow_type library_type;
 	enum tow_reduce reduce;
 };
@@ -44,7 +44,7 @@ static int check_reduction(struct reduction *what, const void *in, const void *o
 	return make_reduction(what, (uint64_t)count, datatype, op);
 }
 
-/* The parts `count` in scratch are folded into out when the operation has ended. */
+/* Folds the first `count` parts in scratch into out when the operation has ended. */
 static void fold_later(struct twmpi_request *call, const struct reduction *what, uint32_t count,
 		       void *out)
 {
@@ -58,7 +58,7 @@ static void fold_later(struct twmpi_request *call, const struct reduction *what,
 	call->finish = twmpi_finish_fold;
 }
 
-/* All ranks get all parts, and this one folds the first `count` of them. */
+/* Gathers all parts at all ranks. This rank folds the first `count` of them. */
 static int gather_parts(struct twmpi_request *call, const struct reduction *what, const void *in,
 			void *out, uint32_t count)
 {
@@ -126,8 +126,9 @@ TWMPI_BOTH(Reduce, Ireduce,
 	   start_reduce(call, sendbuf, recvbuf, count, datatype, op, root))
 
 /*
- * In place the result is to begin the buffer, all else of which stays as it was; the library can
- * put it at this rank's own part alone. So it goes to memory of the pool first.
+ * In place, the result has to be at the start of the buffer, and the rest of the buffer must not
+ * change. The library can only write to this rank's own part. So the result goes to memory of the
+ * pool first.
  */
 static int scatter_alike(struct twmpi_request *call, const struct reduction *what, const void *in,
 			 void *out, bool in_place)
@@ -148,7 +149,9 @@ static int scatter_alike(struct twmpi_request *call, const struct reduction *wha
 			   what->library_type, what->reduce);
 }
 
-/* Each rank gets its part of every rank, and folds them. what: of this rank's part. */
+/*
+ * Each rank receives its part from every rank, and folds these. what: describes this rank's part.
+ */
 static int scatter_parts(struct twmpi_request *call, const struct reduction *what, const void *in,
 			 void *out, const int *counts, int count)
 {
@@ -172,7 +175,7 @@ static int scatter_parts(struct twmpi_request *call, const struct reduction *wha
 	return code;
 }
 
-/* counts NULL: all are `count`. */
+/* counts == NULL: each rank has `count` elements. */
 static int start_reduce_scatter(struct twmpi_request *call, const void *in, void *out,
 				const int *counts, int count, MPIABI_Datatype datatype,
 				MPIABI_Op op)
@@ -188,7 +191,7 @@ static int start_reduce_scatter(struct twmpi_request *call, const void *in, void
 		if (part < 0)
 			code = twmpi_fail(MPI_ERR_COUNT, "the count of rank %u is %d", r, part);
 		else if (__builtin_add_overflow(all, part, &all))
-			all = INT32_MAX; /* it asks for a buffer, no more */
+			all = INT32_MAX; /* only tells whether a buffer is needed */
 	}
 	if (code == MPI_SUCCESS)
 		code = check_reduction(&what, in_place ? out : in,
@@ -218,7 +221,7 @@ TWMPI_BOTH(Reduce_scatter_block, Ireduce_scatter_block,
 	    MPIABI_Op op, MPIABI_Comm comm),
 	   start_reduce_scatter(call, sendbuf, recvbuf, NULL, recvcount, datatype, op))
 
-/* The parts of the ranks below this one, and with `own` its own. */
+/* Folds the parts of the ranks below this one. own: also the part of this rank. */
 static int start_scan(struct twmpi_request *call, const void *in, void *out, int count,
 		      MPIABI_Datatype datatype, MPIABI_Op op, bool own)
 {

@@ -1,6 +1,6 @@
 /*
- * request.c - what was started, and how it is awaited. Whoever finds an operation at its end does
- * what is left to do (fold, move) before it says so.
+ * request.c - started calls, and waiting for them. The thread that finds an operation ended does
+ * the rest of the work (fold, move) before it reports the end.
  */
 #include "plugins/mpi/twmpi.h"
 
@@ -38,7 +38,7 @@ int twmpi_call_new(struct twmpi_request **call_out, const char *name, MPIABI_Com
 	return twmpi_call_begin(call, name, comm);
 }
 
-/* Everything that the request has, but for its own memory. */
+/* Frees all that the request has, except for its own memory. */
 static void empty_request(struct twmpi_request *call)
 {
 	const struct twmpi_job *job = twmpi_job();
@@ -56,7 +56,9 @@ static void empty_request(struct twmpi_request *call)
 	call->fold.op = NULL;
 }
 
-/* The operation has ended with this status of the library; another may be to end after it. */
+/*
+ * Handles the end of an operation with this status of the library. `then` may have to end after it.
+ */
 static void end_operation(struct twmpi_request *call, int status)
 {
 	if (call->message.receives)
@@ -103,7 +105,7 @@ int twmpi_call_started(struct twmpi_request *call, int code, MPIABI_Request *req
 {
 	struct twmpi_comm *comm = call != NULL ? call->comm : NULL;
 
-	if (call == NULL) /* that was said already */
+	if (call == NULL) /* the failure was raised already */
 		return code;
 	if (code == MPI_SUCCESS && !twmpi_handle_new(TWMPI_Request, call, &call->handle)) {
 		call->handle = MPI_REQUEST_NULL;
@@ -199,7 +201,7 @@ int twmpi_request_wait(struct twmpi_request *call)
 	return call->code;
 }
 
-/* Ends a request that has ended, and raises its error. */
+/* Ends a request whose operation has ended, and raises its error. */
 static int end_single(struct twmpi_request *call, MPIABI_Request *request, MPIABI_Status *status)
 {
 	struct twmpi_comm *comm = call != NULL ? twmpi_comm_hold(call->comm) : NULL;
@@ -262,7 +264,7 @@ TWMPI_PUBLIC int MPIABI_Request_get_status(MPIABI_Request request, int *flag, MP
 	return MPI_SUCCESS;
 }
 
-/* It goes on without us, unless there is something left to be done at its end. */
+/* The operation continues without a request, unless there is work to do at its end. */
 TWMPI_PUBLIC int MPIABI_Request_free(MPIABI_Request *request)
 {
 	struct twmpi_request *call = twmpi_object(TWMPI_Request, *request);
@@ -276,7 +278,7 @@ TWMPI_PUBLIC int MPIABI_Request_free(MPIABI_Request *request)
 	return MPI_SUCCESS;
 }
 
-/* Whether it was in time, the status of the request says: MPI_Test_cancelled. */
+/* The status of the request tells whether the cancel was in time: MPI_Test_cancelled. */
 TWMPI_PUBLIC int MPIABI_Cancel(MPIABI_Request *request)
 {
 	struct twmpi_request *call = twmpi_object(TWMPI_Request, *request);
@@ -286,7 +288,7 @@ TWMPI_PUBLIC int MPIABI_Cancel(MPIABI_Request *request)
 		code = fail_request(*request);
 	else if (!call->is_message)
 		code = twmpi_fail(MPI_ERR_REQUEST, "a collective cannot be canceled");
-	else if (call->op != NULL) { /* it has ended otherwise, or nobody else knows of it */
+	else if (call->op != NULL) { /* else it has ended, or needs no operation */
 		call->status.canceled = true;
 		tow_op_cancel(call->op);
 	}

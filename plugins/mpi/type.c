@@ -1,6 +1,6 @@
 /*
- * type.c - datatypes: those of type.def, and so many of one behind the other. What has holes or
- * another order is absent (docs/mpi.md): it would have to be packed.
+ * type.c - datatypes: those of type.def, and contiguous sequences of one type. Types with gaps or
+ * another order are absent (docs/mpi.md), because they would have to be packed.
  */
 #include "plugins/mpi/twmpi.h"
 
@@ -30,7 +30,7 @@ static const struct {
 #undef TWMPI_BASE
 };
 
-/* A type of C is as wide as the base that stands for it. */
+/* Each type of C has the size of the base that stands for it. */
 #define WIDTH(name) sizeof(((struct twmpi_widths *)0)->name)
 struct twmpi_widths {
 #define TWMPI_BASE(name, c, family, type) c name;
@@ -169,7 +169,7 @@ TWMPI_PUBLIC int MPIABI_Type_size_x(MPIABI_Datatype datatype, MPIABI_Count *size
 	return twmpi_end(NULL, "MPI_Type_size_x", code);
 }
 
-/* One function for all that ask: nothing here begins elsewhere than at its address. */
+/* Returns the extent for all four functions. The lower bound is always 0. */
 static int give_extent(const char *name, MPIABI_Datatype datatype, bool true_one, int64_t *lb,
 		       int64_t *extent)
 {
@@ -178,7 +178,7 @@ static int give_extent(const char *name, MPIABI_Datatype datatype, bool true_one
 
 	if (code == MPI_SUCCESS) {
 		*lb = 0;
-		/* A gap behind the last value is none of the data. */
+		/* The true extent excludes the gap behind the last value. */
 		*extent = (int64_t)type->extent;
 		if (true_one && type->elements == 1 && type->base == TWMPI_BASE_LONG_DOUBLE_PAIR)
 			*extent = (int64_t)(offsetof(struct twmpi_long_double_int, place) +
@@ -253,7 +253,10 @@ TWMPI_PUBLIC MPIABI_Aint MPIABI_Aint_diff(MPIABI_Aint addr1, MPIABI_Aint addr2)
 	return (MPIABI_Aint)((uintptr_t)addr1 - (uintptr_t)addr2);
 }
 
-/* How many of a type a message holds; of a base, where only a part of one came: elements. */
+/*
+ * Counts the values of the type in a message. of_base: counts the elements of the base instead,
+ * because a value may have come in part.
+ */
 static int count_elements(const MPIABI_Status *status, MPIABI_Datatype datatype, bool of_base,
 			  MPIABI_Count *count_out)
 {

@@ -1,5 +1,5 @@
 /*
- * type.h - datatypes and operators: what the library has of them, and what is computed here.
+ * type.h - datatypes and operators: those of the library, and those that are computed here.
  */
 #ifndef TOWLINE_PLUGINS_MPI_TYPE_H
 #define TOWLINE_PLUGINS_MPI_TYPE_H
@@ -66,21 +66,21 @@ struct twmpi_two_wide {
 	uint64_t words[4];
 };
 
-/* A datatype: so many elements of one base, one behind the other. */
+/* A datatype: elements of one base, one behind the other. */
 struct twmpi_type {
-	_Atomic uint32_t holders; /* of one that was made */
+	_Atomic uint32_t holders; /* 0: predefined */
 	MPIABI_Datatype handle;
 	enum twmpi_base base;
-	uint64_t elements; /* of the base */
+	uint64_t elements; /* number of elements of the base */
 	uint64_t bytes;    /* of data, without gaps */
-	uint64_t extent;   /* from one to the next */
+	uint64_t extent;   /* bytes from one value of the type to the next */
 	char name[TWMPI_OBJECT_NAME];
 };
 
 typedef void (*twmpi_fold_function)(const void *in, void *in_out, uint64_t count);
 
 struct twmpi_op {
-	_Atomic uint32_t holders; /* of one that was made */
+	_Atomic uint32_t holders; /* 0: predefined */
 	MPIABI_Op handle;
 	MPIABI_User_function *function; /* the program's; NULL: predefined */
 	bool commutes;
@@ -89,14 +89,14 @@ struct twmpi_op {
 int twmpi_type_find(MPIABI_Datatype handle, struct twmpi_type **type_out);
 enum twmpi_family twmpi_family(enum twmpi_base base);
 enum tow_type twmpi_library_type(enum twmpi_base base);
-/* The bytes of `count` of them, which are checked. */
+/* Checks the arguments, and returns the bytes of `count` values. */
 int twmpi_span(int count, MPIABI_Datatype datatype, uint64_t *bytes_out);
 int twmpi_op_find(MPIABI_Op handle, struct twmpi_op **op_out);
-/* The operator of the library that is the same for this base; false: it has none. */
+/* Returns the library's operator that does the same for this base. False: it has none. */
 bool twmpi_library_op(const struct twmpi_op *op, enum twmpi_base base, enum tow_reduce *out);
-/* Whether the operator may be used with the type at all. */
+/* Fails if the operator must not be used with the type. */
 int twmpi_op_check(const struct twmpi_op *op, const struct twmpi_type *type);
-/* in_out = in op in_out, of `count` of a type that twmpi_op_check has let pass. */
+/* in_out = in op in_out, for `count` values of a type that has passed twmpi_op_check. */
 void twmpi_op_apply(struct twmpi_op *op, struct twmpi_type *type, const void *in, void *in_out,
 		    uint64_t count);
 twmpi_fold_function twmpi_fold_find(MPIABI_Op op, enum twmpi_base base);

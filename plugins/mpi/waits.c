@@ -1,6 +1,6 @@
 /*
- * waits.c - waits and tests of several requests. A failure of one of them is in its status, and
- * the call gives MPI_ERR_IN_STATUS; where no statuses are wanted it gives the code of one.
+ * waits.c - waits and tests of several requests. The status of a request has its failure, and the
+ * call returns MPI_ERR_IN_STATUS. Without statuses, the call returns the code of the first failure.
  */
 #include "plugins/mpi/twmpi.h"
 
@@ -8,7 +8,7 @@
 
 /* The failures among several requests. */
 struct failures {
-	struct twmpi_comm *comm; /* held: of the first */
+	struct twmpi_comm *comm; /* of the first failure; held */
 	int code;
 };
 
@@ -17,7 +17,7 @@ static MPIABI_Status *status_at(MPIABI_Status *statuses, int at)
 	return statuses != MPI_STATUSES_IGNORE ? &statuses[at] : MPI_STATUS_IGNORE;
 }
 
-/* All that a request which has ended leaves. */
+/* Ends a request whose operation has ended, and records its failure. */
 static void end_listed(struct twmpi_request *call, MPIABI_Request *request, MPIABI_Status *status,
 		       struct failures *failures)
 {
@@ -39,7 +39,7 @@ static int end_failures(struct failures *failures, const char *name, MPIABI_Stat
 	return code;
 }
 
-/* Looks all of them up before anything is done with one. */
+/* Checks all requests before anything is done with one of them. */
 static int check_requests(int count, const MPIABI_Request *requests, const char *name)
 {
 	struct twmpi_request *call;
@@ -94,7 +94,7 @@ TWMPI_PUBLIC int MPIABI_Testall(int count, MPIABI_Request *array_of_requests, in
 	return end_failures(&failures, "MPI_Testall", array_of_statuses);
 }
 
-/* The first that has ended, of those that are requests at all; *live_out: how many these are. */
+/* Returns the index of the first ended request. *live_out: number of active requests seen. */
 static int find_ended(int count, const MPIABI_Request *requests, int *live_out)
 {
 	struct twmpi_request *call;
@@ -111,7 +111,7 @@ static int find_ended(int count, const MPIABI_Request *requests, int *live_out)
 	return MPI_UNDEFINED;
 }
 
-/* Waits until one of those that are left has ended. */
+/* Waits until one of the requests has ended. */
 static int await_one(int count, const MPIABI_Request *requests)
 {
 	struct tow_op **ops = calloc((size_t)count, sizeof(*ops));
@@ -130,7 +130,10 @@ static int await_one(int count, const MPIABI_Request *requests)
 	return at == SIZE_MAX && status < 0 ? twmpi_failed(status) : MPI_SUCCESS;
 }
 
-/* Waits (or looks) for one; *index is MPI_UNDEFINED where none is a request, or has ended. */
+/*
+ * Ends one request. wait: waits for it, else tests. *index: MPI_UNDEFINED if no request is active,
+ * or if a test finds none that has ended.
+ */
 static int end_any(const char *name, bool wait, int count, MPIABI_Request *requests, int *index,
 		   int *flag, MPIABI_Status *status)
 {
@@ -170,7 +173,7 @@ TWMPI_PUBLIC int MPIABI_Testany(int count, MPIABI_Request *array_of_requests, in
 	return end_any("MPI_Testany", false, count, array_of_requests, index, flag, status);
 }
 
-/* Waits (or looks) until some have ended, and ends all that have. */
+/* Waits or tests until some requests have ended, and ends all of these. */
 static int end_some(const char *name, bool wait, int count, MPIABI_Request *requests, int *outcount,
 		    int *indices, MPIABI_Status *statuses)
 {

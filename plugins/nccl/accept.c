@@ -1,8 +1,8 @@
 /*
- * accept.c - listen, accept, and which listen a hello is for.
+ * accept.c - listen and accept; finds the listen that a hello names.
  *
- * A listen is a random number that its handle carries: only who was given the handle can connect to
- * it. All listens of a device have one endpoint.
+ * A listen is a random number that its handle carries. Only a process that was given the handle can
+ * connect to the listen. All listens of a device share one endpoint.
  */
 #include "plugins/nccl/plugin.h"
 
@@ -17,7 +17,7 @@ static struct twn_listen *find_listen(const struct twn_link *link, uint64_t secr
 	return NULL;
 }
 
-/* The other side's operations on the channel end with TOW_EPEER. */
+/* Ends the other side's operations on the channel with TOW_EPEER. */
 static void refuse_channel(struct twn_link *link, uint32_t number)
 {
 	struct tow_channel *channel;
@@ -108,8 +108,8 @@ enum nccl_result twn_listen(uint64_t comm_id, int device, void *handle, void **l
 }
 
 /*
- * The comm of a call; NULL: there is no memory. Where the other side has gone meanwhile it is one
- * whose receives fail: who accepts must not wait for ever.
+ * Returns the comm of a call; NULL: no memory. If the other side has gone, the receives of the comm
+ * fail, because the accepting process must not wait for ever.
  */
 static struct twn_comm *answer_call(struct twn_call *call)
 {
@@ -121,7 +121,7 @@ static struct twn_comm *answer_call(struct twn_call *call)
 		twn_link_leave(call->link);
 		return NULL;
 	}
-	/* It is the link's user in place of the call. */
+	/* The comm takes over the call's use of the link. */
 	comm->channel_number = call->channel;
 	status = tow_channel_open(call->link->peer, call->channel, &comm->channel);
 	if (status < 0)

@@ -1,7 +1,8 @@
 /*
- * comm.c - comms, and how they end: the channel is closed, which ends what is in flight, and the
- * memory of its requests goes when the last callback has run. The caller may unmap its buffers
- * when close has returned.
+ * comm.c - creates comms, and ends them.
+ *
+ * Closing the channel ends the operations in flight. The memory of the requests is freed when the
+ * last callback has run. The caller may unmap its buffers when close has returned.
  */
 #include "plugins/nccl/plugin.h"
 #include "plugins/nccl/profiler.h"
@@ -14,7 +15,7 @@
 #define SPINS         1000
 #define NAP_NS        50000
 
-/* The comm is a user of the state and, in place of its caller, of the link. */
+/* The comm becomes a user of the state, and takes over the caller's use of the link. */
 struct twn_comm *twn_comm_create(struct twn_link *link, bool sends)
 {
 	struct twn_comm *comm = calloc(1, sizeof(*comm));
@@ -40,7 +41,7 @@ void twn_comm_name(struct twn_comm *comm, uint64_t comm_id)
 		comm->name[0] = '\0';
 }
 
-/* False: some operation has not ended, so nothing of the comm may be freed. */
+/* False: an operation has not ended, so no memory of the comm may be freed. */
 static bool wait_for_callbacks(struct twn_comm *comm)
 {
 	const struct timespec nap = { .tv_nsec = NAP_NS };
@@ -57,13 +58,13 @@ static bool wait_for_callbacks(struct twn_comm *comm)
 	return true;
 }
 
-/* The first failure is kept, whichever thread meets it. */
+/* Keeps the first failure of any thread. */
 void twn_comm_fail(struct twn_comm *comm, int status, const char *why)
 {
 	if (atomic_exchange_explicit(&comm->failing, true, memory_order_relaxed))
 		return;
 	snprintf(comm->why, sizeof(comm->why), "%s", why == NULL ? "" : why);
-	/* release: whoever sees the status reads `why` */
+	/* release: a thread that reads the status reads `why` */
 	atomic_store_explicit(&comm->failed, status, memory_order_release);
 }
 
@@ -97,7 +98,7 @@ enum nccl_result twn_comm_close(struct twn_comm *comm)
 	pthread_mutex_lock(&twn.lock);
 	twn_memory_retry();
 	if (comm->link->device->endpoint != NULL)
-		twn_links_accept(comm->link->device); /* links that others have closed end, too */
+		twn_links_accept(comm->link->device); /* links that other sides closed end, too */
 	if (ended) {
 		twn_comm_destroy(comm);
 	} else {

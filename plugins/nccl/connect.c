@@ -1,14 +1,15 @@
 /*
- * connect.c - connect: a link, a channel of it, and the hello that says for which listen it is.
+ * connect.c - connect: takes a link, opens a channel of it, and sends the hello that names the
+ * listen.
  *
- * NCCL calls again, with the same handle, until there is a comm. What has been done so far stands
- * in a list of comms, and the handle has the number of ours.
+ * NCCL calls again, with the same handle, until connect returns a comm. Until then the comm stands
+ * in a list, and the handle holds its number.
  */
 #include "plugins/nccl/plugin.h"
 
 #include <string.h>
 
-#define TRIES 64 /* numbers that may not be free again yet */
+#define TRIES 64 /* channel numbers to try; some may still be in use */
 
 static void forget_connecting(const struct twn_comm *gone)
 {
@@ -49,7 +50,7 @@ static enum nccl_result connect_begin(struct twn_context *context, struct twn_de
 	return NCCL_SUCCESS;
 }
 
-/* Numbers come round; one that the other side has not closed yet is passed over. */
+/* Channel numbers wrap around; a number that the other side has not closed yet is skipped. */
 static int open_channel(struct twn_comm *comm)
 {
 	struct twn_link *link = comm->link;
@@ -74,7 +75,7 @@ static int send_hello(struct twn_comm *comm)
 			      &options, &comm->hello_op);
 }
 
-/* A link that broke while nobody used it is replaced once. False: it was not that. */
+/* Replaces a link that broke while it was unused, once for a comm. False: it cannot be replaced. */
 static bool replace_link(struct twn_comm *comm, int status)
 {
 	struct twn_link *link = comm->link, *other;
@@ -93,7 +94,7 @@ static bool replace_link(struct twn_comm *comm, int status)
 	return true;
 }
 
-/* Positive: TOW_AGAIN, call again. */
+/* Positive, TOW_AGAIN: call again. */
 static int connect_step(struct twn_comm *comm)
 {
 	struct tow_result result = TOW_RESULT_INIT;

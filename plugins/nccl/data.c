@@ -1,14 +1,14 @@
 /*
  * data.c - isend, irecv and test.
  *
- * A request is taken by an exchange of its flag, and each of its operations ends in a callback that
- * stores into its part. test looks at the parts and, when one is not done, moves the runtime once.
- * A message goes by the channel of its comm and by NCCL's tag: of one tag the first message goes to
- * the first receive, in groups too.
+ * A thread takes a request by an atomic exchange of its flag. Each operation of the request ends in
+ * a callback that stores into its part. test reads the parts, and drives the runtime once when a
+ * part is not done. A message is matched by the channel of its comm and by NCCL's tag. Of one tag,
+ * the first message goes to the first receive, in groups too.
  *
- * A receive takes what fits and drops the rest (TOW_OP_TRUNCATE), as devices do whose registrations
- * are global (reg_is_global). The table of operations can be full in the middle of a group: then
- * the rest of the group is started when it is tested, and the comm takes no further receive before.
+ * A receive takes the bytes that fit and drops the rest (TOW_OP_TRUNCATE), as devices with global
+ * registrations do (reg_is_global). The table of operations may be full in the middle of a group.
+ * Then test starts the rest of the group, and the comm starts no other receive before that.
  */
 #include "plugins/nccl/plugin.h"
 
@@ -29,7 +29,7 @@ static struct twn_request *request_at(struct twn_comm *comm, uint32_t index)
 					      (size_t)(index % TWN_CHUNK) * comm->request_bytes);
 }
 
-/* False: there are as many as may be, or no memory. */
+/* False: the limit is reached, or there is no memory. */
 static bool chunk_add(struct twn_comm *comm, uint32_t had)
 {
 	bool added = true;
@@ -50,7 +50,7 @@ static bool chunk_add(struct twn_comm *comm, uint32_t had)
 	return added;
 }
 
-/* NULL: all are in use. */
+/* NULL: all requests are in use. */
 static struct twn_request *request_take(struct twn_comm *comm, uint32_t count)
 {
 	uint32_t chunks, room, from;
@@ -71,7 +71,7 @@ static struct twn_request *request_take(struct twn_comm *comm, uint32_t count)
 			return request;
 		}
 	} while (chunk_add(comm, chunks));
-	tow_progress(comm->runtime); /* who finds it busy has perhaps nothing to test */
+	tow_progress(comm->runtime); /* this caller may have no request to test */
 	return NULL;
 }
 
@@ -96,7 +96,7 @@ static void finish_part(struct twn_part *part, const struct tow_result *result)
 			(unsigned long long)(result->bytes + result->dropped_bytes),
 			(unsigned long long)result->bytes);
 	part->bytes = result->bytes;
-	/* release: pairs with test */
+	/* release: pairs with request_ended */
 	atomic_store_explicit(&part->done, true, memory_order_release);
 }
 
@@ -107,14 +107,14 @@ static void done_callback(struct tow_op *op, const struct tow_result *result)
 
 	(void)op;
 	finish_part(part, result);
-	/* release: pairs with the close, which frees the comm then */
+	/* release: pairs with the close, which then frees the comm */
 	atomic_fetch_sub_explicit(&comm->in_flight, 1, memory_order_release);
 }
 
-/* What the thread starts is labelled with the communicator's name: copies, spans, registrations. */
+/* Labels the thread's copies, spans and registrations with the communicator's name. */
 static void label_thread(const struct twn_comm *comm)
 {
-	static __thread uint64_t labelled; /* the comm that it was done for last */
+	static __thread uint64_t labelled; /* number of the comm of the last call */
 
 	if (labelled == comm->number)
 		return;
@@ -122,7 +122,7 @@ static void label_thread(const struct twn_comm *comm)
 	tow_tag_set(comm->name[0] != '\0' ? comm->name : NULL);
 }
 
-/* TOW_EBUSY: nothing was started, and nothing is wrong. */
+/* TOW_EBUSY: nothing was started, and nothing has failed. */
 static int part_start(struct twn_comm *comm, struct twn_part *part)
 {
 	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
@@ -145,7 +145,7 @@ static int part_start(struct twn_comm *comm, struct twn_part *part)
 		status = tow_recv_start(comm->peer, part->data, part->bytes, part->tag, &options,
 					&op);
 	if (status >= 0 && op != NULL) {
-		tow_op_release(op); /* it goes on, and its callback tells */
+		tow_op_release(op); /* the operation continues, and its callback reports the end */
 		return TOW_OK;
 	}
 	if (status >= 0)
@@ -156,7 +156,7 @@ static int part_start(struct twn_comm *comm, struct twn_part *part)
 	return status < 0 ? status : TOW_OK;
 }
 
-/* Starts what of the request is not started yet. TOW_EBUSY: some of it still is not. */
+/* Starts the parts that have not started. TOW_EBUSY: some still have not. */
 static int request_start(struct twn_comm *comm, struct twn_request *request)
 {
 	int status = TOW_OK;
@@ -174,7 +174,7 @@ static enum nccl_result tell_failure(struct twn_comm *comm)
 	int status = atomic_load_explicit(&comm->failed, memory_order_acquire);
 
 	if (status == 0)
-		status = TOW_EPEER; /* it is just being written */
+		status = TOW_EPEER; /* another thread is storing the status now */
 	else if (!atomic_exchange_explicit(&comm->told, true, memory_order_relaxed))
 		twn_log(NCCL_LOG_WARN, "%s%s%s failed: %s: %s",
 			comm->sends ? "a send" : "a receive",
@@ -225,7 +225,7 @@ static enum nccl_result recv_group(struct twn_comm *comm, struct twn_request *re
 	if (status == TOW_EBUSY && request->started > 0)
 		atomic_store_explicit(&comm->stalled, request, memory_order_release);
 	if (status == TOW_OK || request->started > 0) {
-		*out = request; /* of a failure test tells, when what was started has ended */
+		*out = request; /* test reports a failure, after the started parts have ended */
 		return NCCL_SUCCESS;
 	}
 	request_give(request);
@@ -252,7 +252,7 @@ enum nccl_result twn_recv(struct twn_comm *comm, int count, void **data, const s
 	return recv_group(comm, request, out);
 }
 
-/* Whether all have ended, and if one has failed, how. */
+/* True: all started parts have ended. *status_out: that of a failed part, or TOW_OK. */
 static bool request_ended(struct twn_request *request, int *status_out)
 {
 	*status_out = TOW_OK;
@@ -266,7 +266,7 @@ static bool request_ended(struct twn_request *request, int *status_out)
 	return true;
 }
 
-/* The rest of a group that found the table of operations full. */
+/* Starts the rest of a group that found the table of operations full. */
 static int start_rest(struct twn_comm *comm, struct twn_request *request)
 {
 	int status = request_start(comm, request);
@@ -277,8 +277,8 @@ static int start_rest(struct twn_comm *comm, struct twn_request *request)
 }
 
 /*
- * Who sends small messages alone finds each of them done, and would not move the runtime: so it
- * would not hear that the other side has closed.
+ * A sender of small messages finds each of them done at once. Without a regular turn it would never
+ * drive the runtime, and never learn that the other side has closed.
  */
 static bool is_turn_to_drive(struct twn_comm *comm)
 {
@@ -286,8 +286,8 @@ static bool is_turn_to_drive(struct twn_comm *comm)
 }
 
 /*
- * Many threads may test at once on few cores, and one of them moves the runtime for all: who has
- * found nothing to do for a while lets it have a core, as NCCL's own thread does when it is idle.
+ * Many threads may test at once on few cores, and one of them drives the runtime for all. A thread
+ * that has found no work for a while yields its core, as NCCL's own idle thread does.
  */
 static void drive_for(struct twn_comm *comm)
 {

@@ -1,9 +1,11 @@
 /*
- * device.c - the devices that NCCL sees: network interfaces, chosen as NCCL's own sockets choose.
+ * device.c - the devices that NCCL sees: network interfaces, chosen by the rules of NCCL's own
+ * sockets.
  *
- * NCCL_SOCKET_IFNAME is a list of beginnings of names with commas between them; ^ before the list:
- * all but these; = before it: whole names. NCCL_SOCKET_FAMILY is AF_INET or AF_INET6. Without a
- * list: names that begin with ib; else all but docker, lo and virbr; else these, one after another.
+ * NCCL_SOCKET_IFNAME is a comma-separated list of prefixes of names. ^ before the list selects all
+ * other names. = before it selects whole names. NCCL_SOCKET_FAMILY is AF_INET or AF_INET6. Without
+ * a list, these are tried until one finds an interface: ib; all but docker, lo and virbr; docker;
+ * lo; virbr.
  */
 #include "plugins/nccl/plugin.h"
 
@@ -11,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SPEED_MBITS 10000 /* of an interface that does not know its speed, as NCCL has it */
+#define SPEED_MBITS 10000 /* NCCL's value for an interface of unknown speed */
 
 bool twn_name_allowed(const char *list, const char *name)
 {
@@ -32,7 +34,7 @@ bool twn_name_allowed(const char *list, const char *name)
 	return !allow;
 }
 
-/* 4, 6 or 0: any. */
+/* Returns 4 or 6; 0: any family. */
 static int wanted_family(void)
 {
 	const char *text = getenv("NCCL_SOCKET_FAMILY");
@@ -42,7 +44,7 @@ static int wanted_family(void)
 	return strcmp(text, "AF_INET6") == 0 ? 6 : strcmp(text, "AF_INET") == 0 ? 4 : 0;
 }
 
-/* The address to listen at; one of this link alone is the last choice. NULL: there is none. */
+/* The address to listen at; a link-local one is the last choice. NULL: there is none. */
 static const char *choose_address(const struct tow_interface_info *info, int family)
 {
 	const char *chosen = NULL;
@@ -119,7 +121,7 @@ enum nccl_result twn_devices_find(struct tow_runtime *runtime)
 	return NCCL_SUCCESS;
 }
 
-/* The address of the device's endpoint, as TOW_NCCL_LANE has it. False: the word is unknown. */
+/* Writes the address of the device's endpoint by TOW_NCCL_LANE. False: its value is unknown. */
 static bool endpoint_address(const struct twn_device *device, char *out, size_t room)
 {
 	bool six = strchr(device->host, ':') != NULL;

@@ -1,6 +1,6 @@
 /*
- * handle.c - the 128 bytes that NCCL carries from listen to connect: where the endpoint is, the
- * secret of the listen, and room for the stage of the connect.
+ * handle.c - packs the 128 bytes that NCCL carries from listen to connect. They hold the address of
+ * the endpoint, the secret of the listen, and room for the stage of the connect.
  *
  *	0    magic      4 bytes
  *	4    kind       TEXT: the address as it is; PACKED: tow:// and digits of 6 bits
@@ -10,7 +10,7 @@
  *	24   address    104 bytes
  *
  * A tow:// address can be as long as TOW_ADDRESS_MAX; its digits fit into 91 bytes. The stage is a
- * number and no pointer: the bytes come from another process.
+ * number and no pointer, because the bytes come from another process.
  */
 #include "plugins/nccl/plugin.h"
 
@@ -35,7 +35,7 @@ _Static_assert(sizeof(struct handle) == NCCL_HANDLE_BYTES, "a handle is as long 
 
 static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/* False: a character is none of the digits. */
+/* False: a character is no digit, or the text is too long. */
 static bool pack_digits(struct handle *handle, const char *text)
 {
 	size_t count = strlen(text);

@@ -1,9 +1,9 @@
 /*
- * link.c - connections with other processes, over which comms go as channels.
+ * link.c - connections with other processes, which carry comms as channels.
  *
- * This process connects to an endpoint of another one up to TOW_NCCL_CONNECTIONS times; further
- * comms share these links, the one with the fewest first. A link ends with its last user. On a link
- * that another process has connected this one receives a hello for each channel that is opened.
+ * This process connects to an endpoint of another process up to TOW_NCCL_CONNECTIONS times. Further
+ * comms share these links, and take the link with the fewest users. A link ends with its last user.
+ * On a link that another process has opened, this process receives a hello for each opened channel.
  */
 #include "plugins/nccl/plugin.h"
 
@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GIVE_UP_NS    (UINT64_C(20) * 1000000000) /* of a refused connect */
+#define GIVE_UP_NS    (UINT64_C(20) * 1000000000) /* time for the retries of a refused connect */
 #define AGAIN_NS      (UINT64_C(10) * 1000000)
-#define HELLO_WAIT_NS (UINT64_C(30) * 1000000000) /* a stranger who says nothing is sent away */
+#define HELLO_WAIT_NS (UINT64_C(30) * 1000000000) /* a peer without a hello is disconnected then */
 
 static void unlink_one(struct twn_link *gone)
 {
@@ -27,7 +27,7 @@ static void unlink_one(struct twn_link *gone)
 static void link_destroy(struct twn_link *link)
 {
 	unlink_one(link);
-	/* Closing ends the operations of the peer; a connect ends alone, and its peer with it. */
+	/* Closing ends the operations of the peer. A connect has no peer yet, so it is canceled. */
 	if (link->peer != NULL)
 		tow_peer_close(link->peer);
 	else if (link->op != NULL)
@@ -80,7 +80,7 @@ struct twn_link *twn_link_take(struct twn_device *device, const char *address)
 	return best;
 }
 
-/* An inbound link stays until the other side has closed it. */
+/* Without users, an inbound link stays until the other side closes it. */
 void twn_link_leave(struct twn_link *link)
 {
 	if (--link->users == 0 && (link->outbound || link->state == TWN_LINK_ENDED))
@@ -129,7 +129,7 @@ static int receive_hello(struct twn_link *link, uint64_t timeout_ns)
 			      &options, &link->op);
 }
 
-/* Takes what has come on a link that the other side has opened. */
+/* Handles each hello that has arrived on a link of the other side. */
 static void poll_inbound(struct twn_link *link)
 {
 	struct tow_result result = TOW_RESULT_INIT;
@@ -167,7 +167,7 @@ static void link_accepted(struct twn_device *device, struct tow_peer *peer)
 		link_destroy(link);
 }
 
-/* Accepts what waits, and reads what those say that were accepted. */
+/* Accepts waiting connections, and reads the hellos of accepted ones. */
 void twn_links_accept(struct twn_device *device)
 {
 	struct tow_result result = TOW_RESULT_INIT;

@@ -1,5 +1,5 @@
 /*
- * log.c - lines for NCCL's log, and what a status of ours is to NCCL.
+ * log.c - passes messages to NCCL's log, and maps statuses to those of NCCL.
  */
 #include "plugins/nccl/plugin.h"
 
@@ -28,7 +28,7 @@ void twn_log(int level, const char *format, ...)
 		 text);
 }
 
-/* tow_log_callback: what the library logs is NCCL's to show. */
+/* tow_log_callback: NCCL shows what the library logs. */
 void twn_log_line(void *user, int level, const char *text)
 {
 	(void)user;

@@ -1,9 +1,9 @@
 /*
- * memory.c - registered memory: pinned once, however many comms register it.
+ * memory.c - registers memory: a buffer is pinned once, for all comms that register it.
  *
- * NCCL registers its buffers when it connects, the same buffer for several comms. Memory that
- * cannot be pinned is sent all the same, so a registration does not fail for that. What is
- * deregistered while operations use it stays until they have ended.
+ * NCCL registers its buffers when it connects, and the same buffer for several comms. Memory that
+ * cannot be pinned can still be sent, so its registration does not fail. If memory is deregistered
+ * while operations use it, it stays registered until they have ended.
  */
 #include "plugins/nccl/plugin.h"
 
@@ -16,11 +16,11 @@ struct region {
 	void *data;
 	size_t bytes;
 	unsigned users;
-	uint64_t handle; /* 0: it is not pinned */
+	uint64_t handle; /* 0: not pinned */
 };
 
 static struct region *rows[ROWS];
-static struct region *ending; /* that operations use */
+static struct region *ending; /* deregistered regions that operations still use */
 static bool told;
 
 static struct region **row_of(const void *data)
@@ -121,7 +121,9 @@ void twn_memory_retry(void)
 	}
 }
 
-/* The runtime is closed next, and ends the registrations; those that have users stay known. */
+/*
+ * Called before the runtime closes, which ends the registrations. Regions with users stay listed.
+ */
 void twn_memory_forget(void)
 {
 	twn_memory_retry();

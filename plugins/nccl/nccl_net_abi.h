@@ -1,12 +1,12 @@
 /*
- * nccl_net_abi.h - what NCCL and a network plugin agree on: the tables of functions, version 8 to
- * 12, and what their arguments point to.
+ * nccl_net_abi.h - the interface between NCCL and a network plugin: the tables of functions,
+ * versions 8 to 12, and the types of their arguments.
  *
  * A plugin exports one constant table for each version, ncclNetPlugin_v8 to ncclNetPlugin_v12. NCCL
- * takes the newest one that it knows: 2.20 to 2.23 know version 8, 2.24 and 2.25 version 9, 2.26
- * and 2.27 version 10, 2.28 and 2.29 version 11, 2.30 version 12. Signatures, numbers and layouts
- * are facts of NCCL 2.30.7 (github.com/NVIDIA/nccl, src/include/plugin/net), said here in our own
- * words; the assertions below hold the layout for 64-bit machines.
+ * takes the newest one that it knows. 2.20 to 2.23 know version 8, 2.24 and 2.25 version 9. 2.26
+ * and 2.27 know version 10, 2.28 and 2.29 version 11, 2.30 version 12. Signatures, numbers and
+ * layouts are facts of NCCL 2.30.7 (github.com/NVIDIA/nccl, src/include/plugin/net), written here
+ * in our own words. The assertions below check the layout for 64-bit machines.
  *
  * A communicator in these tables is one connection in one direction: it sends, or it receives.
  */
@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What every function returns. */
+/* The result of each function. */
 enum nccl_result {
 	NCCL_SUCCESS = 0,
 	NCCL_CUDA_ERROR = 1,
@@ -35,17 +35,17 @@ enum nccl_log_level { NCCL_LOG_WARN = 2, NCCL_LOG_INFO = 3 };
 /* Kinds of memory, as bits of ptr_support and as the type of a registration. */
 enum nccl_pointer { NCCL_POINTER_HOST = 1, NCCL_POINTER_CUDA = 2, NCCL_POINTER_DMABUF = 4 };
 
-#define NCCL_HANDLE_BYTES 128 /* of what listen gives and connect gets */
-#define NCCL_MAX_REQUESTS 32  /* that a communicator may have in flight, each grouped or not */
-#define NCCL_SIZE_LIMIT   (INT64_C(1) << 40) /* of max_p2p_bytes and max_coll_bytes */
-/* What *request holds before irecv where a receive may complete early (from version 9). */
+#define NCCL_HANDLE_BYTES 128 /* length of the handle that listen returns and connect gets */
+#define NCCL_MAX_REQUESTS 32  /* requests in flight of one communicator, grouped or not */
+#define NCCL_SIZE_LIMIT   (INT64_C(1) << 40) /* largest max_p2p_bytes and max_coll_bytes */
+/* Value of *request before irecv, if the receive may complete early (from version 9). */
 #define NCCL_OPTIONAL_COMPLETION ((void *)(uintptr_t)1)
 
 typedef void (*nccl_logger)(int level, unsigned long flags, const char *file, int line,
 			    const char *format, ...);
 typedef int (*nccl_profile)(void **event, int type, void *parent, int64_t plugin, void *data);
 
-/* Of a communicator; -1: not set. Version 10 gives it to connect, later ones to init. */
+/* Settings of a communicator; -1: not set. In version 10 connect gets them, later init. */
 struct nccl_net_config {
 	int traffic_class;
 };
@@ -61,7 +61,7 @@ struct nccl_net_members_v12 {
 	int devices[8];
 };
 
-/* What a device is; texts stay valid. speed is in Mbit/s, latency in us, -1 of an id unknown. */
+/* Properties of a device; texts stay valid. speed is in Mbit/s, latency in us; id -1: unknown. */
 #define NCCL_NET_PROPERTIES_HEAD                                                                   \
 	char *name;                                                                                \
 	char *pci_path;                                                                            \
@@ -75,7 +75,7 @@ struct nccl_net_members_v12 {
 	float latency;                                                                             \
 	int max_comms;                                                                             \
 	int max_recvs;                                                                             \
-	int device_type; /* 0: of the host */                                                      \
+	int device_type; /* 0: the host */                                                         \
 	int device_version
 
 struct nccl_net_properties_v8 {
@@ -83,7 +83,7 @@ struct nccl_net_properties_v8 {
 	NCCL_NET_PROPERTIES_BODY;
 };
 
-/* Also of version 10. */
+/* Version 10 uses it, too. */
 struct nccl_net_properties_v9 {
 	NCCL_NET_PROPERTIES_HEAD;
 	int force_flush;
@@ -115,7 +115,7 @@ struct nccl_net_properties_v12 {
 	int16_t plane_id;
 };
 
-/* The functions whose signature all versions, or several of them, share. */
+/* Functions whose signature several versions share. */
 typedef int (*nccl_devices)(int *count);
 typedef int (*nccl_listen_v8)(int device, void *handle, void **listening);
 typedef int (*nccl_listen_v11)(void *context, int device, void *handle, void **listening);
@@ -150,7 +150,7 @@ typedef int (*nccl_consumed)(void *comm, int count, void *request);
 typedef int (*nccl_init_v11)(void **context, uint64_t comm_id, struct nccl_net_config *config,
 			     nccl_logger logger, nccl_profile profile);
 
-/* What the tables have alike, in the order of all of them. */
+/* Members that all tables have, in this order. */
 #define NCCL_NET_MEMORY                                                                            \
 	nccl_register reg_mr;                                                                      \
 	nccl_register_dmabuf reg_mr_dmabuf;                                                        \
@@ -162,7 +162,7 @@ typedef int (*nccl_init_v11)(void **context, uint64_t comm_id, struct nccl_net_c
 	nccl_close close_send;                                                                     \
 	nccl_close close_recv;                                                                     \
 	nccl_close close_listen;                                                                   \
-	nccl_device_region get_device_mr; /* NULL is legal, as in what stands below it */          \
+	nccl_device_region get_device_mr; /* may be NULL, as all below */                          \
 	nccl_consumed irecv_consumed
 
 struct nccl_net_v8 {
@@ -243,7 +243,7 @@ struct nccl_net_v12 {
 	int (*set_attributes)(void *context, void *attributes);
 };
 
-/* Where each member lies. */
+/* Offsets of the members. */
 #define NCCL_AT(type, member, offset)                                                              \
 	_Static_assert(offsetof(struct type, member) == (offset), #type "." #member)
 #define NCCL_LONG(type, bytes) _Static_assert(sizeof(struct type) == (bytes), #type)
@@ -270,7 +270,7 @@ NCCL_AT(nccl_net_properties_v12, rail_id, 124);
 NCCL_AT(nccl_net_properties_v12, plane_id, 126);
 NCCL_LONG(nccl_net_properties_v12, 128);
 
-/* The functions are as many words: all tables have these in the same places. */
+/* The number of functions in words. All tables have these members at the same offsets. */
 #define NCCL_TABLE(type, words)                                                                    \
 	NCCL_AT(type, init, 8);                                                                    \
 	NCCL_AT(type, get_properties, 24);                                                         \

@@ -1,11 +1,11 @@
 /*
- * nccl_profiler_abi.h - what NCCL and a profiler plugin agree on: the tables ncclProfiler_v4 to
- * ncclProfiler_v6, the events that NCCL tells of, and their states.
+ * nccl_profiler_abi.h - the interface between NCCL and a profiler plugin: the tables
+ * ncclProfiler_v4 to ncclProfiler_v6, the events that NCCL reports, and their states.
  *
  * NCCL takes the newest table that it knows: 2.27 knows version 4, 2.28 and 2.29 version 5, 2.30
  * version 6. Signatures, numbers and layouts are facts of NCCL 2.30.7 (github.com/NVIDIA/nccl,
- * src/include/plugin/profiler, src/include/plugin/nccl_profiler.h), said here in our own words; the
- * assertions below hold the layout for 64-bit machines.
+ * src/include/plugin/profiler, src/include/plugin/nccl_profiler.h), written here in our own words.
+ * The assertions below check the layout for 64-bit machines.
  *
  *	init(communicator)                           finalize
  *	   startEvent(COLL) ---- stopEvent           it was launched, and is not over
@@ -13,18 +13,24 @@
  *	      startEvent(PROXY_OP) ---------------- stopEvent        each channel and peer
  *	         startEvent(PROXY_STEP) - states - stopEvent         each piece that travels
  *
- * A step of a send is in SEND_GPU_WAIT until the device has the bytes, in SEND_PEER_WAIT until the
- * receiver is ready, in SEND_WAIT until they are sent. One of a receive is in RECV_WAIT until they
- * have come, in RECV_FLUSH_WAIT until they can be seen, in RECV_GPU_WAIT until the device has taken
- * them. Events of the device and of the proxy may begin and end long after the COLL has stopped.
- * A PROXY_OP may be of another process, whose pointers mean nothing here: `pid` tells.
+ * A step goes through these states:
+ *
+ *	SEND_GPU_WAIT      until the device has the bytes
+ *	SEND_PEER_WAIT     until the receiver is ready
+ *	SEND_WAIT          until the bytes are sent
+ *	RECV_WAIT          until the bytes have arrived
+ *	RECV_FLUSH_WAIT    until the bytes are visible
+ *	RECV_GPU_WAIT      until the device has taken the bytes
+ *
+ * Events of the device and of the proxy may begin and end long after the COLL has stopped. A
+ * PROXY_OP may belong to another process, whose pointers are invalid here: `pid` names it.
  */
 #ifndef NCCL_PROFILER_ABI_H
 #define NCCL_PROFILER_ABI_H
 
 #include "plugins/nccl/nccl_net_abi.h"
 
-/* Types of events: bits of the mask that init gives. */
+/* Types of events: bits of the mask that init returns. */
 enum nccl_event {
 	NCCL_EVENT_GROUP = 1 << 0,
 	NCCL_EVENT_COLL = 1 << 1,
@@ -56,13 +62,13 @@ enum nccl_state {
 	NCCL_STATE_KERNEL_STOP = 22
 };
 
-/* An event that begins. Version 4 writes one byte of the type, later ones all of it. */
+/* An event that begins. Version 4 writes one byte of the type, later versions all of it. */
 struct nccl_event_descriptor {
 	union {
 		uint8_t type_v4;
 		uint64_t type;
 	};
-	void *parent; /* what startEvent gave for it */
+	void *parent; /* the handle that startEvent returned for it */
 	int rank;
 	union {
 		struct {
@@ -85,7 +91,7 @@ struct nccl_event_descriptor {
 			uint8_t channels;
 		} p2p;
 		struct {
-			int32_t pid; /* of the process whose communicator it is */
+			int32_t pid; /* of the process that has the communicator */
 			uint8_t channel;
 			int peer;
 			int steps;
@@ -124,7 +130,7 @@ struct nccl_profiler_v4 {
 	int (*finalize)(void *context);
 };
 
-/* Also version 6. */
+/* Version 6 uses it, too. */
 struct nccl_profiler_v5 {
 	const char *name;
 	int (*init)(void **context, uint64_t id, int *mask, const char *name, int nodes, int ranks,

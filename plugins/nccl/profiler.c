@@ -1,6 +1,6 @@
 /*
- * profiler.c - communicators of the profiler: their table, their names, and the runtime that they
- * share with the network plugin, when NCCL uses that as well.
+ * profiler.c - the communicators of the profiler: their table, their names, and the runtime. They
+ * share the runtime with the network plugin, if NCCL uses that plugin as well.
  */
 #include "plugins/nccl/profiler.h"
 
@@ -13,21 +13,21 @@
 	(NCCL_EVENT_COLL | NCCL_EVENT_P2P | NCCL_EVENT_PROXY_OP | NCCL_EVENT_PROXY_STEP |          \
 	 NCCL_EVENT_KERNEL)
 
-/* A context is the row of its communicator, below a number that no other context has. */
+/* A context is a number that no other context has, with the row of its communicator as low bits. */
 #define CONTEXT_ROWS 4096u
 
 /*
- * A communicator's memory stays in its row for the next one: so an event finds its communicator by
- * one load, and who comes too late finds another context there, or none.
+ * The memory of a communicator stays in its row for the next one. So an event finds its
+ * communicator by one load. A late event finds another context there, or none.
  */
 static struct {
-	pthread_mutex_t lock; /* of all below; taken before a communicator's */
+	pthread_mutex_t lock; /* protects all below; taken before that of a communicator */
 	uint64_t last_context, last_number;
 	struct twp_comm *_Atomic rows[TWP_COMMS + 1];
 	bool used[TWP_COMMS + 1];
 } table = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-/* --- what NCCL is to tell of --- */
+/* --- the events that NCCL has to report --- */
 
 static const struct {
 	const char *word;
@@ -101,7 +101,7 @@ bool twp_comm_name(uint64_t id, char out[TWP_NAME])
 	return found;
 }
 
-/* The memory of a free row, with the table's lock; NULL: there is none. */
+/* Returns the memory of a free row; the table's lock is held. NULL: no row is free. */
 static struct twp_comm *comm_take_row(uint32_t *row_out)
 {
 	struct twp_comm *comm;
@@ -117,7 +117,7 @@ static struct twp_comm *comm_take_row(uint32_t *row_out)
 		if (comm == NULL)
 			return NULL;
 		pthread_mutex_init(&comm->lock, NULL);
-		/* release: who finds it finds its lock made */
+		/* release: a thread that finds the comm finds its lock initialized */
 		atomic_store_explicit(&table.rows[row], comm, memory_order_release);
 	}
 	table.used[row] = true;
@@ -127,7 +127,7 @@ static struct twp_comm *comm_take_row(uint32_t *row_out)
 
 /* --- begin and end --- */
 
-/* All but its lock, its row and the memory of its parts. */
+/* Resets all but the lock, the row and the memory of the parts. */
 static void comm_reset(struct twp_comm *comm, const char *name, uint64_t id, int ranks, int rank)
 {
 	comm->id = id;
@@ -177,7 +177,7 @@ static enum nccl_result open_group(struct twp_comm *comm, nccl_logger logger)
 	return result;
 }
 
-/* Its row is free again; the table's lock is not held. */
+/* Frees the row of the comm; the caller does not hold the table's lock. */
 static void give_row(struct twp_comm *comm)
 {
 	pthread_mutex_lock(&table.lock);
@@ -187,7 +187,7 @@ static void give_row(struct twp_comm *comm)
 	pthread_mutex_unlock(&table.lock);
 }
 
-/* A row for it, in which nobody finds it yet. */
+/* Takes a row for a new comm, which no event finds yet. */
 static struct twp_comm *comm_create(const char *name, uint64_t id, int ranks, int rank,
 				    uint64_t *context_out)
 {
@@ -242,7 +242,7 @@ enum nccl_result twp_finalize(void *context)
 	if (comm == NULL)
 		return NCCL_INVALID_ARGUMENT;
 	twp_colls_end(comm);
-	comm->context = 0; /* nobody finds it any more */
+	comm->context = 0; /* no event finds it any more */
 	if (comm->dropped > 0)
 		twn_log(NCCL_LOG_WARN,
 			"profiler: %llu events of communicator %s found no room, as %u were "

@@ -1,6 +1,6 @@
 /*
- * profiler_calls.c - collectives, sends and receives: when they are entered, and when they are over
- * (profiler.h).
+ * profiler_calls.c - collectives, sends and receives: decides when a call is entered and when it is
+ * over (profiler.h).
  */
 #include "plugins/nccl/profiler.h"
 
@@ -31,7 +31,7 @@ static const struct {
 	{ "ncclFloat8e4m3", TOW_F8E4M3, 1 }, { "ncclFloat8e5m2", TOW_F8E5M2, 1 },
 };
 
-/* What a rank gets, or gives where that is more. NCCL counts what is the same at all ranks. */
+/* The bytes that a rank gets or sends, whichever is more. NCCL's count is the same at all ranks. */
 static uint64_t bytes_of(const struct twp_comm *comm, int kind, uint64_t bytes)
 {
 	bool all = kind == TOW_FOREIGN_ALL_GATHER || kind == TOW_FOREIGN_REDUCE_SCATTER ||
@@ -41,7 +41,9 @@ static uint64_t bytes_of(const struct twp_comm *comm, int kind, uint64_t bytes)
 	return all ? bytes * comm->ranks : bytes;
 }
 
-/* False: a function that is not known here, at any rank, so their order stays the same. */
+/*
+ * False: the function is unknown. That holds for all ranks, so the order of calls stays the same.
+ */
 static bool describe_coll(const struct twp_comm *comm, const struct nccl_event_descriptor *what,
 			  char plan[64], struct tow_foreign_coll *out)
 {
@@ -71,7 +73,7 @@ static bool describe_coll(const struct twp_comm *comm, const struct nccl_event_d
 	return true;
 }
 
-/* What is known of it: it ended when something of it stopped last. */
+/* The call ended when its last part stopped, as far as is known. */
 static void end_coll(struct twp_comm *comm, struct twp_coll *coll)
 {
 	if (coll->over)
@@ -81,7 +83,7 @@ static void end_coll(struct twp_comm *comm, struct twp_coll *coll)
 		tow_foreign_coll_end(comm->group, coll->seq, coll->last_ns, TOW_OK);
 }
 
-/* The row of the next call. What it replaces is given up. */
+/* Takes the row of the next call. The old call of this row ends. */
 static struct twp_coll *take_coll(struct twp_comm *comm)
 {
 	struct twp_coll *coll = &comm->colls[comm->coll_count++ % TWP_COLLS];
@@ -112,8 +114,8 @@ struct twp_coll *twp_coll_begin_p2p(struct twp_comm *comm)
 }
 
 /*
- * A device does one collective of a communicator after the other: those before it are over, of
- * which nothing is under way.
+ * A device executes the collectives of a communicator one after another. So earlier calls that were
+ * entered and have stopped are over, if no part of them is under way.
  */
 void twp_coll_enter(struct twp_comm *comm, struct twp_coll *coll)
 {

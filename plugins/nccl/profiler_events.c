@@ -1,5 +1,5 @@
 /*
- * profiler_events.c - events as NCCL tells of them: which begin, change and stop, in whatever order
+ * profiler_events.c - handles NCCL's events, which begin, change and stop in any order
  * (profiler.h).
  */
 #include "plugins/nccl/profiler.h"
@@ -41,7 +41,7 @@ static struct handle_parts handle_read(const void *handle)
 	};
 }
 
-/* The call that a handle is of; NULL: it is of none, or of one that is long over. */
+/* The call that a handle names. NULL: it names none, or one that is long over. */
 static struct twp_coll *coll_at(struct twp_comm *comm, uint32_t row, uint64_t number)
 {
 	struct twp_coll *coll = row < TWP_COLLS ? &comm->colls[row] : NULL;
@@ -66,7 +66,7 @@ static struct twp_part *part_at(struct twp_comm *comm, const struct handle_parts
 
 /* --- parts --- */
 
-/* NULL: there is no room, which is counted. */
+/* NULL: there is no room, and the event is counted as dropped. */
 static struct twp_part *part_take(struct twp_comm *comm, enum twp_kind kind, uint32_t *row_out)
 {
 	uint32_t row = comm->free_part - 1;
@@ -109,7 +109,7 @@ void twp_parts_reset(struct twp_comm *comm)
 			memset(comm->chunks[i], 0, TWP_CHUNK * sizeof(*comm->chunks[i]));
 }
 
-/* It belongs to the call that the handle is of, if it is of one. */
+/* Makes the part belong to the call that `parent` names, if it names one. */
 static void part_of_coll(struct twp_comm *comm, struct twp_part *part, const void *parent)
 {
 	struct handle_parts of = handle_read(parent);
@@ -151,7 +151,7 @@ static void *start_op(struct twp_comm *comm, const struct nccl_event_descriptor 
 	return handle_make(TWP_OP, comm, row, part->number);
 }
 
-/* A step knows all of its operation, which may stop before it. */
+/* A step copies what it needs from its operation, because the operation may stop first. */
 static void *start_step(struct twp_comm *comm, const struct handle_parts *of)
 {
 	struct twp_part *op = part_at(comm, of), *part;
@@ -214,7 +214,7 @@ enum nccl_result twp_start(void *context, void **event, uint64_t type,
 	if (event == NULL || what == NULL)
 		return NCCL_INVALID_ARGUMENT;
 	*event = NULL;
-	/* Of another process: its context and its parent are no pointers of ours. */
+	/* The operation is another process's: its context and parent are invalid pointers here. */
 	if (type == NCCL_EVENT_PROXY_OP && what->op.pid != getpid())
 		return NCCL_SUCCESS;
 	if (type != NCCL_EVENT_PROXY_STEP) {
@@ -235,7 +235,7 @@ enum nccl_result twp_start(void *context, void **event, uint64_t type,
 
 /* --- states --- */
 
-/* The time in the state that ends now. */
+/* Adds the time in the state that ends now. */
 static void step_leave(struct twp_part *part, uint64_t now_ns)
 {
 	uint64_t ns = now_ns > part->since_ns ? now_ns - part->since_ns : 0;
@@ -258,7 +258,7 @@ static bool is_step_state(int state, bool sends)
 	       state == NCCL_STATE_RECV_GPU_WAIT;
 }
 
-/* NCCL says SEND_PEER_WAIT each time that it looks: then nothing changes. */
+/* NCCL reports SEND_PEER_WAIT each time that it polls. A repeated state changes nothing. */
 static void step_change(struct twp_comm *comm, struct twp_part *part, int state,
 			const union nccl_state_arguments *arguments)
 {
@@ -267,7 +267,7 @@ static void step_change(struct twp_comm *comm, struct twp_part *part, int state,
 	if (part->state == state || !is_step_state(state, part->sends))
 		return;
 	step_leave(part, tow_foreign_clock());
-	/* The first bytes of a rank come from its own device, which has begun, therefore. */
+	/* A rank's first bytes come from its own device, so the device has begun. */
 	if (part->state == NCCL_STATE_SEND_GPU_WAIT && coll != NULL)
 		twp_coll_enter(comm, coll);
 	part->state = state;

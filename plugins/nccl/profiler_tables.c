@@ -1,6 +1,6 @@
 /*
- * profiler_tables.c - the tables of version 4 to 6 over the core. They differ in the order of what
- * init is given, and in how wide the type of an event is.
+ * profiler_tables.c - the tables of versions 4 to 6, which call the core. They differ in the order
+ * of the arguments of init, and in the width of the event type.
  */
 #include "plugins/nccl/profiler.h"
 

@@ -1,8 +1,9 @@
 /*
- * runtime.c - the runtime of the process: shared by all communicators, and with other plugins.
+ * runtime.c - the runtime of the process, which all communicators share with each other and with
+ * other plugins.
  *
- * NCCL from 2.28 on calls init and finalize for each communicator, older ones call init once and
- * never finalize. Whoever has a context, a listen or a comm is a user; the last one closes.
+ * From 2.28 on, NCCL calls init and finalize for each communicator. Older versions call init once,
+ * and never finalize. Each context, listen and comm is a user. The last user closes the runtime.
  */
 #include "plugins/nccl/plugin.h"
 
@@ -11,10 +12,10 @@
 #include <string.h>
 #include <time.h>
 
-#define POOL_BYTES      (INT64_C(16) << 20)         /* NCCL takes nothing of it */
-#define PEER_TIMEOUT_NS (INT64_C(120) * 1000000000) /* a process that was stopped may go on */
+#define POOL_BYTES      (INT64_C(16) << 20)         /* NCCL takes no memory of it */
+#define PEER_TIMEOUT_NS (INT64_C(120) * 1000000000) /* a stopped process may continue */
 #define CONNECTIONS     4
-#define JOIN_END_NS     (UINT64_C(10) * 1000000000) /* of a join that is given up */
+#define JOIN_END_NS     (UINT64_C(10) * 1000000000) /* time for a canceled join to end */
 
 struct twn_state twn = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
@@ -33,7 +34,7 @@ static bool is_unset(const char *variable)
 	return value == NULL || *value == '\0';
 }
 
-/* What TOW_NCCL_... say. */
+/* Reads the TOW_NCCL_... variables. */
 static enum nccl_result read_environment(void)
 {
 	const char *text = getenv("TOW_NCCL_CONNECTIONS");
@@ -56,7 +57,7 @@ static enum nccl_result read_environment(void)
 	return NCCL_SUCCESS;
 }
 
-/* Who else has opened the shared runtime has decided: then what is there is taken. */
+/* If another user has opened the shared runtime with other options, its options hold. */
 static enum nccl_result share_runtime(int rank)
 {
 	struct tow_options options = TOW_OPTIONS_INIT;
@@ -78,8 +79,8 @@ static enum nccl_result share_runtime(int rank)
 }
 
 /*
- * Where no launcher says which rank this is, the rank in the first communicator does, which is that
- * of all: verdicts tell ranks apart by it. -1: there is none.
+ * rank: the rank in the first communicator, which has all ranks; -1: unknown. It becomes the rank
+ * of the runtime if no launcher sets one, because verdicts tell ranks apart by it.
  */
 static enum nccl_result open_runtime(int rank)
 {
@@ -94,7 +95,7 @@ static enum nccl_result open_runtime(int rank)
 	return share_runtime(rank);
 }
 
-/* The group of the job is there, or will not be. */
+/* The join has ended: the group of the job exists, or it failed. */
 static void on_joined(struct tow_op *op, const struct tow_result *result)
 {
 	(void)op;
@@ -105,7 +106,9 @@ static void on_joined(struct tow_op *op, const struct tow_result *result)
 			result->message != NULL ? result->message : "");
 }
 
-/* Where it is asked for, ranks of all hosts meet in the launcher's store: beside what NCCL does. */
+/*
+ * Opens the job's group if asked for: ranks of all hosts meet in the launcher's store, not NCCL's.
+ */
 static void join_ranks(void)
 {
 	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
@@ -149,7 +152,7 @@ enum nccl_result twn_runtime_use(nccl_logger logger, int rank)
 	return result;
 }
 
-/* Everything of the runtime's that this plugin has. */
+/* Closes all that this plugin has of the runtime. */
 static void close_runtime(void)
 {
 	twn_links_close();
@@ -169,7 +172,7 @@ void twn_release(void)
 		close_runtime();
 }
 
-/* What the network needs beside the runtime, which a profiler may have opened. */
+/* Opens what the network needs beside the runtime, which a profiler may already have opened. */
 static enum nccl_result open_net(void)
 {
 	enum nccl_result result = NCCL_SUCCESS;

@@ -1,9 +1,9 @@
 /*
- * tables.c - the tables of version 8 to 12 over the core.
+ * tables.c - the tables of versions 8 to 12, which call the core.
  *
  * Versions 8 to 10 have no context and no finalize: the first init lasts as long as the process.
- * get_device_mr, irecv_consumed, make_virtual and set_attributes are NULL, which the tables allow:
- * devices are the host's; NCCL uses interfaces one by one and spreads its channels over them.
+ * get_device_mr, irecv_consumed, make_virtual and set_attributes are NULL, which the tables allow.
+ * All devices are the host's. NCCL uses interfaces one by one, and spreads its channels over them.
  */
 #include "plugins/nccl/plugin.h"
 
@@ -13,7 +13,7 @@
 #define NAME   "Towline"
 
 #define MAX_COMMS 65536
-#define MAX_P2P   (UINT64_C(1) << 30) /* sizes that test gives are ints */
+#define MAX_P2P   (UINT64_C(1) << 30) /* test returns sizes as int */
 #define MAX_COLL  (UINT64_C(1) << 29)
 
 static int init_v8(nccl_logger logger)
@@ -52,7 +52,7 @@ static int count_devices(int *count)
 	return NCCL_SUCCESS;
 }
 
-/* The part of the properties that all versions have. */
+/* Fills the properties that all versions have. */
 #define FILL_PROPERTIES(out, index)                                                                \
 	do {                                                                                       \
 		(out)->name = twn.devices[index].name;                                             \
@@ -136,7 +136,7 @@ static int listen_v11(void *context, int device, void *handle, void **listening)
 
 static int connect_v8(int device, void *handle, void **sending, void **offload)
 {
-	(void)offload; /* stays as it is: nothing is offloaded */
+	(void)offload; /* stays unchanged: nothing is offloaded */
 	return (int)twn_connect(NULL, device, handle, sending);
 }
 
@@ -237,7 +237,7 @@ static int recv_v10(void *comm, int count, void **data, size_t *bytes, int *tags
 	return recv_v9(comm, count, data, bytes, tags, regions, request);
 }
 
-/* What has come to the host's memory is there: there is nothing to flush, and no request. */
+/* Data that has arrived in host memory is visible, so a flush has no work and no request. */
 static int flush_any(void *comm, int count, void **data, int *bytes, void **regions, void **request)
 {
 	(void)comm;

@@ -1,8 +1,8 @@
 /*
- * http_unix.c - the client side: a head is sent, and all is read until the server hangs up.
+ * http_unix.c - the client: it sends a request, and reads until the server closes the connection.
  *
- * Every wait is against one deadline, so that a stopped process costs seconds and not for ever, and
- * one that answers byte by byte no more.
+ * All waits share one deadline. So a stopped process costs some seconds only, and so does one that
+ * answers byte by byte.
  */
 #include "tools/common/http_unix.h"
 
@@ -19,7 +19,7 @@
 
 #include "tools/common/trust.h"
 
-#define STEP_READS 32 /* then another's turn comes */
+#define STEP_READS 32 /* then other asks get a turn */
 #define ROOM_FIRST (1u << 14)
 
 long long http_now_ms(void)
@@ -102,7 +102,7 @@ int http_ask_waits(const struct http_ask *ask, short *events_out)
 	return ask->state == HTTP_SENDING || ask->state == HTTP_READING;
 }
 
-/* Cuts head from body and checks that the body came whole. */
+/* Splits head from body, and checks that the body is complete. */
 static int parse_answer(struct http_answer *out, size_t bytes)
 {
 	char *end = strstr(out->text, "\r\n\r\n");
@@ -146,7 +146,7 @@ static void send_some(struct http_ask *ask)
 	ask->state = HTTP_READING;
 }
 
-/* Room for one byte at least, and the NUL behind. */
+/* Makes room for at least one byte and the NUL. */
 static int make_room(struct http_ask *ask)
 {
 	size_t room = ask->room == 0 ? ROOM_FIRST : ask->room * 2;
@@ -245,7 +245,7 @@ int http_ask_is_gone(const struct http_ask *ask)
 	       (ask->error == ECONNREFUSED || ask->error == ENOENT || ask->error == EACCES);
 }
 
-/* Starts what there is room for. How many are open. */
+/* Starts asks up to the limit. Returns the number of open ones. */
 static size_t start_more(struct http_ask_of *asks, size_t count, size_t *next, const char *path,
 			 long long deadline_ms, size_t bytes_max)
 {
@@ -322,7 +322,7 @@ void http_answer_fini(struct http_answer *answer)
 	*answer = (struct http_answer){ 0 };
 }
 
-/* Asked with another type than the server has, it does not notice (diag/serve/listen.c). */
+/* A server does not notice a connect with another socket type (diag/serve/listen.c). */
 int http_is_live(const char *socket_path)
 {
 	int fd = dial_socket(socket_path, SOCK_DGRAM);

@@ -1,5 +1,5 @@
 /*
- * runtimes.c - finds runtimes by their stats sockets: by the name of the file, and who owns it.
+ * runtimes.c - finds runtimes by their stats sockets: by the name and the owner of the file.
  */
 #include <glob.h>
 #include <stdio.h>
@@ -33,7 +33,7 @@ static int is_seen(const struct runtime_list *list, const char *path)
 	return 0;
 }
 
-/* What the library lets a job be called (listen.c): nothing that a terminal would obey. */
+/* True: the library allows this name for a job (listen.c). It has no control characters. */
 static int is_job_name(const char *name, size_t bytes)
 {
 	return bytes > 0 && name[0] != '.' &&
@@ -41,7 +41,10 @@ static int is_job_name(const char *name, size_t bytes)
 		       bytes;
 }
 
-/* "job.3", "job.3-2". Other sockets of the library lie here too, which it is not for us to call. */
+/*
+ * True: "job.3" or "job.3-2". Other sockets of the library are in the directory, and must not be
+ * called.
+ */
 static int is_stats_name(const char *name, size_t bytes)
 {
 	const char *dot = memrchr(name, '.', bytes);
@@ -76,7 +79,7 @@ void runtime_name_of(const char *name, struct runtime_name *out)
 		snprintf(out->runtime, sizeof(out->runtime), "%s", end + 1);
 }
 
-/* A path is shown, so one that a terminal would obey is none that this tool knows. */
+/* The tools print a path, so a path with control characters is no path that they know. */
 static int is_printable(const char *path)
 {
 	for (; *path != '\0'; path++) {
@@ -94,7 +97,7 @@ static void add_runtime(struct runtime_list *list, const char *path)
 	size_t bytes;
 	uid_t uid;
 
-	/* Found after links were followed: whose folder it lies in is what counts. */
+	/* Links are resolved first, because the directory of the file itself decides. */
 	if (real == NULL || !is_printable(real) || !trust_socket(real, all_users, &uid) ||
 	    is_seen(list, real) || strlen(real) >= sizeof(row->path)) {
 		free(real);
@@ -138,7 +141,7 @@ static int by_path(const void *a, const void *b)
 {
 	const struct runtime_entry *left = a, *right = b;
 
-	return strverscmp(left->path, right->path); /* rank 10 behind rank 9 */
+	return strverscmp(left->path, right->path); /* numeric order: rank 10 after rank 9 */
 }
 
 int find_sockets(struct runtime_list *out)
@@ -151,7 +154,7 @@ int find_sockets(struct runtime_list *out)
 		fprintf(stderr, "towstat: no memory\n");
 		return -1;
 	}
-	if (from_env != NULL && from_env[0] != '\0') { /* named: there, and nowhere else */
+	if (from_env != NULL && from_env[0] != '\0') { /* only the named directory */
 		add_all(out, from_env);
 	} else {
 		if (tow_stats_dir(own, sizeof(own)) == TOW_OK)

@@ -1,4 +1,6 @@
-/* save.c - see save.h. */
+/*
+ * save.c - writes a file atomically; see save.h.
+ */
 #include "tools/common/save.h"
 
 #include <errno.h>

@@ -1,12 +1,12 @@
 /*
- * save.h - a file appears whole or not at all: it is written beside its place and then renamed.
+ * save.h - writes a file atomically: it writes PATH.part, and renames that file.
  */
 #ifndef SAVE_H
 #define SAVE_H
 
 #include <stddef.h>
 
-/* path "-": the standard output. 0, or -1 after saying why on stderr, in the name of `program`. */
+/* path "-": the standard output. Returns 0, or -1 after a message of `program` on stderr. */
 int save_file(const char *program, const char *path, const void *bytes, size_t count);
 
 #endif

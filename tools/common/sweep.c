@@ -1,6 +1,8 @@
 /*
- * sweep.c - see sweep.h. The library does the same in the directory of a runtime that opens
- * (diag/serve/sweep.h); until then they would lie there.
+ * sweep.c - removes the stats sockets of ended processes; see sweep.h.
+ *
+ * The library does the same in the directory of a runtime that opens (diag/serve/sweep.h). Without
+ * the tool, the files stay until then.
  */
 #include "tools/common/sweep.h"
 
@@ -19,7 +21,7 @@
 
 #define LOCK_TRIES    50
 #define LOCK_PAUSE_NS 10000000
-#define NAPS_MAX      50 /* for those that are about to end */
+#define NAPS_MAX      50 /* for ranks that are about to end */
 #define NAP_NS        20000000
 
 static bool lock_dir(int dir_fd)
@@ -36,7 +38,7 @@ static bool lock_dir(int dir_fd)
 	return false;
 }
 
-/* `path` lies in the directory of dir_fd. */
+/* Removes the socket at `path` if no process listens. dir_fd: its directory. */
 static bool remove_dead(int dir_fd, const char *path)
 {
 	const char *name = strrchr(path, '/') + 1;
@@ -47,8 +49,8 @@ static bool remove_dead(int dir_fd, const char *path)
 }
 
 /*
- * A stats socket, and the one beside it at which towbpf calls. Under the lock that opening runtimes
- * take: who has bound and does not listen yet looks dead.
+ * Removes a stats socket, and the one beside it at which towbpf calls. It holds the lock that
+ * opening runtimes take: a socket that is bound but does not listen yet looks dead.
  */
 static bool remove_both(const char *path)
 {
@@ -70,11 +72,11 @@ static bool remove_both(const char *path)
 		if (gone)
 			remove_dead(dir_fd, beside);
 	}
-	close(dir_fd); /* and with it the lock */
+	close(dir_fd); /* also ends the lock */
 	return gone;
 }
 
-/* What cannot be asked may live. */
+/* A runtime of unknown state may live. */
 static bool job_lives(const struct runtime_list *list, const char *job)
 {
 	struct runtime_name name;
@@ -87,7 +89,7 @@ static bool job_lives(const struct runtime_list *list, const char *job)
 	return false;
 }
 
-/* Whether the row is one of those that are asked for. */
+/* True: the arguments of the sweep include the row. */
 static int is_wanted(const struct runtime_entry *row, const struct runtime_name *name,
 		     const char *job, long ranks)
 {
@@ -95,7 +97,7 @@ static int is_wanted(const struct runtime_entry *row, const struct runtime_name 
 	       (ranks <= 0 || name->rank < ranks);
 }
 
-/* *living_out: how many that are asked for live. Returns how many files are gone. */
+/* *living_out: number of included runtimes that live. Returns the number of removed files. */
 static size_t sweep_once(const char *job, long ranks, size_t *living_out)
 {
 	struct runtime_list list;

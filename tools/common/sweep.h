@@ -1,5 +1,5 @@
 /*
- * sweep.h - takes away the stats sockets that ended processes have left.
+ * sweep.h - removes the stats sockets of ended processes.
  */
 #ifndef SWEEP_H
 #define SWEEP_H
@@ -7,11 +7,13 @@
 #include <stddef.h>
 
 /*
- * Those of this user, of the job of that name or, for NULL, of all jobs of which nobody lives:
- * of a job that goes on they stay, as the trace of the ranks that died. ranks: only of ranks with a
- * smaller number, all of which have ended: for one that is about to, a second at most is waited; 0:
- * of all. It waits for a runtime that opens beside it, half a second at most.
- * Returns how many files are gone.
+ * Removes the sockets of this user's ended processes. It leaves those of a job in which a process
+ * still lives, as the trace of the dead ranks.
+ *
+ * job: this job alone; NULL: all jobs. ranks: only ranks below this number, all of which have ended
+ * or are about to: the call waits for them, for one second at most. 0: all ranks. The call also
+ * waits for a runtime that opens in the same directory, for half a second at most. Returns the
+ * number of removed files.
  */
 size_t sweep_sockets(const char *job, long ranks);
 

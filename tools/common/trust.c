@@ -1,5 +1,5 @@
 /*
- * trust.c - see trust.h.
+ * trust.c - checks the owners of sockets; see trust.h.
  */
 #include "tools/common/trust.h"
 
@@ -24,7 +24,9 @@ bool trust_owner(const char *path, uid_t *uid_out)
 	if (lstat(path, &st) != 0 || !S_ISSOCK(st.st_mode) || stat(dir, &folder) != 0)
 		return false;
 	*uid_out = st.st_uid;
-	/* Whoever owns the folder can rename what is in it, and so can who may write to it. */
+	/*
+	 * The owner of a directory can rename its files, and so can any user with write permission.
+	 */
 	if (folder.st_uid != st.st_uid && folder.st_uid != 0)
 		return false;
 	return (folder.st_mode & (S_IWGRP | S_IWOTH)) == 0 || (folder.st_mode & S_ISVTX) != 0;

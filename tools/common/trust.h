@@ -1,10 +1,9 @@
 /*
- * trust.h - whose socket a path leads to, and whether a tool may believe what answers there.
+ * trust.h - the owner of the socket at a path, and whether a tool may believe the answers there.
  *
- * Directories such as /tmp/towline-NAME can be made by anybody, and what lies there says what it
- * likes under the name of anybody's job. So a tool believes the sockets of its own user alone, also
- * when that user is root; those of others only when it is asked to (--all-users), and then it says
- * whose they are.
+ * Any user can make a directory such as /tmp/towline-NAME, and a process there can answer in the
+ * name of any job. So a tool believes only the sockets of its own user, also when that user is
+ * root. With --all-users it believes those of other users, too, and shows their owners.
  */
 #ifndef TOWSTAT_TRUST_H
 #define TOWSTAT_TRUST_H
@@ -14,18 +13,18 @@
 #include <sys/types.h>
 
 /*
- * Whether `path` is a socket in a directory in which nobody but its owner (and root) can have put
- * it. uid_out: its owner.
+ * True: `path` is a socket, and only its owner and root can have put it into its directory.
+ * uid_out: its owner.
  */
 bool trust_owner(const char *path, uid_t *uid_out);
 
-/* The same, and whether that owner is to be believed. */
+/* The same, and the tool may believe that owner. */
 bool trust_socket(const char *path, bool all_users, uid_t *uid_out);
 
-/* Whether the process at the other end of a connection to `path` is its owner's. */
+/* True: the process at the other end of a connection to `path` runs as the owner of `path`. */
 bool trust_peer(int fd, const char *path);
 
-/* The user's name, or its number where it has none; printable. */
+/* Writes the name of a user, or the number if there is no name; printable. */
 void trust_name(uid_t uid, char *out, size_t size);
 
 #endif

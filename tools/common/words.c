@@ -1,5 +1,5 @@
 /*
- * words.c - numbers for sentences. See words.h.
+ * words.c - formats numbers and texts; see words.h.
  */
 #include "tools/common/words.h"
 
@@ -20,7 +20,7 @@ void words_count(unsigned long long count, char out[WORDS_BYTES])
 	*out = '\0';
 }
 
-/* One decimal below ten, none above; the unit is chosen by what is printed. */
+/* One decimal below ten, none above. The rounded value chooses the unit. */
 static void scale_units(unsigned long long value, unsigned step, const char *const *units,
 			size_t count, char *out)
 {

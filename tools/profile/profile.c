@@ -1,5 +1,5 @@
 /*
- * profile.c - the rows of a profile. See profile.h.
+ * profile.c - the rows of a profile; see profile.h.
  */
 #include "tools/profile/profile.h"
 
@@ -81,7 +81,7 @@ int tool_profile_add(struct tool_profile *profile, const struct tool_profile_row
 	return 0;
 }
 
-/* By what a row is of; 0: the same. */
+/* Compares the keys of two rows; 0: the same key. */
 static int compare_rows(const void *a, const void *b)
 {
 	const struct tool_profile_row *left = a, *right = b;

@@ -1,8 +1,8 @@
 /*
- * profile_json.c - a profile as JSON: docs/scheduler-profile.md has the members. See profile.h.
+ * profile_json.c - reads and writes a profile as JSON; docs/scheduler-profile.md has the members.
  *
- * A reader ignores members that it does not know, so that later versions can add some; what an
- * older reader would get wrong makes a new number of version.
+ * A reader ignores members that it does not know, so that later versions can add some. A change
+ * that an older reader would misread gets a new version number.
  */
 #include <jansson.h>
 #include <stdarg.h>
@@ -18,7 +18,7 @@
 #define US_MOST    1e15 /* thirty years */
 #define BYTES_MOST ((json_int_t)1 << 53)
 
-/* Which row of which list is being read, for the sentence about it. */
+/* The row that is being read, for the message about it. */
 struct place {
 	const char *list;
 	size_t index;

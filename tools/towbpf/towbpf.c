@@ -1,6 +1,7 @@
 /*
- * towbpf.c - lets the kernel count for Towline's runtimes: loads eBPF programs, which they cannot,
- * and hands them the maps. When it ends, by whatever way, the programs go.
+ * towbpf.c - lets the kernel count for Towline's runtimes. It loads eBPF programs, which the
+ * runtimes cannot, and passes them the maps. When the process ends in any way, the kernel removes
+ * the programs.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -70,7 +71,7 @@ static void add_default_dirs(struct arguments *arguments)
 	const char *from_env = getenv("TOW_STATS_DIR");
 	char own[256];
 
-	if (from_env != NULL && from_env[0] != '\0') { /* named: there, and nowhere else */
+	if (from_env != NULL && from_env[0] != '\0') { /* only the named directory */
 		add_dir(arguments, from_env);
 		return;
 	}
@@ -82,7 +83,7 @@ static void add_default_dirs(struct arguments *arguments)
 	add_dir(arguments, "/dev/shm/towline-*");
 }
 
-/* -1: go on; else the status to end with. */
+/* Returns -1 to go on, else the exit status. */
 static int parse_arguments(int argc, char **argv, struct arguments *out)
 {
 	static const struct option options[] = {
@@ -158,7 +159,10 @@ static int serve_ranks(struct arguments *arguments)
 
 	ranks.options = arguments->options;
 	ranks.all_users = arguments->all_users;
-	/* At once, so that its starter is told now. Else one round more, to tell the runtimes. */
+	/*
+	 * Loads at once, so that the user sees a failure now. After a failure, one round informs
+	 * the runtimes.
+	 */
 	own = ranks_user(&ranks, geteuid());
 	works = own >= 0 && ranks.users[own]->skeleton != NULL;
 	while (!ended && (arguments->seconds < 0 || now_ms() < end_ms)) {

@@ -1,11 +1,12 @@
 /*
- * towbpf_load.c - loads the programs, as many as this kernel takes, and says why the rest is not.
+ * towbpf_load.c - loads the programs that this kernel accepts, and gives the reasons for the
+ * others.
  *
  *	tracepoint missing in the kernel's BTF     that program is left out
- *	the kernel refuses one (its verifier)      likewise: found by loading each by itself
- *	no CAP_BPF, no CAP_PERFMON, no BTF         nothing runs, and the reason is told
+ *	the kernel refuses one (its verifier)      left out, too; each is loaded alone to find it
+ *	no CAP_BPF, no CAP_PERFMON, no BTF         nothing runs, and the reason is reported
  *
- * libbpf's own words mislead who has no privilege, so they are shown on demand only.
+ * The messages of libbpf mislead a user without privileges, so they are shown on demand only.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -42,7 +43,7 @@ static int print_all(enum libbpf_print_level level, const char *format, va_list 
 	return vfprintf(stderr, format, args);
 }
 
-/* One more thing that is missing. */
+/* Adds one more missing program to the text. */
 static void add_lack(struct loaded *out, const char *program, const char *what, const char *which)
 {
 	size_t used = strlen(out->why);
@@ -51,7 +52,7 @@ static void add_lack(struct loaded *out, const char *program, const char *what, 
 		 program, what, which);
 }
 
-/* How many arguments a tracepoint gives its programs; -1: there is none such. */
+/* Returns the number of arguments of a tracepoint; -1: there is no such tracepoint. */
 static int argument_count(const struct btf *btf, const char *tracepoint)
 {
 	const struct btf_type *type;
@@ -66,7 +67,7 @@ static int argument_count(const struct btf *btf, const char *tracepoint)
 	if (type == NULL || !btf_is_ptr(type))
 		return -1;
 	type = btf__type_by_id(btf, type->type);
-	/* The first is the tracepoint's own. */
+	/* The first argument is internal to the tracepoint. */
 	return type != NULL && btf_is_func_proto(type) ? btf_vlen(type) - 1 : -1;
 }
 
@@ -75,10 +76,10 @@ static bool has_function(const struct btf *btf, const char *name)
 	return btf__find_by_name_kind(btf, name, BTF_KIND_FUNC) > 0;
 }
 
-#define DROP_NEW 4 /* arguments of kfree_skb: with the socket it was for, and without */
+#define DROP_NEW 4 /* number of arguments of kfree_skb: with the receiving socket, and without */
 #define DROP_OLD 3
 
-/* The programs that this kernel has tracepoints for. */
+/* Returns the programs whose tracepoints this kernel has. */
 static unsigned find_present(const struct btf *btf, bool registration_time, struct loaded *out)
 {
 	unsigned present = 0;
@@ -111,7 +112,7 @@ static struct bpf_program *program_of(const struct loaded *out, unsigned i, bool
 	return bpf_object__find_program_by_name(out->skeleton->obj, name);
 }
 
-/* 0, or the error as libbpf has it. */
+/* Returns 0, or the error of libbpf. */
 static int attempt_load(struct loaded *out, unsigned mask, bool old_drop)
 {
 	int err;
@@ -132,7 +133,7 @@ static int attempt_load(struct loaded *out, unsigned mask, bool old_drop)
 	return err;
 }
 
-/* Of those, the ones that load by themselves. */
+/* Returns the programs of the mask that load alone. */
 static unsigned find_loadable(struct loaded *out, unsigned mask, bool old_drop)
 {
 	unsigned good = 0;
@@ -153,7 +154,7 @@ static unsigned find_loadable(struct loaded *out, unsigned mask, bool old_drop)
 	return good;
 }
 
-/* What lacks when the kernel says EPERM. */
+/* Returns the missing privilege after EPERM. */
 static const char *lacking_privilege(void)
 {
 	int fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "tow_try", 4, 8, 1, NULL);
@@ -171,7 +172,7 @@ static void attach_all(struct loaded *out, unsigned mask, bool old_drop)
 
 		if ((mask >> i & 1) == 0)
 			continue;
-		/* It ends with this process, by whatever way. */
+		/* The link ends with this process, however that ends. */
 		out->links[i] = bpf_program__attach(program);
 		if (out->links[i] != NULL)
 			out->programs |= 1u << i;
@@ -250,7 +251,7 @@ int load(uid_t uid, const struct load_options *options, struct loaded *out)
 void unload(struct loaded *loaded)
 {
 	for (unsigned i = 0; i < TWI_BPF_PROGRAMS; i++) {
-		bpf_link__destroy(loaded->links[i]); /* NULL is legal, below too */
+		bpf_link__destroy(loaded->links[i]); /* NULL is allowed, below too */
 		loaded->links[i] = NULL;
 	}
 	counters_bpf__destroy(loaded->skeleton);

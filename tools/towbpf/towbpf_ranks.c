@@ -1,9 +1,9 @@
 /*
- * towbpf_ranks.c - finds runtimes, hands them the maps of their user, and keeps the connections:
- * a runtime counts as long as its connection stands.
+ * towbpf_ranks.c - finds runtimes, passes them the maps of their user, and keeps the connections. A
+ * runtime counts while its connection is open.
  *
- * Sockets are in directories that others may own. So nothing here waits for anybody: connections
- * are made without blocking, and whoever does not answer is a row in a table of bounded size.
+ * Other users may own the directories of the sockets. So nothing here waits for another process.
+ * Connects do not block. A process that does not answer is a row in a table of bounded size.
  */
 #include <errno.h>
 #include <glob.h>
@@ -33,7 +33,7 @@ uint64_t now_ms(void)
 	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-/* What has changed of a runtime, once. */
+/* Prints a change of a runtime, once. */
 static void say_change(struct rank *rank, const char *what)
 {
 	char path[sizeof(rank->path)];
@@ -41,7 +41,7 @@ static void say_change(struct rank *rank, const char *what)
 	if (strcmp(rank->said, what) == 0)
 		return;
 	snprintf(rank->said, sizeof(rank->said), "%s", what);
-	/* Files have the names that their users gave them. */
+	/* A file name may hold any byte. */
 	words_clean(path, sizeof(path), rank->path);
 	printf("towbpf: %s: %s\n", path, what);
 	fflush(stdout);
@@ -78,7 +78,10 @@ int ranks_user(struct ranks *ranks, uid_t uid)
 	return ranks->user_count++;
 }
 
-/* In turn, so that what a dead process has left behind counts for nobody soon. 0: none is free. */
+/*
+ * Takes slots in turn, so that values left by a dead process are not soon counted for another. 0:
+ * no slot is free.
+ */
 static unsigned take_slot(struct loaded *user)
 {
 	for (unsigned i = 0; i < TWI_BPF_SLOTS - 1; i++) {
@@ -140,8 +143,9 @@ static int connect_to(const char *path)
 }
 
 /*
- * Maps go to their user alone: programs count for processes of that uid, and for no others. Whose
- * process answers is the kernel's word, and it is to be the file's owner.
+ * Sends the maps to their user alone: the programs count for processes of that uid, and for no
+ * others. By the kernel's credentials, the process at the other end must run as the owner of the
+ * file.
  */
 static void approach_rank(struct ranks *ranks, struct rank *rank)
 {
@@ -187,8 +191,8 @@ static void hear_rank(struct ranks *ranks, struct rank *rank)
 		return;
 	}
 	reply.text[sizeof(reply.text) - 1] = '\0';
-	if (reply.status != TOW_OK) { /* another's word: TOW_AGAIN and any number, too */
-		words_clean(said, 200, reply.text); /* another's text, on a terminal */
+	if (reply.status != TOW_OK) { /* from another process: may be TOW_AGAIN or any number */
+		words_clean(said, 200, reply.text); /* untrusted text for a terminal */
 		snprintf(text, sizeof(text), "refused: %s", said);
 		say_change(rank, text);
 		leave_rank(ranks, rank);
@@ -244,7 +248,7 @@ void ranks_scan(struct ranks *ranks, char *const *dirs, int dir_count)
 			found_rank(ranks, list.gl_pathv[n]);
 		globfree(&list);
 	}
-	/* Whose file and connection are both gone, is gone. */
+	/* Removes each runtime whose file and connection are both gone. */
 	for (int i = 0; i < ranks->count;) {
 		if (ranks->rows[i].seen || ranks->rows[i].fd >= 0)
 			i++;

@@ -1,7 +1,7 @@
 /*
- * tow_info.c - the program: what Towline is and would use on this host, on one screen.
+ * tow_info.c - the program tow-info: what Towline is and would use on this host, on one screen.
  *
- * It says what there is, and why not; what that costs and what mends it, says towdoctor.
+ * It shows what exists, and why something is missing. Costs and remedies are the part of towdoctor.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -14,7 +14,7 @@
 #include "tools/towdoctor/tow_info.h"
 
 #define LABEL_COLUMNS 11
-#define CUT_COLUMNS   96 /* of a text; --json has all of it */
+#define CUT_COLUMNS   96 /* of a text; --json has the full text */
 
 static const char usage[] =
 	"tow-info - what Towline is and would use on this host, on one screen\n"
@@ -40,7 +40,7 @@ static const char *text_at(json_t *object, const char *key)
 	return text != NULL ? text : "";
 }
 
-/* What opens a line: its group, where another one begins, and a mark. */
+/* Prints the start of a line: the label, if a group begins, and a mark. */
 static void print_label(const char *label, bool marked)
 {
 	printf("%-*s%s ", LABEL_COLUMNS, label, marked ? "!" : " ");
@@ -126,7 +126,7 @@ static void print_lanes(json_t *lanes)
 	}
 }
 
-/* What every connection must be like, and the lanes that never are. */
+/* Prints the requirements for each connection, and the lanes that never meet them. */
 static void print_require(json_t *runtime)
 {
 	json_t *row;
@@ -203,7 +203,7 @@ static void print_interfaces(json_t *rows, json_t *left_out)
 	}
 }
 
-/* What a runtime says by itself: of variables that are no knobs, for one. */
+/* Prints what a runtime logs, for example about variables that are no knobs. */
 static void print_log(json_t *log)
 {
 	const char *label = "log";
@@ -265,7 +265,7 @@ static int misuse_of(const char *what, const char *which)
 
 enum { OPT_JSON = 256, OPT_NO_PROBE, OPT_VERSION };
 
-/* -1 to go on, else the exit status. */
+/* Returns -1 to go on, else the exit status. */
 static int read_options(int argc, char **argv, bool *json_out, bool *probe_out)
 {
 	static const struct option options[] = {

@@ -1,9 +1,9 @@
 /*
- * tow_info.h - what tow-info shows: one document, which --json prints as it is, and the screen is
- * drawn from. Looking and printing are apart, so the screen has nothing that programs cannot have.
+ * tow_info.h - the document of tow-info. --json prints it as it is, and the screen shows the same
+ * document. Gathering and printing are separate, so that programs get all that the screen shows.
  *
- * What the doctor knows of a host is the doctor's: its checks are called. tow-info judges nothing
- * but the mark in front of a line.
+ * Facts about the host come from the checks of towdoctor, which this calls. tow-info itself only
+ * decides on the mark in front of a line.
  */
 #ifndef TOW_INFO_H
 #define TOW_INFO_H
@@ -11,7 +11,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-/* Looks; probe: opens runtimes, in children. NULL without memory. */
+/* Gathers the document. probe: opens runtimes, in child processes. NULL: no memory. */
 json_t *info_look(bool probe);
 
 #endif

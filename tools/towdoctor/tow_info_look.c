@@ -1,10 +1,11 @@
 /*
- * tow_info_look.c - gathers the document of tow-info: this build, the lanes, what a runtime says
- * that is opened here, the host, the interfaces, and what the environment sets.
+ * tow_info_look.c - gathers the document of tow-info: build, lanes, the report of a runtime that is
+ * opened here, host, interfaces, and the variables of the environment.
  *
  *   {"version", "library": {"version", "file"},
  *    "build": {"compiler", "buildtype", "sanitize", "options": [{"name", "there", "why"}]},
- *    "runtime": {"opens", "why", "poller", "poller_why", "log": [{"level", "text"}]},
+ *    "runtime": {"opens", "why", "poller", "poller_why", "log": [{"level", "text"}], "require",
+ *                "refused_lanes": [{"lane", "why"}]},
  *    "lanes": [{"name", "reach", "help", "there", "address", "why"}],
  *    "host": [{"group", "name", "severity", "found"}],
  *    "interfaces": [{"name", "up", "loopback", "speed_mbits", "mtu_bytes", "numa_node",
@@ -12,7 +13,7 @@
  *    "interfaces_left_out",
  *    "environment": [{"name", "value", "knob"}]}
  *
- * What is not known is null. Without a probe lanes are neither there nor not: "there" is null.
+ * Unknown values are null. Without a probe it is unknown whether a lane works: "there" is null.
  */
 #include <dlfcn.h>
 #include <limits.h>
@@ -44,7 +45,10 @@ static const struct {
 	{ "dwarf", INFO_DWARF_OFF },
 };
 
-/* The doctor's checks that say what a host has; those that only judge are left to the doctor. */
+/*
+ * The checks of towdoctor that show what a host has. The others only judge, and stay with
+ * towdoctor.
+ */
 static const struct {
 	const char *group, *name;
 	void (*check)(struct doctor *doctor, struct finding *out);
@@ -125,7 +129,7 @@ static json_t *look_at_interfaces(struct tow_runtime *runtime, size_t *left_out)
 	return rows;
 }
 
-/* In a child: a runtime as a job opens it, as JSON to fd; or "failed: WHY". */
+/* Runs in a child: opens a runtime as a job does, and writes JSON to fd, or "failed: WHY". */
 static int describe_runtime(int fd, void *arg)
 {
 	struct tow_runtime *runtime;
@@ -158,7 +162,7 @@ static int describe_runtime(int fd, void *arg)
 	return 0;
 }
 
-/* Fills "runtime", and hands out what it said of interfaces. */
+/* Fills "runtime", and returns the child's document, which has the interfaces. */
 static json_t *look_at_runtime(bool probe, json_t *document)
 {
 	static char text[RUNTIME_BYTES];
@@ -228,7 +232,7 @@ static json_t *look_at_host(struct doctor *doctor)
 	return rows;
 }
 
-/* The knob that a variable sets; "": it sets none. */
+/* Returns the knob that a variable sets; "": none. */
 static const char *knob_of(const char *variable, size_t bytes)
 {
 	struct tow_knob_info knob = TOW_KNOB_INFO_INIT;
@@ -241,7 +245,7 @@ static const char *knob_of(const char *variable, size_t bytes)
 	return "";
 }
 
-/* Whether a value is for nobody's eyes. Their files are no secrets. */
+/* True: the value must not be shown. Names of key files are no secrets. */
 static bool is_secret(const char *name)
 {
 	const size_t bytes = strlen(name);
@@ -279,7 +283,7 @@ json_t *info_look(bool probe)
 			  "build", look_at_build(), "environment", look_at_environment());
 	json_t *said;
 
-	/* What runtimes log as they open here is in the document, not beside it. */
+	/* The log of the runtimes that open here is in the document, and must not be printed. */
 	setenv("TOW_LOG", "none", 1);
 	said = look_at_runtime(probe, document);
 	json_object_set_new(document, "lanes", look_at_lanes(&doctor));

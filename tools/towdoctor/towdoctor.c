@@ -1,7 +1,7 @@
 /*
- * towdoctor.c - the program: which checks, in which form, and what it ends with.
+ * towdoctor.c - the program: selects checks, prints the report, and sets the exit status.
  *
- * It is an ordinary user of libtowline, and reads; nothing is written anywhere.
+ * It is an ordinary user of libtowline. It only reads, and writes no files.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -33,10 +33,10 @@ static const struct check checks[] = {
 
 struct arguments {
 	const char *root, *peer, *judge;
-	const char *which; /* process, as it was written */
+	const char *which; /* argument of --pid */
 	bool serve, once, json, list, all, no_probe;
 	long seconds; /* 0: not given */
-	long pid;     /* likewise */
+	long pid;     /* 0: not given */
 	bool only[CHECK_COUNT], some;
 	int argc;
 	char **argv;
@@ -76,7 +76,7 @@ static int misuse_of(const char *what, const char *which)
 	return EXIT_USAGE;
 }
 
-/* Files and peers may be anybody's: what a terminal would obey is not printed. */
+/* Files and peers may be of any user, so control characters are not printed. */
 static void print_field(const char *label, const char *value)
 {
 	if (value[0] == '\0')
@@ -128,7 +128,7 @@ static void report_text(const struct arguments *arguments, const struct finding 
 	size_t counts[SEVERITY_COUNT] = { 0 };
 	const char *separator = "";
 
-	/* What is worst stands last, where a terminal shows it. */
+	/* The worst findings come last, where a terminal shows them. */
 	for (int severity = arguments->all ? SEVERITY_OK : SEVERITY_NOTE; severity < SEVERITY_COUNT;
 	     severity++) {
 		for (size_t i = 0; i < CHECK_COUNT; i++) {
@@ -205,7 +205,7 @@ static int list_checks(const struct arguments *arguments)
 	return 0;
 }
 
-/* How long it takes, in words: latency and one-way times of a measurement. */
+/* Prints the latency and the one-way times of a measurement. */
 static void print_times(json_t *measured)
 {
 	json_t *latency = json_object_get(measured, "latency_ns");
@@ -317,7 +317,7 @@ static int run_serve(const struct arguments *arguments)
 	return serve(&options);
 }
 
-/* A stored measurement: the whole output of --json, or its "measured" alone. */
+/* Judges a stored measurement: the whole output of --json, or its "measured" alone. */
 static int run_judge(const struct arguments *arguments)
 {
 	json_error_t error;
@@ -391,7 +391,7 @@ static const struct option long_options[] = {
 	{ NULL, 0, NULL, 0 },
 };
 
-/* From 1 to `most`; -1: it is none. */
+/* Reads a number from 1 to `most`. Returns -1 for anything else. */
 static int read_number(const char *text, long most, long *out)
 {
 	char *end;
@@ -401,7 +401,7 @@ static int read_number(const char *text, long most, long *out)
 	return errno != 0 || *end != '\0' || end == text || *out < 1 || *out > most ? -1 : 0;
 }
 
-/* -1 to go on, else the exit status. */
+/* Returns -1 to go on, else the exit status. */
 static int read_option(struct arguments *out, int option)
 {
 	switch (option) {

@@ -1,6 +1,6 @@
 /*
- * towdoctor_ask.c - questions that no file answers: asked of this system, or of the answers that
- * lie beside the files of another one.
+ * towdoctor_ask.c - questions that no file answers. The answers come from this system, or from a
+ * file beside the files of another host.
  */
 #include <errno.h>
 #include <linux/ethtool.h>
@@ -56,7 +56,7 @@ static void drain_pipe(int fd, uint64_t until_ns, char *out, size_t size)
 	out[used] = '\0';
 }
 
-/* Waits for a child, at most until then; ends it if need be. Whether it ended well by itself. */
+/* Waits for a child until until_ns, and then kills it. True: it ended with status 0 by itself. */
 static bool reap_child(pid_t child, uint64_t until_ns)
 {
 	int status = 0;
@@ -107,7 +107,10 @@ static bool ask_io_uring(const char *rest, char *out, size_t size)
 	return true;
 }
 
-/* A rank is not the other's parent, so it is the child that reads: that is what Yama looks at. */
+/*
+ * The child reads its parent, because Yama allows a parent to read its children. Ranks are no
+ * parents of each other.
+ */
 static int read_parent(int fd, void *arg)
 {
 	uint64_t here = 0;
@@ -178,13 +181,13 @@ static bool ask_ethtool(const char *rest, char *out, size_t size)
 	return asked;
 }
 
-/* One line of what a child says; asked once, for several checks want it. */
+/* Returns a line that a child prints. It is asked once, because several checks use it. */
 static bool ask_library(const char *rest, char *out, size_t size)
 {
 	static struct {
 		const char *name;
 		int (*run)(int fd, void *arg);
-		int state; /* 0: not asked yet; 1: answered; -1: not */
+		int state; /* 0: not asked yet; 1: answered; -1: failed */
 		char text[FOUND_BYTES];
 	} rows[] = { { "pool", library_pool, 0, "" },
 		     { "ofi", library_ofi, 0, "" },

@@ -1,5 +1,5 @@
 /*
- * towdoctor_finding.c - how findings are written, for the doctor and for tow-info.
+ * towdoctor_finding.c - writes findings, for towdoctor and tow-info.
  */
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,10 +1,10 @@
 /*
- * towdoctor_judge.c - what limits a path, from what was measured of it: a function of the
- * measurement alone, so that a stored one (--judge) gives the same words.
+ * towdoctor_judge.c - judges what limits a path. It is a function of the measurement alone, so that
+ * a stored one (--judge) gives the same text.
  *
- * The order of the rules is the order of certainty. Losses are counted by the kernel. A window or a
- * send buffer limits where the kernel says that it waited for it, and the bytes in a round trip are
- * of that size. A link limits where its queue makes the round trip long, or its speed is reached.
+ * The most certain rules come first. The kernel counts losses. A window or a send buffer is the
+ * limit if the kernel waited for it, and the bytes of a round trip about fill it. A link is the
+ * limit if its queue makes the round trip long, or if its speed is reached.
  */
 #include <math.h>
 #include <stdio.h>
@@ -13,11 +13,11 @@
 #include "tools/common/words.h"
 #include "tools/towdoctor/towdoctor.h"
 
-#define LOSS_PPM        1000 /* retransmitted bytes in a million: more is worth a word */
+#define LOSS_PPM        1000 /* retransmitted bytes in a million; more are reported */
 #define LIMITED_PERCENT 25
-#define WINDOW_RTT_US   200 /* on shorter paths a full window means a busy reader */
+#define WINDOW_RTT_US   200 /* on shorter paths, a full window means a busy reader */
 #define QUEUE_US        1000
-#define QUEUE_PACKETS   16 /* fewer are those of a small window that came late, no queue */
+#define QUEUE_PACKETS   16 /* fewer are packets of a small window that came late, and no queue */
 #define FULL_PERCENT    80 /* of the interface's speed */
 #define BUSY_PERCENT    90
 
@@ -60,7 +60,7 @@ static json_int_t cpu_percent(json_t *end)
 	return wall > 0 ? grown_by(before, after, "cpu_us") * 100 / wall : 0;
 }
 
-/* The row of a connection as it was; NULL: it is new. */
+/* Finds the earlier row of a connection. NULL: the connection is new. */
 static json_t *before_of(json_t *rows, json_t *row)
 {
 	json_t *found;
@@ -74,7 +74,7 @@ static json_t *before_of(json_t *rows, json_t *row)
 	return NULL;
 }
 
-/* The connection of an end whose `key` grew most, and how much it grew on all. */
+/* Finds the connection whose `key` grew most. all_out: the growth of all connections. */
 static json_t *busiest_connection(json_t *end, const char *key, json_t **before_out,
 				  json_int_t *all_out)
 {
@@ -101,8 +101,9 @@ static json_t *busiest_connection(json_t *end, const char *key, json_t **before_
 }
 
 /*
- * What was sent again and had not come before. The receiver tells what it has twice (RFC 2883): a
- * timer that was too eager, as it is where a host stands still for a moment, is no loss.
+ * Bytes that were sent again and had not arrived before. The receiver reports segments that arrive
+ * twice (RFC 2883). These come from a timer that was too short, as after a pause of a host, and are
+ * no loss.
  */
 static json_int_t lost_bytes(json_t *sender, json_int_t mss)
 {
@@ -114,7 +115,7 @@ static json_int_t lost_bytes(json_t *sender, json_int_t mss)
 	return twice < again / mss ? again - twice * mss : 0;
 }
 
-/* false: it was not TCP. */
+/* False: the lane was not TCP. */
 static bool read_direction(json_t *measured, bool there, struct direction *out)
 {
 	const char *name = there ? "there" : "back";
@@ -159,7 +160,7 @@ static json_int_t percent_of(json_int_t part, json_int_t whole)
 	return whole > 0 ? part * 100 / whole : 0;
 }
 
-/* Half of a buffer is the most that lies in the window at the kernel's defaults. */
+/* At the kernel's defaults, at most half of a buffer is in the window. */
 static bool fills_window(const struct direction *d, json_int_t buffer)
 {
 	double in_flight = d->rate * (double)d->rtt_us / 1e6;
@@ -175,7 +176,7 @@ static bool builds_queue(const struct direction *d)
 	       waiting >= (double)(QUEUE_PACKETS * d->mss);
 }
 
-/* What the buffer must be for ten times the rate, or 16 MiB. */
+/* Returns the buffer size for ten times the rate, or 16 MiB if that is more. */
 static long long buffer_wanted(const struct direction *d)
 {
 	double wanted = 20 * d->rate * (double)d->min_rtt_us / 1e6;
@@ -201,7 +202,7 @@ static bool judge_loss(const struct direction *d, struct finding *out)
 		return true;
 	}
 	raise_to(out, SEVERITY_WARNING);
-	/* Mathis: with a loss rate of p a window has 1.22 / sqrt(p) segments. */
+	/* Mathis: at a loss rate of p, a window has 1.22 / sqrt(p) segments. */
 	words_bytes((unsigned long long)(1.22 * (double)d->mss / sqrt(share) * 1e6 /
 					 (double)(d->min_rtt_us > 0 ? d->min_rtt_us : 1)),
 		    bound);

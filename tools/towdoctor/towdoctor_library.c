@@ -1,6 +1,7 @@
 /*
- * towdoctor_library.c - what the library itself says: a pool, libfabric, GPUs; and what two
- * processes on its lanes reach. Each is asked in a child, for drivers and providers hang and crash.
+ * towdoctor_library.c - asks the library itself: a pool, libfabric, GPUs, and measurements between
+ * two processes on its lanes. Each runs in a child, because drivers and providers may hang or
+ * crash.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -185,7 +186,7 @@ int loopback_probe(int fd, void *arg)
 	return 0;
 }
 
-/* PCI devices of a vendor and class (the first two digits: 03 shows, or 12 computes). */
+/* Counts NVIDIA's PCI devices of class 03 (display). */
 static size_t pci_gpus(const struct doctor *doctor)
 {
 	char vendor[16], class[16];
@@ -283,7 +284,7 @@ static bool say_loopback(struct finding *out, const struct tow_lane_info *row, c
 	words_bytes(there, rate_text);
 	SAY_MORE(out->found, "%s%s: a call and its answer in %s (p50), %s (p99), large ones ",
 		 out->found[0] != '\0' ? "; " : "", lane, p50_text, p99_text);
-	/* Memory of the pool is mapped by the other side: a rate of that would mean nothing. */
+	/* The other side maps memory of the pool, so a rate would mean nothing. */
 	if (strcmp(row->reach, "host") == 0)
 		SAY_MORE(out->found, "are mapped, not moved");
 	else
@@ -291,7 +292,7 @@ static bool say_loopback(struct finding *out, const struct tow_lane_info *row, c
 	return true;
 }
 
-/* Of a lane within one process there is nothing to ask, and libfabric has a check of its own. */
+/* A lane within one process needs no measurement, and libfabric has a check of its own. */
 static bool is_played(const struct tow_lane_info *row)
 {
 	return strcmp(row->reach, "process") != 0 && strcmp(row->name, "ofi") != 0;

@@ -1,6 +1,6 @@
 /*
- * towdoctor_memory.c - checks of memory: what may be locked, how much there is, on which pages, on
- * which nodes. What a pool needs is the knob premap_memory_bytes, as the job would have it.
+ * towdoctor_memory.c - checks of memory: what may be locked, how much is free, on which pages and
+ * nodes. The size of the pool is that of the job's knob premap_memory_bytes.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 
 #define CAP_IPC_LOCK 14
 #define MIB          ((int64_t)1 << 20)
-/* Beside its pool a rank has rings, tables and what the program itself allocates. */
+/* Memory of a rank beside its pool: rings, tables, and the program's own allocations. */
 #define BESIDE_POOL (64 * MIB)
 
 static const char *bytes_or_none(int64_t bytes, char out[WORDS_BYTES])
@@ -23,7 +23,7 @@ static const char *bytes_or_none(int64_t bytes, char out[WORDS_BYTES])
 	return out;
 }
 
-/* What the pool of the probe says of itself: "pages=base locked=1 registered=1 ns_per_gib=..." */
+/* Finds a key in the probe's answer: "pages=base locked=1 registered=1 ns_per_gib=..." */
 static bool pool_answer(const struct doctor *doctor, const char *key, char *out, size_t size)
 {
 	char text[FOUND_BYTES], wanted[NAME_BYTES];
@@ -68,7 +68,7 @@ void check_memlock(struct doctor *doctor, struct finding *out)
 	    "systemd: LimitMEMLOCK=infinity; docker: --ulimit memlock=-1");
 }
 
-/* The tightest limit of the group and those above it; used_out and path_out are of that one. */
+/* Finds the tightest limit of the group and its ancestors; used_out and path_out belong to it. */
 static bool tightest_limit(const struct doctor *doctor, const char *folder, bool v2,
 			   int64_t *limit_out, int64_t *used_out, char *path_out, size_t path_size)
 {
@@ -109,7 +109,7 @@ void check_cgroup_memory(struct doctor *doctor, struct finding *out)
 
 	words_bytes((unsigned long long)(pool + BESIDE_POOL), needed);
 	SAY(out->wanted, "room for the pool and what is beside it (%s), for each rank", needed);
-	/* The root group has no such file: that is no limit, too. */
+	/* The root group has no such file, which also means no limit. */
 	if (!root_cgroup(doctor, "memory", folder, sizeof(folder), &v2) ||
 	    !tightest_limit(doctor, folder, v2, &limit, &used, path, sizeof(path)) ||
 	    limit > INT64_MAX / 2) {
@@ -159,7 +159,7 @@ void check_free_memory(struct doctor *doctor, struct finding *out)
 							    : 1));
 }
 
-/* What shared memory may have: the word in brackets. */
+/* Reads the chosen value of a setting: the word in brackets. */
 static bool chosen_word(const struct doctor *doctor, const char *path, char *out, size_t size)
 {
 	char text[256], *open, *end;
@@ -282,7 +282,7 @@ void check_thp(struct doctor *doctor, struct finding *out)
 	SAY(out->mend, "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled");
 }
 
-/* Nodes whose CPUs this process may run on. */
+/* Counts the nodes with CPUs on which this process may run. first: the first of these nodes. */
 static size_t nodes_used(const struct doctor *doctor, size_t *nodes_out, char *first, size_t size)
 {
 	char allowed[256] = "", text[8192], cpus[256];

@@ -1,6 +1,6 @@
 /*
- * towdoctor_net.c - checks of interfaces, routes, names and ports. Which interfaces count follows
- * the library's own rule (docs/tcp.md, knob interfaces).
+ * towdoctor_net.c - checks of interfaces, routes, names and ports. The library's own rule selects
+ * the interfaces (docs/tcp.md, knob interfaces).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -119,7 +119,7 @@ struct route {
 	unsigned destination, gateway, flags, mask;
 };
 
-/* The IPv4 routes, in the words of /proc/net/route. */
+/* Reads the IPv4 routes; the numbers are those of /proc/net/route. */
 static size_t read_routes(const struct doctor *doctor, struct route *out, size_t most)
 {
 	char text[16384], *row = text, *line;
@@ -147,7 +147,7 @@ static bool is_used(const struct interfaces *used, const char *name)
 	return false;
 }
 
-/* Two used interfaces with an address in one subnet; false: none. */
+/* Finds two used interfaces with an address in one subnet. False: there are none. */
 static bool shared_subnet(const struct route *routes, size_t count, const struct interfaces *used,
 			  const struct route **first_out, const struct route **second_out)
 {
@@ -292,7 +292,7 @@ void check_offloads(struct doctor *doctor, struct finding *out)
 	}
 	if (off[0] == '\0')
 		return;
-	/* Without gso nothing is cut late; a card without tso leaves cutting to gso, cheaply. */
+	/* Without gso, packets are not cut late. Without tso, gso cuts them, which is cheap. */
 	raise_to(out, strstr(off, "gso") != NULL || strstr(off, "gro") != NULL ? SEVERITY_WARNING
 									       : SEVERITY_NOTE);
 	SAY(out->effect,
@@ -302,7 +302,7 @@ void check_offloads(struct doctor *doctor, struct finding *out)
 	SAY(out->mend, "ethtool -K %s tso on gso on gro on", name);
 }
 
-/* The address that /etc/hosts gives a name first; false: it is not there. */
+/* Finds the first address that /etc/hosts gives a name. False: the name is not in it. */
 static bool hosts_address(const char *text, const char *name, char *out, size_t size)
 {
 	char copy[16384], *rows = copy, *line;

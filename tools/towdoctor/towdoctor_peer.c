@@ -1,7 +1,9 @@
 /*
- * towdoctor_peer.c - measures the path to a peer that serves: latency, then bandwidth there, then
- * back; before and after each what both ends' kernels say. Every step has a deadline, and all of
- * them together are bounded by the phases and one PATIENCE_NS for what was on its way.
+ * towdoctor_peer.c - measures the path to a serving peer: latency, then bandwidth to the peer, then
+ * bandwidth back. Both ends describe themselves before and after each of the flows.
+ *
+ * Each step has a deadline. The total time is bounded by the phases and by one PATIENCE_NS for
+ * calls in flight.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +16,7 @@
 #include "tools/towdoctor/towdoctor.h"
 
 #define SECOND      1000000000ull
-#define PATIENCE_NS (10 * SECOND) /* for one call */
+#define PATIENCE_NS (10 * SECOND) /* limit of one call */
 #define SAMPLES_MAX 20000
 #define CHUNK_FIRST ((size_t)64 << 10)
 #define CHUNK_NS    (5 * 1000000ull)
@@ -26,7 +28,7 @@ struct path {
 	struct tow_peer *peer;
 	char *chunks; /* CHUNKS times CHUNK_BYTES */
 	uint64_t *samples;
-	char *error; /* what went wrong */
+	char *error; /* gets the reason of a failure */
 	size_t error_size;
 };
 
@@ -48,7 +50,7 @@ static bool path_failed(struct path *path, const char *what, int status)
 	return false;
 }
 
-/* Is the address of a lane that joins processes of one host alone? */
+/* True: the lane of the address only joins processes of one host. *row: the lane. */
 static bool on_one_host(const char *address, struct tow_lane_info *row)
 {
 	for (size_t i = 0; tow_lane_info(i, row) == TOW_OK; i++) {
@@ -59,7 +61,7 @@ static bool on_one_host(const char *address, struct tow_lane_info *row)
 	return false;
 }
 
-/* The wildcard address of the same lane and family. */
+/* Returns the wildcard address of the same lane and address family. */
 static void own_address(const char *address, char out[TOW_ADDRESS_MAX])
 {
 	struct tow_lane_info row = TOW_LANE_INFO_INIT;
@@ -75,7 +77,7 @@ static void own_address(const char *address, char out[TOW_ADDRESS_MAX])
 		say(out, TOW_ADDRESS_MAX, "%.*s", (int)(strcspn(address, ":") + 3), address);
 }
 
-/* Connects; while nobody listens yet, again, until the patience is over. */
+/* Connects. A refused connect is tried again until patience_ms is over. */
 static bool connect_path(struct path *path, const struct measure_options *options)
 {
 	const uint64_t until = now_ns() + options->patience_ms * 1000000ull;
@@ -152,7 +154,7 @@ static int by_size(const void *a, const void *b)
 	return left < right ? -1 : left > right;
 }
 
-/* One way and the other of the echo that was the most exactly known. */
+/* One-way times of the echo with the smallest error. */
 struct one_way {
 	int64_t there_ns, back_ns;
 	uint64_t error_ns;
@@ -195,14 +197,14 @@ static bool measure_latency(struct path *path, unsigned ms, json_t *out)
 	return true;
 }
 
-/* Bytes one way, CHUNKS calls at once; the rate is taken from when the connection has got going. */
+/* A flow of bytes in one direction, with CHUNKS calls at once. The rate excludes the first 30 %. */
 struct flow {
 	struct path *path;
 	bool there;
-	uint64_t chunk, asked[CHUNKS]; /* of METHOD_GIVE: how many bytes */
+	uint64_t chunk, asked[CHUNKS]; /* asked: the number of bytes, for METHOD_GIVE */
 	struct tow_op *op[CHUNKS];
 	uint64_t bytes[CHUNKS];
-	uint64_t moved, first_ns, last_ns; /* since it got going */
+	uint64_t moved, first_ns, last_ns; /* without the first 30 % */
 };
 
 static int start_chunk(struct flow *flow, unsigned i)
@@ -229,7 +231,7 @@ static int end_chunk(struct flow *flow, unsigned i)
 	return status == TOW_COPIED ? TOW_OK : status;
 }
 
-/* Lets every chunk end, bounded by their own deadlines; the first failure. */
+/* Waits for all chunks, each up to its own deadline. Returns the first failure. */
 static int end_flow(struct flow *flow)
 {
 	int status = TOW_OK;
@@ -242,7 +244,7 @@ static int end_flow(struct flow *flow)
 	return status;
 }
 
-/* As much as goes in CHUNK_NS at the rate so far: a slow path is not stuffed with large chunks. */
+/* The bytes that take CHUNK_NS at the rate so far, so that large chunks do not fill a slow path. */
 static uint64_t next_chunk(uint64_t done, uint64_t elapsed_ns)
 {
 	double fits = (double)done * (double)CHUNK_NS / (double)elapsed_ns;
@@ -262,7 +264,7 @@ static bool run_flow(struct flow *flow, unsigned ms)
 	flow->chunk = CHUNK_FIRST;
 	for (unsigned i = 0; i < CHUNKS && status == TOW_OK; i++)
 		status = start_chunk(flow, i);
-	/* Each call has its deadline, so a path that stands still ends this, too. */
+	/* Each call has a deadline, so that a stopped path ends this loop, too. */
 	for (unsigned i = 0;
 	     status == TOW_OK && (now < until || flow->last_ns - flow->first_ns < least); i++) {
 		const unsigned slot = i % CHUNKS;
@@ -284,13 +286,13 @@ static bool run_flow(struct flow *flow, unsigned ms)
 	return path_failed(flow->path, flow->there ? METHOD_TAKE : METHOD_GIVE, status);
 }
 
-/* What both ends saw while it ran, as {"here": {"before", "after"}, "there": ...}. */
+/* Runs a flow, and stores both ends' views as {"here": {"before", "after"}, "there": ...}. */
 static bool measure_flow(struct path *path, bool there, unsigned ms, json_t *rates, json_t *ends)
 {
 	struct flow flow = { .path = path, .there = there };
 	json_t *here = describe_end(), *far = ask_there(path);
 	bool good = far != NULL && run_flow(&flow, ms);
-	/* While the connection is still full: its round trip now is the one under load. */
+	/* The connection is still full here, so this round trip is the one under load. */
 	json_t *here_after = describe_end(), *far_after = NULL;
 	uint64_t took = flow.last_ns - flow.first_ns;
 

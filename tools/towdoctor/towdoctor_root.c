@@ -1,6 +1,7 @@
 /*
- * towdoctor_root.c - the files that checks read, all below the doctor's root, and their small
- * formats. What is read is another's: lengths are bounded, nothing is trusted to be a number.
+ * towdoctor_root.c - reads the files of the checks, all below the doctor's root, and their small
+ * formats. The content may come from another host: lengths are bounded, and nothing is assumed to
+ * be a number.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -17,7 +18,7 @@
 #define PATH_BYTES  512
 #define LARGE_BYTES 16384
 
-/* What checks call /proc/self is the process that is looked at. */
+/* Builds the path below the root. /proc/self in a check stands for the checked process. */
 static bool full_path(const struct doctor *doctor, char out[PATH_BYTES], const char *path,
 		      va_list args)
 {
@@ -181,7 +182,7 @@ bool root_capable(const struct doctor *doctor, unsigned number)
 	return line != NULL && (strtoull(line + strlen("CapEff:"), NULL, 16) >> number & 1) != 0;
 }
 
-/* The path of this process in the hierarchy of `controller` ("" : version 2). */
+/* Returns the path of the process in the hierarchy of `controller` ("": version 2). */
 static bool cgroup_path(const char *text, const char *controller, char *out, size_t size)
 {
 	for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
@@ -231,7 +232,7 @@ bool root_cgroup(const struct doctor *doctor, const char *controller, char *out,
 	return false;
 }
 
-/* Steps through "0-3,8": the next range, NULL at the end. */
+/* Steps through a list such as "0-3,8": the next range; NULL: the end. */
 static const char *next_range(const char *at, long *first_out, long *last_out)
 {
 	char *end;

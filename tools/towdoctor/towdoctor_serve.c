@@ -1,8 +1,8 @@
 /*
- * towdoctor_serve.c - the other end of a measurement: answers calls of one peer after the other.
+ * towdoctor_serve.c - the other end of a measurement: answers the calls of one peer after another.
  *
- * Like every process of the library it lets in who has the job's key, and everybody where there is
- * none. What a peer asks for is bounded: CHUNK_BYTES at once, CHUNKS times.
+ * As in each process of the library, a peer needs the job's key; without a key, any peer may
+ * connect. Requests are bounded: CHUNK_BYTES in each, and CHUNKS at once.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,12 +14,12 @@
 #include "tools/towdoctor/towdoctor.h"
 
 #define SECOND   1000000000ull
-#define VISIT_NS (120 * SECOND) /* nobody is measured for longer */
+#define VISIT_NS (120 * SECOND) /* limit of one peer's measurement */
 
 struct server {
 	struct tow_runtime *runtime;
 	struct tow_endpoint *endpoint;
-	char *payload; /* of every answer to METHOD_GIVE; read only */
+	char *payload; /* of each answer to METHOD_GIVE; read only */
 };
 
 static void answer_echo(struct tow_call_in *call, void *user)
@@ -44,7 +44,7 @@ static void answer_give(struct tow_call_in *call, void *user)
 	const void *request = tow_call_request(call, &bytes);
 
 	if (bytes == sizeof(wanted))
-		memcpy(&wanted, request, sizeof(wanted)); /* the number asked for, no payload */
+		memcpy(&wanted, request, sizeof(wanted)); /* a length, no payload */
 	if (wanted == 0 || wanted > CHUNK_BYTES) {
 		static const char why[] = "towdoctor.give: from 1 byte to 2 MiB";
 

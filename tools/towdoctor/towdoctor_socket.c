@@ -1,8 +1,8 @@
 /*
- * towdoctor_socket.c - this end of a path as the kernel sees it: TCP_INFO of this process's own
- * connections, the interface they leave by, the CPU time they took.
+ * towdoctor_socket.c - the kernel's view of this end of a path: TCP_INFO of this process's own
+ * connections, their interface, and the CPU time of the process.
  *
- * linux/tcp.h, for glibc's own ends before the limits (busy, rwnd, sndbuf).
+ * It includes linux/tcp.h, because glibc's tcp_info lacks the limits (busy, rwnd, sndbuf).
  */
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -23,7 +23,7 @@
 #define ESTABLISHED     1
 #define CONNECTIONS_MAX 16
 
-/* An IPv4 address in an IPv6 socket is the same address. */
+/* Formats an address. An IPv4 address in an IPv6 socket becomes the IPv4 address. */
 static void plain_address(const struct sockaddr_storage *address, char out[INET6_ADDRSTRLEN])
 {
 	const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)address;
@@ -63,7 +63,7 @@ static void find_interface(int fd, char out[IF_NAMESIZE])
 	freeifaddrs(all);
 }
 
-/* NULL: no connection that is up. */
+/* NULL: the descriptor is no established connection. */
 static json_t *describe_tcp(int fd)
 {
 	char congestion[16] = "", interface[IF_NAMESIZE];

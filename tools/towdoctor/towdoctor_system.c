@@ -1,5 +1,5 @@
 /*
- * towdoctor_system.c - checks of what the kernel and a container let a process do: system calls,
+ * towdoctor_system.c - checks of what the kernel and a container allow a process: system calls,
  * files, CPU time, clocks.
  */
 #include <stdio.h>
@@ -112,7 +112,7 @@ void check_files(struct doctor *doctor, struct finding *out)
 		       "65536; systemd: LimitNOFILE=65536");
 }
 
-/* How many CPUs the group may use, in hundredths; INT64_MAX: all. */
+/* Returns the CPU quota of the group in hundredths of a CPU; INT64_MAX: none. */
 static int64_t quota_of(const struct doctor *doctor, const char *folder, bool v2)
 {
 	int64_t quota = -1, period = 0;
@@ -183,7 +183,7 @@ void check_cpuset(struct doctor *doctor, struct finding *out)
 				  : "export TOW_SPIN_NS=0");
 }
 
-/* Found on kernel 6.18; docs/testing.md has the figures. */
+/* Observed on kernel 6.18; docs/testing.md has the figures. */
 void check_autogroup(struct doctor *doctor, struct finding *out)
 {
 	int64_t on = 0;

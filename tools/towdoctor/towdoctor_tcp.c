@@ -1,8 +1,8 @@
 /*
  * towdoctor_tcp.c - checks of the kernel's TCP settings, most of them one number each.
  *
- * What a buffer costs is arithmetic: a connection moves at most one window in each round trip. The
- * sentences name the bandwidth that the found size allows at 1 ms, so that a reader can scale it.
+ * The cost of a small buffer is computed: a connection moves at most one window in each round trip.
+ * The messages name the bandwidth at a round trip of 1 ms, so that a reader can scale it.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,17 +13,17 @@
 
 #define MIB ((int64_t)1 << 20)
 
-/* 25 Gbit/s over a round trip of 2 ms need 6 MiB; the kernel hands out half of it as window. */
+/* 25 Gbit/s at a round trip of 2 ms need 6 MiB of window, which is half of the buffer. */
 #define BUFFER_WANTED (16 * MIB)
 #define BUFFER_NEEDED (4 * MIB)
 
-/* What a window of so many bytes carries at a round trip of 1 ms, as words. */
+/* Formats the rate of a window of so many bytes at a round trip of 1 ms. */
 static void say_rate(int64_t window, char out[WORDS_BYTES])
 {
 	words_bytes((unsigned long long)window * 1000, out);
 }
 
-/* The largest of three numbers "min default max". */
+/* Reads three numbers, "min default max". */
 static bool largest_of(const struct doctor *doctor, const char *path, int64_t row[3])
 {
 	char text[128];
@@ -48,7 +48,7 @@ static void check_buffer(const struct doctor *doctor, struct finding *out, const
 	    (long long)row[2]);
 	if (row[2] >= BUFFER_WANTED)
 		return;
-	/* Up to half of the buffer is the kernel's own bookkeeping. */
+	/* The kernel uses up to half of the buffer for its own data. */
 	say_rate(row[2] / 2, rate);
 	raise_to(out, row[2] < BUFFER_NEEDED ? SEVERITY_WARNING : SEVERITY_NOTE);
 	SAY(out->effect,
@@ -217,7 +217,7 @@ void check_mtu_probing(struct doctor *doctor, struct finding *out)
 	SAY(out->mend, "sysctl -w net.ipv4.tcp_mtu_probing=1");
 }
 
-/* The number under `name` in the pairs of lines of /proc/net/netstat. */
+/* Finds the number of `name` in the pairs of lines of /proc/net/netstat. */
 static bool netstat_value(const struct doctor *doctor, const char *name, int64_t *out)
 {
 	char text[16384], *line, *row, *key, *value, *keys, *values;
@@ -265,7 +265,7 @@ void check_listen_backlog(struct doctor *doctor, struct finding *out)
 	SAY(out->mend, "sysctl -w net.core.somaxconn=4096");
 }
 
-/* Packets that the CPUs' queues had no room for: second column, hexadecimal, one line a CPU. */
+/* Packets dropped by full queues of the CPUs: second column, hexadecimal, one line for each CPU. */
 static int64_t softnet_dropped(const struct doctor *doctor)
 {
 	char text[16384];

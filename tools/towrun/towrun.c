@@ -1,5 +1,5 @@
 /*
- * towrun.c - starts a job of local ranks, and ends all of it when one fails.
+ * towrun.c - starts a job of local ranks, and ends the whole job when one rank fails.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -56,7 +56,7 @@ static int read_seconds(const char *text, double least, double *out)
 
 enum { OPT_TIMEOUT = 256, OPT_GRACE, OPT_TAG, OPT_CORES, OPT_VERSION };
 
-/* -1: go on with the next. */
+/* Returns -1 to go on, else the exit status. */
 static int read_option(int option, struct options *out)
 {
 	switch (option) {
@@ -92,7 +92,7 @@ static int read_option(int option, struct options *out)
 	}
 }
 
-/* -1 to go on, else the exit status. */
+/* Returns -1 to go on, else the exit status. */
 static int read_options(int argc, char **argv, struct options *out)
 {
 	static const struct option options[] = {
@@ -107,7 +107,7 @@ static int read_options(int argc, char **argv, struct options *out)
 	};
 	int option;
 
-	/* "+": what follows the program is the program's. */
+	/* "+": arguments after the program belong to the program */
 	while ((option = getopt_long(argc, argv, "+n:h", options, NULL)) != -1) {
 		int status = read_option(option, out);
 
@@ -156,7 +156,7 @@ int main(int argc, char **argv)
 		kill_all(ranks, options.ranks);
 	else
 		status = run_job(&options, ranks, stdin_fd);
-	/* What killed ranks have left; those that ended by themselves have left nothing. */
+	/* Removes what killed ranks have left. Ranks that end by themselves leave nothing. */
 	sweep_sockets(getenv("TOW_JOB"), options.ranks);
 	free(ranks);
 	return status;

@@ -1,6 +1,6 @@
 /*
- * towrun.h - the parts of towrun: its options, its ranks, what they print, and who cleans up after
- * towrun itself.
+ * towrun.h - the parts of towrun: its options, its ranks, their output, and the guard that cleans
+ * up when towrun is killed.
  */
 #ifndef TOWRUN_H
 #define TOWRUN_H
@@ -11,32 +11,32 @@
 #include <sys/types.h>
 
 #define RANKS_MAX 1024
-#define LINE_MAX_ 8192  /* a longer line goes on in the next, with the prefix again */
-#define CHUNK     4096u /* PIPE_BUF: so much a pipe that is writable takes without blocking */
+#define LINE_MAX_ 8192  /* a longer line continues in the next, with the prefix again */
+#define CHUNK     4096u /* PIPE_BUF: a writable pipe takes this much without blocking */
 
 struct options {
 	long ranks;
 	double timeout_s; /* 0: none */
 	double grace_s;   /* from TERM to KILL */
-	long cores;       /* of each rank; 0: not pinned */
+	long cores;       /* for each rank; 0: not pinned */
 	bool tag;         /* prefix lines with the rank */
 	char **program;
 };
 
-/* One stream of a rank on its way to ours. */
+/* An output stream of a rank, which towrun copies to its own. */
 struct stream {
-	int fd; /* -1: at its end */
+	int fd; /* -1: it has ended */
 	char line[LINE_MAX_];
 	size_t used;
 };
 
 struct rank {
-	pid_t pid;  /* its process group's, too; 0: has ended */
+	pid_t pid;  /* also the process group's; 0: ended */
 	int status; /* of waitpid */
 	struct stream streams[2];
 };
 
-/* What waits for one of our outputs. While it is not empty nothing more is read from the ranks. */
+/* Data for an output of towrun. While it is not empty, no more is read from the ranks. */
 struct output {
 	int fd;
 	bool broken;
@@ -45,32 +45,36 @@ struct output {
 };
 
 /* towrun_output.c */
-/* Reads what there is: 1 when there was something, 0: not now, -1: the stream is at its end. */
+/* Reads available data. Returns 1: there was data; 0: none now; -1: the stream has ended. */
 int stream_read(struct stream *stream, long rank, struct output *output);
 void stream_end(struct stream *stream, long rank, struct output *output);
-/* Writes a part, which does not block where poll says that it can be written. */
+/* Writes one part, which does not block if poll says that the output is writable. */
 void output_write(struct output *output);
 bool output_empty(const struct output *output);
 
 /* towrun_start.c */
-/* Starts all; the descriptor of rank 0's stdin, or -1. Exit status; 0: they run. */
+/*
+ * Starts all ranks. *stdin_out: descriptor of rank 0's stdin, or -1. Returns 0, or an exit status.
+ */
 int start_ranks(const struct options *options, struct rank *ranks, int *stdin_out);
 
 /* towrun_guard.c */
 /*
- * A process that lives as long as we do and a moment longer: when we are killed, it kills the
- * process groups of the ranks, with what they have started. Start it before the first rank.
+ * Starts a process that outlives towrun by a moment. When towrun is killed, it kills the process
+ * groups of the ranks, with all that they have started. Call it before the first rank starts.
  */
 int guard_start(void);
 void guard_add(pid_t group);
 void guard_remove(pid_t group);
 
 /* towrun_job.c */
-/* Runs the job to its end; the exit status. */
+/* Runs the job to its end, and returns the exit status. */
 int run_job(const struct options *options, struct rank *ranks, int stdin_fd);
-/* Signals that are forwarded, and SIGCHLD: blocked, for a signalfd; before the first rank. */
+/*
+ * Blocks SIGCHLD and the forwarded signals, for a signalfd. Call it before the first rank starts.
+ */
 int block_signals(void);
-/* In a child: the signals as we found them. */
+/* Restores the signals in a child. */
 void restore_signals(void);
 
 #endif

@@ -1,8 +1,9 @@
 /*
- * towrun_guard.c - nothing may be left when towrun is killed by a signal that it cannot catch. The
- * kernel kills the ranks themselves then (PR_SET_PDEATHSIG), but not what they have started. So a
- * second process, in a session of its own where no terminal reaches it, holds the other end of a
- * pipe: it hears of every rank, and when the pipe ends it kills their process groups.
+ * towrun_guard.c - kills all that the ranks have started, when SIGKILL or the like ends towrun.
+ *
+ * In this case the kernel kills the ranks (PR_SET_PDEATHSIG), but not the processes that they have
+ * started. So a second process, in a session of its own without a terminal, reads the process
+ * groups of the ranks from a pipe. When the pipe ends, it kills these groups.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -38,7 +39,7 @@ static void stand_guard(int fd)
 
 		if (got < 0 && errno == EINTR)
 			continue;
-		if (got != sizeof(word)) /* a word is written at once, so it is not cut */
+		if (got != sizeof(word)) /* a write of this size is atomic, so no number is cut */
 			break;
 		if (word > 0 && count < RANKS_MAX)
 			groups[count++] = word;
@@ -68,7 +69,9 @@ int guard_start(void)
 		sigset_t all;
 		int null = open("/dev/null", O_RDWR);
 
-		/* Whoever waits for the end of our output must not wait for this one. */
+		/*
+		 * A process that waits for the end of towrun's output must not wait for the guard.
+		 */
 		for (int i = 0; null >= 0 && i < 3; i++)
 			dup2(null, i);
 		if (null > 2)
@@ -87,7 +90,7 @@ int guard_start(void)
 
 static void tell_guard(pid_t word)
 {
-	/* Without the guard the job goes on; SIGPIPE is ignored. */
+	/* Without the guard, the job continues. SIGPIPE is ignored. */
 	while (write(guard_fd, &word, sizeof(word)) < 0 && errno == EINTR)
 		;
 }

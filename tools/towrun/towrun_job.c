@@ -1,7 +1,9 @@
 /*
- * towrun_job.c - one loop in poll: output, input, signals, time. The first rank that fails ends the
- * job: TERM to the others, KILL after a grace. A rank's process group is killed when its head has
- * ended and before it is reaped, while the number cannot be another's.
+ * towrun_job.c - one loop around poll: output, input, signals, time.
+ *
+ * The first rank that fails ends the job: the others get TERM, and KILL after a grace. When a rank
+ * has ended, its process group is killed before the rank is reaped. Until then no other process can
+ * get the number.
  */
 #include <errno.h>
 #include <limits.h>
@@ -17,7 +19,7 @@
 
 #include "tools/towrun/towrun.h"
 
-#define DRAIN_S 0.5 /* for output of those who left their rank's group */
+#define DRAIN_S 0.5 /* for output of processes that left their rank's group */
 #define NEVER   1e18
 
 static const int forwarded[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 };
@@ -28,15 +30,15 @@ static int signal_fd = -1;
 struct job {
 	const struct options *options;
 	struct rank *ranks;
-	struct output outputs[2]; /* our stdout and stderr */
+	struct output outputs[2]; /* stdout and stderr of towrun */
 	long running;
-	long first; /* rank that failed first; -1: none */
-	long ended; /* ranks that were still running then */
+	long first; /* the rank that failed first; -1: none */
+	long ended; /* ranks that still ran at that time */
 	bool timed_out;
 	bool ending;     /* TERM has been sent */
-	int asked;       /* signals by which the user asked for the end */
+	int asked;       /* INT and TERM signals from the user */
 	double deadline; /* of the job */
-	double kill_at;  /* when the grace is over */
+	double kill_at;  /* end of the grace */
 	double drain_until;
 	int stdin_fd; /* of rank 0; -1: closed */
 	char input[CHUNK];
@@ -46,7 +48,7 @@ struct job {
 	struct polled_stream {
 		struct stream *stream;
 		long rank;
-	} * polled_streams; /* beside `polled` */
+	} * polled_streams; /* row i belongs to polled[i] */
 };
 
 static double now_seconds(void)
@@ -95,7 +97,7 @@ static void end_job(struct job *job)
 	job->ending = true;
 	job->kill_at = now_seconds() + job->options->grace_s;
 	signal_all(job, SIGTERM);
-	signal_all(job, SIGCONT); /* a stopped one would not hear it */
+	signal_all(job, SIGCONT); /* a stopped rank does not handle TERM */
 }
 
 static void rank_ended(struct job *job, long number, int status)
@@ -144,14 +146,14 @@ static void take_signals(struct job *job)
 		signal_all(job, number);
 		if (number != SIGINT && number != SIGTERM)
 			continue;
-		/* Whoever asks a second time means it. */
+		/* A second signal ends the job. */
 		if (++job->asked == 2)
 			end_job(job);
 	}
 	reap_ranks(job);
 }
 
-/* From our stdin to rank 0's: at most one part is under way. */
+/* Moves input from towrun's stdin to rank 0's, one part at a time. */
 static void move_input(struct job *job, short in, short out)
 {
 	ssize_t count;
@@ -166,7 +168,7 @@ static void move_input(struct job *job, short in, short out)
 		count = write(job->stdin_fd, job->input + job->input_at,
 			      job->input_used - job->input_at);
 		if (count < 0 && errno != EAGAIN && errno != EINTR) {
-			job->input_over = true; /* rank 0 does not read any more */
+			job->input_over = true; /* rank 0 has closed its stdin */
 			job->input_at = job->input_used;
 		}
 		if (count > 0)
@@ -267,7 +269,7 @@ static void job_turn(struct job *job)
 		if (polled[POLL_OUTPUT + i].revents != 0)
 			output_write(&job->outputs[i]);
 		if (job->outputs[i].broken && job->first < 0)
-			end_job(job); /* nobody hears the ranks any more */
+			end_job(job); /* the output of the ranks is lost */
 	}
 	move_output(job, count);
 	if (job->stdin_fd >= 0)
@@ -281,7 +283,7 @@ static int exit_status(int status)
 	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-/* The one line that says how the job ended, if not well. */
+/* Prints a line about the end of the job, if it failed. */
 static int print_summary(const struct job *job)
 {
 	const struct rank *first = job->first < 0 ? NULL : &job->ranks[job->first];
@@ -337,7 +339,7 @@ int run_job(const struct options *options, struct rank *ranks, int stdin_fd)
 			for (int s = 0; s < 2; s++)
 				stream_end(&ranks[i].streams[s], i, &job.outputs[s]);
 		}
-		restore_signals(); /* whoever reads us may have stopped for good */
+		restore_signals(); /* the reader of the output may be stopped for good */
 		while (!output_empty(&job.outputs[0]) || !output_empty(&job.outputs[1])) {
 			output_write(&job.outputs[0]);
 			output_write(&job.outputs[1]);

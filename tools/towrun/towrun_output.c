@@ -1,6 +1,6 @@
 /*
- * towrun_output.c - what ranks print, line by line, with "[3] " before each line, so that lines of
- * two ranks never mix. Bounded: a line, and one reading of each stream, in memory.
+ * towrun_output.c - prints the output of ranks line by line, with "[3] " before each line, so that
+ * lines of two ranks never mix. Memory is bounded: a line, and one read of each stream.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -67,7 +67,7 @@ void stream_end(struct stream *stream, long rank, struct output *output)
 		return;
 	close(stream->fd);
 	stream->fd = -1;
-	if (stream->used > 0) /* the last line has no end */
+	if (stream->used > 0) /* the last line has no newline */
 		put_line(stream, rank, output);
 }
 

@@ -1,5 +1,5 @@
 /*
- * towrun_start.c - starts the ranks: their variables, their pipes, their cores, each the head of a
+ * towrun_start.c - starts the ranks, with their variables, pipes and cores. Each is the leader of a
  * process group.
  */
 #include <arpa/inet.h>
@@ -26,9 +26,9 @@ static int failed_call(const char *what)
 }
 
 /*
- * A free port at an address of loopback, which stays ours while the job runs: the socket is bound
- * and does not listen, and as both set SO_REUSEADDR, rank 0 may listen there, while nobody is given
- * it by chance. Returns 0 and *port_out, or -1.
+ * Reserves a free port at a loopback address while the job runs: the socket is bound, and does not
+ * listen. Both sockets set SO_REUSEADDR, so rank 0 may listen there, and no other process gets the
+ * port by chance. Returns 0 and *port_out, or -1.
  */
 static int reserve_port(struct sockaddr *at, socklen_t bytes, const in_port_t *port_at,
 			unsigned *port_out)
@@ -48,7 +48,7 @@ static int reserve_port(struct sockaddr *at, socklen_t bytes, const in_port_t *p
 	return 0;
 }
 
-/* IPv6's loopback is for hosts that have no IPv4, not even there. */
+/* Chooses the address of the store. IPv6's loopback is for hosts without an IPv4 loopback. */
 static int choose_store(void)
 {
 	struct sockaddr_in four = { .sin_family = AF_INET,
@@ -67,7 +67,7 @@ static int choose_store(void)
 	return setenv("TOW_STORE", text, 1) < 0 ? failed_call("TOW_STORE") : 0;
 }
 
-/* So that nobody else on this machine can be a member. */
+/* Makes a key, so that no other process of this machine can join the job. */
 static int choose_key(void)
 {
 	unsigned char bytes[32];
@@ -94,11 +94,11 @@ static int set_common(const struct options *options)
 {
 	char job[64];
 
-	/* Stats sockets are named by job and rank: two jobs of one user must not meet. */
+	/* Stats sockets are named by job and rank, so two jobs of one user need different names. */
 	snprintf(job, sizeof(job), "towrun-%ld", (long)getpid());
 	if (setenv("TOW_JOB", job, 0) < 0)
 		return failed_call("TOW_JOB");
-	/* A rank's stderr is a pipe to us, whose lines we hand on: what it warns of is seen. */
+	/* A rank's stderr is a pipe to towrun, which prints its lines, so its warnings are seen. */
 	if (isatty(STDERR_FILENO) && setenv("TOW_LOG", "stderr", 0) < 0)
 		return failed_call("TOW_LOG");
 	if (choose_store() != 0 || choose_key() != 0)
@@ -107,7 +107,7 @@ static int set_common(const struct options *options)
 	       set_number("TOW_LOCAL_SIZE", options->ranks) != 0;
 }
 
-/* Rank i has the i-th group of so many of the cores that we may use, starting over at the end. */
+/* Pins rank i to the i-th group of `cores` allowed CPUs. The groups wrap around. */
 static void pin_rank(long rank, long cores)
 {
 	cpu_set_t ours, its;
@@ -161,7 +161,7 @@ static int make_pipes(const struct options *options, long rank, struct pipes *pi
 
 static struct rlimit files_before;
 
-/* In the child. Does not return. */
+/* Runs in the child, and does not return. */
 static void become_rank(const struct options *options, long rank, const struct pipes *pipes,
 			pid_t parent)
 {
@@ -170,7 +170,7 @@ static void become_rank(const struct options *options, long rank, const struct p
 
 	setpgid(0, 0);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (getppid() != parent) /* it was killed before we asked to hear of it */
+	if (getppid() != parent) /* the parent died before the prctl */
 		_exit(1);
 	if (in >= 0)
 		dup2(in, 0);
@@ -190,7 +190,7 @@ static void become_rank(const struct options *options, long rank, const struct p
 	_exit(127);
 }
 
-/* Whether the program runs: the pipe ends without a word when exec has closed it. */
+/* Returns 0 if the program runs: exec closes the pipe, which is then empty. */
 static int read_report(const struct options *options, int fd)
 {
 	int err = 0;
@@ -220,7 +220,7 @@ static int start_rank(const struct options *options, long number, struct rank *r
 		close_pipes(&pipes);
 		return failed_call("fork");
 	}
-	setpgid(pid, pid); /* both sides do: whoever is first */
+	setpgid(pid, pid); /* parent and child both call it: either may be first */
 	rank->pid = pid;
 	guard_add(pid);
 	close(pipes.report[1]);
@@ -247,7 +247,7 @@ int start_ranks(const struct options *options, struct rank *ranks, int *stdin_ou
 	*stdin_out = -1;
 	if (getrlimit(RLIMIT_NOFILE, &files_before) == 0) {
 		files = files_before;
-		files.rlim_cur = files.rlim_max; /* two for each rank */
+		files.rlim_cur = files.rlim_max; /* two descriptors for each rank */
 		setrlimit(RLIMIT_NOFILE, &files);
 	}
 	status = set_common(options);

@@ -1,5 +1,6 @@
 /*
- * towtrace.c - traces of Towline's runtimes: captured, merged, and written for other tools.
+ * towtrace.c - the program: captures traces of runtimes, merges them, and writes them for other
+ * tools.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -68,7 +69,7 @@ static int failed_at(const char *what)
 	return 1;
 }
 
-/* A file's trace; NULL, having said why. */
+/* Loads the trace of a file. NULL: it failed, after a message. */
 static struct trace_document *load_trace(const char *path)
 {
 	struct trace_document *trace = NULL;
@@ -83,7 +84,7 @@ static struct trace_document *load_trace(const char *path)
 	return trace;
 }
 
-/* All files as one trace; NULL, having said why. */
+/* Loads all files as one trace. NULL: it failed, after a message. */
 static struct trace_document *load_all(const struct arguments *args)
 {
 	struct trace_document *all = NULL;
@@ -108,7 +109,7 @@ static struct trace_document *load_all(const struct arguments *args)
 	return all;
 }
 
-/* Where to write: -o, or the place in --logdir that the first rank's host has. 0 or -1. */
+/* Returns the path to write: -o, or the path in --logdir by the host of the first rank. 0 or -1. */
 static int output_place(const struct arguments *args, const struct trace_document *trace, char *out,
 			size_t out_size)
 {
@@ -233,7 +234,7 @@ static int read_seconds(const char *text, long *out)
 	return errno != 0 || end == text || *end != '\0' || *out < 0 || *out > SECONDS_MAX ? -1 : 0;
 }
 
-/* 0, or the exit status + 1. */
+/* Returns 0, or the exit status + 1. */
 static int read_option(int option, struct arguments *args)
 {
 	switch (option) {
@@ -301,7 +302,7 @@ static int read_options(int argc, char **argv, struct arguments *args)
 	return status;
 }
 
-/* What -f says, which is of other formats in a profile; 0 or the exit status. */
+/* Reads -f, whose names differ for a profile. Returns 0 or the exit status. */
 static int settle_format(struct arguments *args, const char *command)
 {
 	const char *name = args->format_name;
@@ -334,7 +335,7 @@ static int check_profile(const struct arguments *args)
 	return 0;
 }
 
-/* Which combinations make sense; 0 or the exit status. */
+/* Checks the combination of command and options. Returns 0 or the exit status. */
 static int check_command(const struct arguments *args, const char *command)
 {
 	int captures = strcmp(command, "capture") == 0, shows = strcmp(command, "show") == 0;

@@ -1,6 +1,6 @@
 /*
- * towtrace_capture.c - the ranks of a job on this host, captured all at once through their stats
- * sockets: a thread each asks and waits, so that their windows are the same.
+ * towtrace_capture.c - captures all ranks of a job on this host at once, through their stats
+ * sockets. One thread for each rank asks and waits, so that all have the same window.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 #include "tools/common/words.h"
 #include "tools/towtrace/towtrace.h"
 
-/* Over the seconds asked for: a runtime answers when its window has passed and all is written. */
+/* Time beyond the window, in which a runtime writes its answer. */
 #define PATIENCE_MS     30000
 #define TRACE_BYTES_MAX ((size_t)1 << 30)
 #define STACK_BYTES     (256 << 10)
@@ -28,7 +28,7 @@ struct ask {
 	char error[1024];
 };
 
-/* What the runtime says is wrong, without its end of line. */
+/* Stores the first line of the runtime's error message. */
 static void say_refused(struct ask *ask, struct http_answer *answer)
 {
 	char said[512];
@@ -102,8 +102,10 @@ static struct trace_document *collect_traces(struct ask *asks, size_t count, siz
 	return all;
 }
 
-/* "job" of "job.7" and of "job.7-1234": names of jobs may hold dots, what is behind the last one is
- * the rank. */
+/*
+ * Length of "job" in "job.7" or "job.7-1234". A job's name may have dots; the last one begins the
+ * rank.
+ */
 static size_t job_length(const char *name)
 {
 	const char *dot = strrchr(name, '.');
@@ -116,7 +118,10 @@ static int same_job(const char *name, const char *job, size_t length)
 	return job_length(name) == length && strncmp(name, job, length) == 0;
 }
 
-/* The live runtimes of one job; -1, having said why, where it is not clear which. */
+/*
+ * Finds the live runtimes of one job. Returns -1 after a message if there is none, or more than one
+ * job.
+ */
 static int choose_sockets(const struct runtime_list *list, const char *job, const char **sockets,
 			  size_t *count_out)
 {

@@ -1,4 +1,6 @@
-/* towtrace_file.c - traces in files. */
+/*
+ * towtrace_file.c - reads and writes traces in files.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,7 +76,7 @@ int write_file(const char *path, const void *bytes, size_t count)
 	return save_file("towtrace", path, bytes, count);
 }
 
-/* mkdir -p of all that lies before the last slash. */
+/* Makes all directories of the path, like mkdir -p. */
 static int make_folders(char *path)
 {
 	for (char *at = path + 1; *at != '\0'; at++) {

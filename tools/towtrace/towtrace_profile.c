@@ -1,6 +1,6 @@
 /*
- * towtrace_profile.c - how long collectives take, out of captures and of profiles as JSON, for
- * programs that schedule them.
+ * towtrace_profile.c - makes a table of how long collectives take, for programs that schedule them.
+ * The input is captures and profiles as JSON.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ static int failed_with(const char *what, const char *why)
 	return 1;
 }
 
-/* An XSpace begins with the number of a field, JSON with a brace. */
+/* JSON begins with a bracket or a brace, and an XSpace with the number of a field. */
 static int is_json(const char *bytes, size_t count)
 {
 	size_t space = 0;
@@ -39,7 +39,7 @@ static int read_trace(const char *path, const void *bytes, size_t count, struct 
 	return status < 0 ? failed_with(path, tow_error_message()) : 0;
 }
 
-/* Adds what a file has. */
+/* Adds the rows of a file. */
 static int add_file(const char *path, struct tool_profile *all)
 {
 	struct tool_profile one = { 0 };
@@ -61,7 +61,7 @@ static int add_file(const char *path, struct tool_profile *all)
 	return status;
 }
 
-/* Keeps the rows of the lane, and gives those without a type the one that is said. */
+/* Keeps the rows of the chosen lane, and sets the type of rows without one. */
 static void choose_rows(struct tool_profile_list *list, const struct profile_options *options)
 {
 	size_t kept = 0;

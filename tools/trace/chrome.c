@@ -1,10 +1,10 @@
 /*
- * chrome.c - Chrome's JSON, which chrome://tracing and ui.perfetto.dev open.
+ * chrome.c - writes Chrome's JSON, which chrome://tracing and ui.perfetto.dev open.
  *
- * A process is a rank, a thread a thread. What overlaps on its thread (messages, calls,
- * collectives) is an asynchronous event of its own ("b", "e"), the rest a complete one ("X"). Times
- * are in us from the first begin of a rank's window: as UNIX time they would lose their nanoseconds
- * in the doubles that readers keep them in.
+ * A rank is a process. Spans that overlap on a thread (messages, calls, collectives) are
+ * asynchronous events ("b", "e"), and the others complete events ("X"). Times are in us from the
+ * earliest begin of a window. Readers store times as doubles, in which UNIX times would lose their
+ * nanoseconds.
  */
 #include <stdio.h>
 #include <string.h>
@@ -29,7 +29,7 @@ static void time_us(struct twi_emit *e, const char *key, int64_t ns)
 		     (unsigned long long)(size / 1000), (unsigned)(size % 1000));
 }
 
-/* {"ph":...,"pid":...,"tid":... and the time; the object is still open. */
+/* Writes {"ph":...,"pid":...,"tid":... and the time; the object stays open. */
 static void begin_event(struct chrome *c, const char *phase, size_t rank, size_t thread,
 			int64_t unix_ns)
 {
@@ -58,7 +58,7 @@ static void event_args(struct chrome *c, const struct twi_trace_rank *rank,
 	const char *user = twi_show_user_name(rank, span), *reason = twi_show_reason(span);
 
 	twi_emit_object_begin(e, "args");
-	/* In hexadecimal: a reader's double holds 53 bits. */
+	/* Hexadecimal, because a reader's double holds 53 bits. */
 	if (span->id) {
 		char id[24];
 

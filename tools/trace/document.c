@@ -1,5 +1,5 @@
 /*
- * document.c - what a tool does with traces, and which of formats.h does it.
+ * document.c - implements trace documents with the functions of formats.h.
  */
 #include "tools/trace/document.h"
 

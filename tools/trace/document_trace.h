@@ -1,5 +1,5 @@
 /*
- * document_trace.h - what is in a document, for those of this room who make other things of it.
+ * document_trace.h - gives the files of this room the trace inside a document.
  */
 #ifndef TWI_DOCUMENT_TRACE_H
 #define TWI_DOCUMENT_TRACE_H
@@ -7,7 +7,7 @@
 struct trace_document;
 struct twi_trace;
 
-/* The document's; it lives as long. */
+/* Returns the document's trace, which lives as long as the document. */
 const struct twi_trace *trace_document_trace(const struct trace_document *document);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * merge.c - traces of several ranks are put together, in the order of the ranks.
+ * merge.c - merges the ranks of two traces, in the order of the ranks.
  */
 #include <stdlib.h>
 
@@ -13,7 +13,7 @@ static int by_rank(const void *a, const void *b)
 	return (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-/* A rank below 0 is a process without a number: one cannot be told from another by it. */
+/* A rank below 0 is a process without a number, so two of these are never the same rank. */
 static bool has_rank(const struct twi_trace *trace, int64_t rank)
 {
 	for (size_t i = 0; i < trace->rank_count && rank >= 0; i++) {

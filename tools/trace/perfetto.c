@@ -1,14 +1,15 @@
 /*
- * perfetto.c - Perfetto's own format, which ui.perfetto.dev and its trace processor (SQL) open.
+ * perfetto.c - writes Perfetto's own format, which ui.perfetto.dev and its trace processor (SQL)
+ * open.
  *
  *	process track (a rank) --- thread track: what blocks the thread, nested
  *	                       \-- "<thread> async" tracks: messages, calls, collectives
  *
- * Slices of one track must nest. So what overlaps goes to further tracks of the same name, which
- * the UI shows as one. A message's two sides are joined by a flow. Process and thread ids are
- * numbers of ours: those of several hosts would collide.
+ * Slices of one track must nest. So overlapping slices go to further tracks of the same name, which
+ * the UI shows as one. A flow joins the two sides of a message. Process and thread ids are numbers
+ * made here, because those of several hosts would collide.
  *
- * A trace is a list of packets. Each is packed by itself as soon as it is made (packed.h).
+ * A trace is a list of packets. Each packet is packed alone as soon as it is made (packed.h).
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -25,11 +26,11 @@
 #include "tools/trace/formats.h"
 #include <tools/trace/perfetto.pb-c.h>
 
-/* Tracks that one thread can take; what does not fit is a point on the last. */
+/* Tracks that one thread can have. A span without a track is a point on the last one. */
 #define LANES_MAX 128
 #define DEPTH_MAX 32
 
-/* A track while slices are laid on it: when those that are open end. */
+/* A track, with the end times of its open slices. */
 struct lane {
 	uint64_t uuid;
 	size_t depth;
@@ -39,9 +40,9 @@ struct lane {
 struct perfetto {
 	struct twi_packed out;
 	uint64_t next_uuid;
-	uint32_t sequence;  /* of packets: one for each thread, see add_thread */
-	bool begun;         /* this sequence */
-	struct lane *lanes; /* LANES_MAX of what blocks, and as many of what does not */
+	uint32_t sequence;  /* of packets; one for each thread, see add_thread */
+	bool begun;         /* the sequence has a packet */
+	struct lane *lanes; /* LANES_MAX for blocking spans, and as many for the others */
 };
 
 static void add_packet(struct perfetto *p, Twi__TracePacket *packet)
@@ -58,7 +59,7 @@ static void add_packet(struct perfetto *p, Twi__TracePacket *packet)
 	twi_packed_add(&p->out, &part.base);
 }
 
-/* A track that is a process (tid 0), a thread, or (pid 0) neither. */
+/* Adds a track for a process (tid 0), for a thread, or for neither (pid 0). */
 static uint64_t add_track(struct perfetto *p, uint64_t parent, const char *name, int32_t pid,
 			  int64_t tid)
 {
@@ -90,10 +91,10 @@ static uint64_t add_track(struct perfetto *p, uint64_t parent, const char *name,
 	return track.uuid;
 }
 
-/* More than any event has. */
+/* More than any event needs. */
 #define NOTES_MAX 16
 
-/* An event while it is put together. Texts must live until it is added. */
+/* An event that is being built. Its texts must live until it is added. */
 struct event {
 	Twi__TracePacket packet;
 	Twi__TrackEvent event;
@@ -180,7 +181,7 @@ static void note_text(struct event *e, const char *name, const char *value)
 static void note_span(struct event *e, const struct twi_trace_rank *rank,
 		      const struct twi_span *span)
 {
-	if (span->id || span->kind == TWI_SPAN_STEP) /* there may be a step 0 */
+	if (span->id || span->kind == TWI_SPAN_STEP) /* a step may have the number 0 */
 		note_u64(e, "id", span->id);
 	note_nonzero(e, span->kind == TWI_SPAN_CALL ? "server_queue_ns" : "parent", span->parent);
 	note_nonzero(e, "bytes", span->bytes);
@@ -199,7 +200,7 @@ static void note_span(struct event *e, const struct twi_trace_rank *rank,
 		note_text(e, "status", tow_status_name(span->status));
 }
 
-/* Of a message, the same on both sides and no other's; 0: it has none. */
+/* Returns a number that only the two sides of a message share. 0: there is none. */
 static uint64_t flow_of(const struct twi_trace_rank *rank, const struct twi_span *span)
 {
 	bool from_here = span->kind == TWI_SPAN_SEND || span->kind == TWI_SPAN_CALL;
@@ -220,9 +221,8 @@ static uint64_t flow_of(const struct twi_trace_rank *rank, const struct twi_span
 }
 
 /*
- * A flow leads from the slice that begins first to the other, whatever else is said of it, and a
- * receive is often posted before its send. So it comes to a point of its own within the receive,
- * where that ends.
+ * A flow always leads from the slice that begins first to the other one. A receive often begins
+ * before its send. So the flow ends at a point of its own, at the end of the receive.
  */
 static void add_arrival(struct perfetto *p, uint64_t track, int64_t unix_ns, uint64_t flow)
 {
@@ -247,7 +247,7 @@ static void add_slice(struct perfetto *p, uint64_t track, const struct twi_trace
 			 : TWI__TRACK_EVENT__TYPE__TYPE_SLICE_BEGIN);
 	event_name(&e, twi_show_kind(span->kind), twi_show_name(rank, span, text, sizeof(text)));
 	note_span(&e, rank, span);
-	if (point) /* a point tells none */
+	if (point) /* a point has no duration */
 		note_nonzero(&e, "duration_ns", span->end_ns - span->start_ns);
 	if (flow && sends)
 		event_leave(&e, flow);
@@ -265,7 +265,7 @@ static void add_slice(struct perfetto *p, uint64_t track, const struct twi_trace
 	add_packet(p, &e.packet);
 }
 
-/* Whether a span that starts no earlier than all before it can be laid on a lane. */
+/* True: the span fits on the lane. It starts no earlier than all spans before it. */
 static bool fits_lane(struct lane *lane, const struct twi_span *span, bool may_nest)
 {
 	while (lane->depth && lane->ends[lane->depth - 1] <= span->start_ns)
@@ -275,7 +275,7 @@ static bool fits_lane(struct lane *lane, const struct twi_span *span, bool may_n
 	return may_nest && lane->depth < DEPTH_MAX && lane->ends[lane->depth - 1] >= span->end_ns;
 }
 
-/* The first lane that takes it; NULL: none does. Lane 0 of what blocks is the thread itself. */
+/* Returns the first lane that takes the span; NULL: none does. Lane 0 is the thread itself. */
 static struct lane *place_span(struct perfetto *p, const struct twi_span *span, uint64_t parent,
 			       const char *thread_name)
 {
@@ -300,7 +300,7 @@ static struct lane *place_span(struct perfetto *p, const struct twi_span *span, 
 	return NULL;
 }
 
-/* What is around another comes before it. */
+/* An enclosing span comes before the spans inside it. */
 static int by_start(const void *a, const void *b)
 {
 	const struct twi_span *x = *(const struct twi_span *const *)a;
@@ -311,8 +311,10 @@ static int by_start(const void *a, const void *b)
 	return (x->end_ns < y->end_ns) - (x->end_ns > y->end_ns);
 }
 
-/* Perfetto takes slices of a process's tracks to be of the thread that the same sequence of packets
- * told of last. */
+/*
+ * Writes a thread as a sequence of its own. Perfetto assigns slices of a process's tracks to the
+ * thread that the same sequence described last.
+ */
 static int add_thread(struct perfetto *p, const struct twi_trace_rank *rank, size_t t,
 		      uint64_t process, int32_t pid, int64_t tid, int64_t unix_ns)
 {
@@ -342,7 +344,7 @@ static int add_thread(struct perfetto *p, const struct twi_trace_rank *rank, siz
 	return TOW_OK;
 }
 
-/* All end together, so they lie one in the other. */
+/* Writes the unfinished spans. All have the same end, so they nest. */
 static void add_unfinished(struct perfetto *p, const struct twi_trace_rank *rank, uint64_t process,
 			   int64_t unix_ns)
 {
@@ -371,7 +373,7 @@ static void add_unfinished(struct perfetto *p, const struct twi_trace_rank *rank
 	}
 }
 
-/* What was not seen, and how wrong the times can be: a point on the process's own track. */
+/* Adds a point to the process's track, with the lost records and the clock error. */
 static void add_about(struct perfetto *p, const struct twi_trace_rank *rank, uint64_t track,
 		      int64_t unix_ns)
 {
@@ -396,7 +398,7 @@ static void add_about(struct perfetto *p, const struct twi_trace_rank *rank, uin
 	add_packet(p, &e.packet);
 }
 
-/* All times are UNIX time. Perfetto takes them for time since boot where it is not told. */
+/* States that all times are UNIX time. Otherwise Perfetto takes them for time since boot. */
 static void add_clocks(struct perfetto *p, const struct twi_trace *trace)
 {
 	Twi__TracePacket packet = TWI__TRACE_PACKET__INIT;
@@ -417,7 +419,7 @@ static void add_clocks(struct perfetto *p, const struct twi_trace *trace)
 	add_packet(p, &packet);
 }
 
-/* The thread that Perfetto takes for the process's first has the process's number. */
+/* Writes a rank. Perfetto's main thread of a process has the number of the process. */
 static int add_rank(struct perfetto *p, const struct twi_trace *trace, size_t r, int64_t *tid)
 {
 	const struct twi_trace_rank *rank = &trace->ranks[r];

@@ -1,4 +1,6 @@
-/* perfetto_off.c - a build without protobuf-c writes nothing for Perfetto, and says so. */
+/*
+ * perfetto_off.c - without protobuf-c, a build writes nothing for Perfetto, and returns the reason.
+ */
 #include "diag/base/error.h"
 #include "tools/trace/formats.h"
 

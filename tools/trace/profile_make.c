@@ -1,12 +1,12 @@
 /*
- * profile_make.c - the collectives of a trace, as the rows of a profile.
+ * profile_make.c - makes the rows of a profile from the collectives of a trace.
  *
- *	COLL spans  -> samples    by group: on how many hosts its ranks are
- *	messages    -> moves      by collective: over which lanes it went
+ *	COLL spans  -> samples    by group: the number of hosts of its ranks
+ *	messages    -> moves      by collective: the lanes that it used
  *	samples     -> rows       by kind, size, ranks, hosts and lane; and by name, too
  *
- * A collective is one sample at each rank. Each sort is of all samples, so the time that it takes
- * grows hardly faster than the trace.
+ * A collective is one sample at each rank. Each sort is over all samples, so the time grows only a
+ * little faster than the size of the trace.
  */
 #include "tools/trace/profile_make.h"
 
@@ -25,18 +25,18 @@
 
 #define LANE_UNKNOWN TWI_LANE_COUNT
 #define LANE_MIXED   (TWI_LANE_COUNT + 1)
-/* Messages above this size are in every trace (docs/spans.md). */
+/* Larger messages are in each trace (docs/spans.md). */
 #define NEVER_PASSED_OVER TWI_SPAN_SMALL_MESSAGE
 
 struct sample {
 	const struct twi_span *span;
 	const char *name;
 	size_t rank;
-	uint32_t host;  /* a number for each host of the trace */
-	uint32_t hosts; /* of its group; 0: not known */
+	uint32_t host;  /* the number of its host in the trace */
+	uint32_t hosts; /* number of hosts of the group; 0: unknown */
 	unsigned lane;
-	bool complete;             /* nothing of its rank was passed over */
-	int64_t start_at, done_at; /* on the axis of all ranks */
+	bool complete;             /* sampling left out nothing of its rank */
+	int64_t start_at, done_at; /* on the common time axis of all ranks */
 	double latency_us, moving_us;
 };
 
@@ -49,7 +49,7 @@ struct move {
 struct making {
 	struct sample *samples;
 	struct move *moves;
-	double *values; /* room for the times of all samples */
+	double *values; /* space for the times of all samples */
 	size_t sample_count, move_count;
 };
 
@@ -71,7 +71,7 @@ static int compare_hosts(const void *a, const void *b)
 	return strcmp((*left)->host, (*right)->host);
 }
 
-/* The number of each rank's host. */
+/* Gives each rank the number of its host. */
 static int number_hosts(const struct twi_trace *trace, uint32_t *hosts)
 {
 	const struct twi_trace_rank **ranks = calloc(trace->rank_count + 1, sizeof(*ranks));
@@ -151,7 +151,7 @@ static int gather_spans(const struct twi_trace *trace, const struct twi_view *vi
 	return TOW_OK;
 }
 
-/* --- on how many hosts a group's ranks are --- */
+/* --- the number of hosts of a group --- */
 
 static uint64_t group_of(const struct sample *sample)
 {
@@ -190,7 +190,7 @@ static void count_hosts(struct making *m)
 	}
 }
 
-/* --- over which lane a collective went --- */
+/* --- the lane of a collective --- */
 
 static int compare_moves(const void *a, const void *b)
 {
@@ -208,7 +208,10 @@ static int compare_ids(const void *a, const void *b)
 	return (left->span->id > right->span->id) - (left->span->id < right->span->id);
 }
 
-/* Without messages a group of one host moves its bytes in shared memory, if none can be missing. */
+/*
+ * Returns the lane of a collective without messages. In a group of one host this is shared memory,
+ * if sampling cannot have left out messages.
+ */
 static unsigned lane_without(const struct sample *sample)
 {
 	bool sure = sample->complete || sample->span->bytes > NEVER_PASSED_OVER;
@@ -216,7 +219,7 @@ static unsigned lane_without(const struct sample *sample)
 	return sure && sample->hosts == 1 ? TWI_LANE_SHM : LANE_UNKNOWN;
 }
 
-/* All samples of a collective are looked at with its messages once. */
+/* Finds the lane of each sample, in one pass over samples and messages. */
 static void find_lanes(struct making *m)
 {
 	size_t at = 0, next = 0;
@@ -241,7 +244,7 @@ static void find_lanes(struct making *m)
 	}
 }
 
-/* Whether no rank can be done before the last one has started. */
+/* True: no rank can end before the last one has started. */
 static bool waits_for_all(const struct twi_span *span)
 {
 	switch (span->detail) {
@@ -258,7 +261,7 @@ static bool waits_for_all(const struct twi_span *span)
 	}
 }
 
-/* One collective, whose ranks are all here. */
+/* One collective, all of whose ranks are in the trace. */
 struct round {
 	const struct sample *samples;
 	size_t count;
@@ -267,10 +270,12 @@ struct round {
 };
 
 /*
- * What is left from when the last rank had started. By clocks, where they agree to a tenth of that;
- * else the shortest time of all ranks, as who came last has waited for nobody. No rank can say it
- * of itself (match_ns): over a network it learns that another one has come by what that one sends,
- * which is part of the collective.
+ * Returns the time from the start of the last rank to the end of this one.
+ *
+ * The clocks give this time if their error is at most a tenth of it. Otherwise it is the shortest
+ * time of all ranks, because the last rank has waited for no other. match_ns of a rank cannot give
+ * it. Over a network, a rank learns of another one's arrival by its data, which are part of the
+ * collective.
  */
 static double moving_of(const struct twi_view *view, const struct round *round,
 			const struct sample *sample)
@@ -301,7 +306,7 @@ static struct round look_at_round(const struct making *m, size_t first)
 	return round;
 }
 
-/* Takes the waits for the last rank out; samples are in order of their collectives. */
+/* Subtracts the waits for the last rank. The samples are sorted by collective. */
 static void join_ranks(struct making *m, const struct twi_view *view)
 {
 	for (size_t first = 0; first < m->sample_count;) {
@@ -348,7 +353,7 @@ static const char *lane_text(unsigned lane)
 	return lane == LANE_MIXED ? "mixed" : twi_lane_name((enum twi_lane_id)lane);
 }
 
-/* One row of `count` samples that are of the same. */
+/* Adds one row for `count` samples with the same key. */
 static int add_row(const struct making *m, const struct sample *samples, size_t count, bool named,
 		   struct tool_profile *out)
 {
@@ -401,7 +406,7 @@ static int make_profile(const struct twi_trace *trace, struct tool_profile *out)
 	if (status == TOW_OK) {
 		count_hosts(&m);
 		find_lanes(&m);
-		join_ranks(&m, &view); /* in the order that find_lanes leaves */
+		join_ranks(&m, &view); /* needs the order that find_lanes leaves */
 		status = add_rows(&m, false, out);
 	}
 	if (status == TOW_OK)

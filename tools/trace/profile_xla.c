@@ -1,11 +1,10 @@
 /*
- * profile_xla.c - a profile in XLA's formats (docs/scheduler-profile.md).
+ * profile_xla.c - writes a profile in XLA's formats (docs/scheduler-profile.md).
  *
- * XLA keeps of a collective how many bytes of its larger side went through in a second, and makes a
- * time of that again. So a row's median, without the wait for the last rank, comes out as it was.
+ * XLA stores a collective's rate, as bytes of its larger side in a second, and computes a time from
+ * that again. The result is the median of the row, without the wait for the last rank.
  *
- * Messages are packed one by one as they are made (packed.h), so none stands in memory whole but
- * the bytes.
+ * Each message is packed as soon as it is made (packed.h), so only the packed bytes are in memory.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -20,7 +19,7 @@
 #include "tools/trace/profile_make.h"
 #include <tools/trace/xla_profile.pb-c.h>
 
-#define RANKS_MOST 4096u /* pairs of a permute */
+#define RANKS_MOST 4096u /* ranks with pairs of a permute */
 
 /* The numbers of xla.PrimitiveType. */
 static const struct {
@@ -42,13 +41,13 @@ static int32_t type_number(const char *name)
 	return 0;
 }
 
-/* What XLA calls a kind, and what its instruction has. */
+/* XLA's name of a kind, and the fields of its instruction. */
 static const struct opcode {
 	const char *kind, *name;
-	bool split;      /* its result is one rank's part of what its size is of */
-	bool dimensions; /* says along which it works */
-	bool global;     /* of use_global_device_ids */
-	bool pairs;      /* not groups */
+	bool split;      /* its result is one rank's part of the size */
+	bool dimensions; /* has the dimension on which it works */
+	bool global;     /* has use_global_device_ids */
+	bool pairs;      /* has pairs, and no groups */
 } opcodes[] = {
 	{ "all-reduce", "all-reduce", false, false, true, false },
 	{ "all-gather", "all-gather", false, true, true, false },
@@ -66,7 +65,7 @@ static const struct opcode *find_opcode(const char *kind)
 	return NULL;
 }
 
-/* Elements of the result; 0: XLA's table has no place for the row. */
+/* Returns the elements of the result; 0: XLA's table cannot hold the row. */
 static uint64_t elements_of(const struct tool_profile_row *row)
 {
 	const struct opcode *opcode = find_opcode(row->kind);
@@ -85,7 +84,7 @@ static uint64_t elements_of(const struct tool_profile_row *row)
 	return row->bytes / width / (opcode->split ? parts : 1);
 }
 
-/* Each rank to the next; false without memory. */
+/* Pairs each rank with the next. False: no memory. */
 static bool make_pairs(Twi__XlaInstruction *instruction, uint32_t ranks)
 {
 	Twi__XlaPair *pairs = calloc(ranks, sizeof(*pairs));
@@ -106,7 +105,7 @@ static bool make_pairs(Twi__XlaInstruction *instruction, uint32_t ranks)
 	return true;
 }
 
-/* Packs the row's instruction and rate as one of the list's entries. */
+/* Packs the instruction and the rate of a row as one entry of the list. */
 static void pack_row(struct twi_packed *list, const struct tool_profile_row *row,
 		     Twi__XlaInstruction *instruction)
 {
@@ -165,7 +164,7 @@ static int add_row(struct twi_packed *list, const struct tool_profile_row *row)
 	return TOW_OK;
 }
 
-/* By what XLA tells rows apart; 0: they are one to it. */
+/* Compares the fields by which XLA tells rows apart; 0: they are equal. */
 static int compare_places(const void *a, const void *b)
 {
 	const struct tool_profile_row *const *left = a, *const *right = b;
@@ -245,8 +244,8 @@ int profile_xla_table(const struct tool_profile *profile, const char *device, ch
 /* --- costs of instructions --- */
 
 /*
- * The call's own name, without the label of its group ("psum.1 of dp"); false: it cannot be that of
- * an instruction, as those have no spaces.
+ * Copies the name of the call without the label of its group ("psum.1 of dp"). False: no
+ * instruction can have this name, because it has spaces.
  */
 static bool copy_instruction(const struct tool_profile_row *row, char out[TOOL_PROFILE_NAME])
 {
@@ -271,7 +270,7 @@ static void add_cost(struct twi_packed *out, const struct tool_profile_row *row,
 	twi_packed_add(out, &costs.base);
 }
 
-/* Whether row i is all that its instruction's name is of: an instruction has one cost. */
+/* True: no other row has this name. An instruction has one cost only. */
 static bool is_alone(const struct tool_profile_list *list, size_t i, char name[TOOL_PROFILE_NAME])
 {
 	char other[TOOL_PROFILE_NAME];

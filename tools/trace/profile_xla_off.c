@@ -1,4 +1,7 @@
-/* profile_xla_off.c - a build without protobuf-c writes no profile for XLA, and says so. */
+/*
+ * profile_xla_off.c - without protobuf-c, a build writes no profile for XLA, and returns the
+ * reason.
+ */
 #include "diag/base/error.h"
 #include "tools/trace/profile_make.h"
 

@@ -1,5 +1,5 @@
 /*
- * report_html.c - the report page: head, what was found, and the parts of report_html.h.
+ * report_html.c - the report page: its head, the findings, and the parts of report_html.h.
  */
 #include "tools/trace/report_html.h"
 
@@ -22,7 +22,7 @@ static const char head[] =
 	"<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
 	"<link rel=\"icon\" href=\"data:,\">\n";
 
-/* How many hosts the ranks are on: hosts of neighbours in order are compared, as jobs lay them. */
+/* Counts the hosts of the ranks. Each rank is compared with the 1024 ranks before it. */
 static size_t count_hosts(const struct twi_trace *trace)
 {
 	size_t hosts = 0;
@@ -110,7 +110,9 @@ static void tile_rate(const struct twi_report_page *p, const char *what, uint64_
 	emit_tile(p, what, text);
 }
 
-/* In the memory of one host collectives move bytes without a message: then their results count. */
+/*
+ * Within a host, collectives move bytes without messages, so the tile shows their results instead.
+ */
 static void tile_traffic(const struct twi_report_page *p)
 {
 	const struct twi_timeline_link *links = p->t->links;

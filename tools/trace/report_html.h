@@ -1,9 +1,9 @@
 /*
- * report_html.h - the parts of the report page, and what they are drawn with.
+ * report_html.h - the parts of the report page, and the functions that draw them.
  *
- * All drawings are inline SVG; colours and type are in diag/serve/ui/style.css, as of /ui.
- * Coordinates are those of the drawing's viewBox. A chart is written as it is walked: nothing of it
- * is kept. Text of a trace goes through twi_emit_html alone.
+ * All drawings are inline SVG. Colours and fonts are those of /ui, in diag/serve/ui/style.css.
+ * Coordinates are those of the drawing's viewBox. A chart is written in one pass, and none of it is
+ * stored. Texts of a trace only go through twi_emit_html.
  */
 #ifndef TWI_REPORT_HTML_H
 #define TWI_REPORT_HTML_H
@@ -21,7 +21,7 @@ struct twi_report_page {
 	const struct twi_findings *findings;
 };
 
-/* The parts, top to bottom. */
+/* The parts, from top to bottom. */
 void twi_page_head(const struct twi_report_page *p);
 void twi_page_times(const struct twi_report_page *p);
 void twi_page_steps(const struct twi_report_page *p);
@@ -35,17 +35,17 @@ void twi_page_records(const struct twi_report_page *p);
 
 /* --- drawing --- */
 
-/* How an axis says its values. */
+/* The unit of an axis. */
 enum twi_unit { TWI_UNIT_NS, TWI_UNIT_BPS, TWI_UNIT_BYTES, TWI_UNIT_COUNT };
 
-/* Values from low at `bottom` up to high at `top` (of a time axis: from left to right). */
+/* Maps values: low at `bottom`, high at `top` (on a time axis, at its left and right end). */
 struct twi_scale {
 	double low, high, bottom, top;
 	bool log;
 	enum twi_unit unit;
 };
 
-/* A scale from 0, or for log from a decade, that ends at a round value not below `high`. */
+/* Makes a scale from 0, or for log from a power of ten, to a round value of at least `high`. */
 struct twi_scale twi_scale_make(double low, double high, double bottom, double top, bool log,
 				enum twi_unit unit);
 double twi_scale_at(const struct twi_scale *scale, double value);
@@ -53,21 +53,21 @@ double twi_scale_at(const struct twi_scale *scale, double value);
 #define TWI_VALUE_BYTES 40
 void twi_value_text(double value, enum twi_unit unit, char out[TWI_VALUE_BYTES]);
 
-/* Round values of the axis, at most `most`. */
+/* Returns round values of the axis, at most `most`. */
 #define TWI_TICKS_MAX 12
 unsigned twi_scale_ticks(const struct twi_scale *scale, unsigned most, double out[TWI_TICKS_MAX]);
 
 void twi_svg_begin(struct twi_emit *e, unsigned width, unsigned height, const char *label);
 void twi_svg_end(struct twi_emit *e);
-/* A coordinate, behind a letter or name such as " x=\"" or "L"; a point for decimals always. */
+/* Writes a coordinate after a letter or name such as " x=\"" or "L", with a decimal point. */
 void twi_svg_at(struct twi_emit *e, const char *before, double value);
 void twi_svg_line(struct twi_emit *e, const char *class, double x1, double y1, double x2,
 		  double y2);
-/* A rectangle; `title` (escaped here) is what pointing at it shows, NULL: nothing. */
+/* Writes a rectangle. `title` is shown on hover, and is escaped here; NULL: none. */
 void twi_svg_rect(struct twi_emit *e, const char *class, double x, double y, double width,
 		  double height, const char *title);
 void twi_svg_text(struct twi_emit *e, const char *class, double x, double y, const char *text);
-/* Lines and labels of a scale that goes up, between `left` and `right`. */
+/* Writes lines and labels of a vertical scale, between `left` and `right`. */
 void twi_svg_axis(struct twi_emit *e, const struct twi_scale *scale, unsigned ticks, double left,
 		  double right);
 

@@ -1,8 +1,8 @@
 /*
- * report_html_draw.c - scales, SVG and cells of tables.
+ * report_html_draw.c - scales, SVG and table cells.
  *
- * printf writes decimals as the user's locale does, SVG wants a point: so numbers are put together
- * from whole ones.
+ * printf writes decimals by the user's locale, and SVG needs a point. So the code prints decimals
+ * as two whole numbers.
  */
 #include "tools/trace/report_html.h"
 
@@ -74,7 +74,7 @@ void twi_svg_text(struct twi_emit *e, const char *class, double x, double y, con
 	twi_emit_puts(e, "</text>\n");
 }
 
-/* The smallest of 1, 2, 5 times a power of ten (for bytes: powers of two) not below `value`. */
+/* The smallest of 1, 2, 5 times a power of ten that is at least `value`. Bytes: a power of two. */
 static double round_up(double value, enum twi_unit unit)
 {
 	double base = unit == TWI_UNIT_BYTES ? 1024 : 1000, scale = 1;
@@ -140,7 +140,7 @@ void twi_value_text(double value, enum twi_unit unit, char out[TWI_VALUE_BYTES])
 		index++;
 	}
 	hundredths = llround(value * 100);
-	if (hundredths == 0) { /* of an axis: it needs no unit */
+	if (hundredths == 0) { /* on an axis: it needs no unit */
 		snprintf(out, TWI_VALUE_BYTES, "0");
 		return;
 	}

@@ -1,5 +1,5 @@
 /*
- * report_html_parts.c - charts that are not over time: steps, ranks, sizes.
+ * report_html_parts.c - the charts without a time axis: steps, ranks, sizes.
  */
 #include <stdio.h>
 
@@ -29,7 +29,7 @@ static void split_keys(struct twi_emit *e)
 	legend_key(e, LEFT + 250, "exposed", "exposed communication");
 }
 
-/* One stacked column. */
+/* Draws one stacked column. */
 static void split_column(struct twi_emit *e, const struct twi_scale *scale, double x, double width,
 			 const struct twi_timeline_split *part, const char *title)
 {
@@ -74,7 +74,7 @@ static void add_split(struct twi_timeline_split *into, const struct twi_timeline
 	into->exposed_ns += from->exposed_ns;
 }
 
-/* Columns of `count` things over the width; where the i-th begins, and how wide one is. */
+/* The layout of columns over the width: the distance from one to the next, and the width of one. */
 struct columns {
 	double each, width;
 };
@@ -92,7 +92,7 @@ static double column_at(const struct columns *c, size_t i)
 	return LEFT + 4 + (double)i * c->each + (c->each - c->width) / 2;
 }
 
-/* A number below every so-many-th column. */
+/* Writes a number below each n-th column, so that the numbers do not overlap. */
 static void column_label(struct twi_emit *e, const struct columns *c, size_t i, long long number)
 {
 	size_t each = (size_t)(34 / c->each) + 1;

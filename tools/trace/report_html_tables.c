@@ -1,5 +1,5 @@
 /*
- * report_html_tables.c - the tables of the report, each sorted by what it costs.
+ * report_html_tables.c - the tables of the report, each sorted by cost.
  */
 #include <stdio.h>
 #include <string.h>
@@ -14,8 +14,8 @@
 #define REGIONS_SHOWN 10u
 #define GROUPS_SHOWN  24u
 #define RANKS_SHOWN   72u
-#define NO_GROUP      "<th class=\"group\"></th>" /* a column that no head joins */
-#define RANKS_OPEN    8u                          /* the others are to be unfolded */
+#define NO_GROUP      "<th class=\"group\"></th>" /* a column without a group head */
+#define RANKS_OPEN    8u                          /* the others are folded */
 
 static void begin_section(const struct twi_report_page *p, const char *title, const char *note)
 {
@@ -241,7 +241,7 @@ void twi_page_ranks(const struct twi_report_page *p)
 {
 	size_t order[RANKS_SHOWN], shown = 0, left;
 
-	/* The dearest first, by selection: few are shown. */
+	/* The rank with the highest cost comes first. An insertion into a short list is enough. */
 	for (size_t r = 0; r < p->t->rank_count; r++) {
 		const struct twi_timeline_rank *rank = &p->t->ranks[r];
 		uint64_t cost = rank->slowest_ns + rank->last_ns;

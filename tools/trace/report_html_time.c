@@ -1,6 +1,6 @@
 /*
- * report_html_time.c - the charts that share one axis of time, stacked in one drawing so that what
- * happened at once stands on one vertical.
+ * report_html_time.c - the charts that share one time axis, stacked in one drawing, so that events
+ * of one time are on one vertical line.
  *
  *	        LEFT                                   RIGHT
  *	labels | panel: title above, plot, ...         | legend
@@ -18,11 +18,11 @@
 #define WIDTH 1216
 #define LEFT  78.0
 #define RIGHT 1048.0
-#define GAP   34.0 /* above each panel, for its title */
+#define GAP   34.0 /* above each panel, for the title */
 #define FOOT  30.0
 
 struct panel {
-	/* How high it is; 0: it is not there. `path` of links. */
+	/* Returns the height; 0: no panel. `path` selects the link. */
 	double (*height)(const struct twi_report_page *p, unsigned path);
 	void (*draw)(const struct twi_report_page *p, unsigned path, double top, double bottom);
 	unsigned path;
@@ -49,7 +49,9 @@ static void draw_legend(struct twi_emit *e, unsigned row, double top, const char
 	twi_svg_text(e, "", RIGHT + 30, y + 9, text);
 }
 
-/* A line in steps, one value for each bin; filled down to `bottom` where that is asked for. */
+/*
+ * Draws a step line with one value for each bin. filled: the area below is filled down to `bottom`.
+ */
 static void draw_staircase(const struct twi_report_page *p, const char *class,
 			   double (*value)(const struct twi_report_page *p, unsigned path,
 					   unsigned bin),
@@ -76,7 +78,7 @@ static void draw_staircase(const struct twi_report_page *p, const char *class,
 	twi_emit_puts(e, "\"/>\n");
 }
 
-/* Invisible columns that say what a bin holds when pointed at. */
+/* Draws an invisible column that shows the values of a bin on hover. */
 static void draw_hover(const struct twi_report_page *p, unsigned bin, double top, double bottom,
 		       const char *text)
 {
@@ -163,7 +165,7 @@ static double link_height(const struct twi_report_page *p, unsigned path)
 	return p->t->links[path].used ? 104 : 0;
 }
 
-/* Where the link of any rank was full and waited for. */
+/* Marks the times in which the link of a rank was full and a thread waited for it. */
 static void draw_bands(const struct twi_report_page *p, unsigned path, double top, double bottom)
 {
 	for (unsigned bin = 0; bin < TWI_TIMELINE_BINS; bin++) {
@@ -313,7 +315,7 @@ static void latency_draw(const struct twi_report_page *p, unsigned path, double 
 			high = twi_max(high, q->p99_ns);
 		}
 	}
-	/* A message that had come already takes no time, and would stretch the axis for nothing. */
+	/* A message that has arrived already takes no time, and would stretch the axis. */
 	low = twi_max(low, (uint64_t)100);
 	scale = twi_scale_make((double)low, (double)high, bottom, top, true, TWI_UNIT_NS);
 	twi_svg_text(p->e, "h", LEFT, top - 7,
@@ -425,7 +427,7 @@ static void reasons_draw(const struct twi_report_page *p, unsigned path, double 
 		snprintf(text, sizeof(text),
 			 "at %s: %llu fallback copies, %s; %llu late registrations, %s", at,
 			 (unsigned long long)b->copies, copies, (unsigned long long)b->late, lates);
-		/* What is there is seen, however little. */
+		/* A value above zero is visible, however small. */
 		if (b->late > 0)
 			twi_svg_rect(p->e, "late", x, twi_min(late, bottom - 2), width,
 				     twi_max(bottom - late, 2.0), text);
@@ -451,7 +453,7 @@ static double heat_height(const struct twi_report_page *p, unsigned path)
 	return heat_row(p) * (double)twi_min(p->t->rank_count, (size_t)TWI_TIMELINE_RANKS);
 }
 
-/* 0: idle, 8: full, 9: full and waited for. */
+/* Returns 0: idle; 8: full; 9: full, and a thread waited. */
 static unsigned heat_level(const struct twi_report_page *p, unsigned path, size_t r, unsigned bin)
 {
 	const struct twi_timeline_link *link = &p->t->links[path];

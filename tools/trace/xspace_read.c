@@ -1,12 +1,12 @@
 /*
- * xspace_read.c - a trace is read back from an XSpace that Towline wrote.
+ * xspace_read.c - reads a trace from an XSpace that Towline wrote.
  *
  *	plane Towline     stats "rank" --> ranks, with their threads, peers and names
  *	plane /host:CPU   lines        --> threads, by the number of the line
  *	                  events       --> spans, by the stats tow_*
  *
- * The bytes may be anybody's. protobuf-c bounds what it makes by the bytes there are; everything
- * that the model then relies on (indexes, kinds, order, times that can be added) is checked here.
+ * The bytes are untrusted. protobuf-c bounds its objects by the number of bytes. This file checks
+ * all else that the model relies on: indexes, kinds, order, and times that can be added.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,18 +19,20 @@
 #include "diag/trace/export/xspace.h"
 #include "tools/trace/formats.h"
 
-/* More than any capture is; what is made of bytes takes some times their room. */
+/* More than any capture has. Memory for the objects is several times as large. */
 #define READ_BYTES_MAX ((size_t)1 << 30)
 #define READ_RANKS_MAX (1 << 16)
-/* Times, and how far clocks are from each other and from UNIX time: 36 and 73 years, so that sums
- * of them are numbers still. */
+/*
+ * Limits of times, and of the distance of clocks from each other and from UNIX time: 36 and 73
+ * years. So sums of them do not overflow.
+ */
 #define READ_TIME_MAX  ((uint64_t)1 << 60)
 #define READ_CLOCK_MAX ((int64_t)1 << 60)
 #define READ_UNIX_MAX  ((int64_t)1 << 61)
 
 /*
- * What protobuf-c makes of the bytes, given back all at once. A byte of a stranger's can ask for
- * some forty; more than MEMORY_EACH of each is refused.
+ * Memory for protobuf-c's objects, all of which is freed together. One untrusted byte can need some
+ * forty bytes. More than MEMORY_EACH for each byte is refused.
  */
 #define MEMORY_CHUNK ((size_t)1 << 20)
 #define MEMORY_EACH  64u
@@ -88,8 +90,10 @@ static void memory_fini(struct memory *memory)
 
 struct reader {
 	struct twi_trace *trace;
-	/* Threads by the number of their line, from 1: a rank's index, and one in the rank, or
-	 * UNFINISHED. */
+	/*
+	 * Threads by the number of their line, from 1: the index of the rank, and the index of the
+	 * thread in the rank, or UNFINISHED.
+	 */
 	struct line {
 		size_t rank, thread;
 		bool read;
@@ -102,7 +106,7 @@ static int bad_xspace(const char *what)
 	return twi_error(TOW_EINVAL, "no trace of Towline's: %s", what);
 }
 
-/* A copy of a text; NULL without memory, or for what is no text (*wrong). */
+/* Copies a text. NULL: no memory, or with *wrong, the bytes are no text. */
 static char *text_of(const char *text, bool *wrong)
 {
 	if (!twi_text_is_clean(text)) {
@@ -243,7 +247,7 @@ static int read_ranks(struct reader *reader, const Twi__XPlane *plane)
 	return TOW_OK;
 }
 
-/* The ids of this file's stats, which another version of Towline may have numbered otherwise. */
+/* The ids of the stats in this file. Another version of Towline may number them differently. */
 struct stat_ids {
 	int64_t ids[TWI_STAT_STATUS + 1];
 };
@@ -260,7 +264,7 @@ static void read_stat_ids(const Twi__XPlane *plane, struct stat_ids *out)
 	}
 }
 
-/* What one event says of a span, by stat; those that are not there are 0. */
+/* The values of one event, by stat; missing ones are 0. */
 struct words {
 	uint64_t of[TWI_STAT_STATUS + 1];
 	bool has[TWI_STAT_STATUS + 1];
@@ -274,7 +278,7 @@ static void read_words(const Twi__XEvent *event, const struct stat_ids *ids, str
 	for (size_t i = 0; i < event->n_stats; i++) {
 		const Twi__XStat *row = event->stats[i];
 
-		/* Written in this order, so it is mostly the next. */
+		/* The writer uses this order, so the next stat mostly matches. */
 		for (int n = TWI_STAT_KIND; n <= TWI_STAT_STATUS; n++) {
 			if (ids->ids[stat] == row->metadata_id && row->metadata_id != 0)
 				break;
@@ -351,7 +355,7 @@ static int read_span(const struct words *words, const struct twi_trace_rank *ran
 	return TOW_OK;
 }
 
-/* The spans of one line; *count_out of them. TOW_OK, or a failure: *spans_out may be made then. */
+/* Reads the spans of one line. After a failure, *spans_out may have memory to free, too. */
 static int read_events(const Twi__XLine *from, const struct stat_ids *ids,
 		       const struct twi_trace_rank *rank, struct twi_span **spans_out,
 		       size_t *count_out)
@@ -386,7 +390,7 @@ static int read_line(struct reader *reader, const Twi__XLine *from, const struct
 	struct twi_trace_rank *rank;
 
 	if (from->id < 1 || (uint64_t)from->id > reader->line_count)
-		return TOW_OK; /* some tool's own */
+		return TOW_OK; /* added by another tool */
 	line = &reader->lines[from->id - 1];
 	rank = &reader->trace->ranks[line->rank];
 	if (line->read)

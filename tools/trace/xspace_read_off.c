@@ -1,4 +1,6 @@
-/* xspace_read_off.c - a build without protobuf-c reads no XSpace, and says so. */
+/*
+ * xspace_read_off.c - without protobuf-c, a build reads no XSpace, and returns the reason.
+ */
 #include "diag/base/error.h"
 #include "tools/trace/formats.h"
 

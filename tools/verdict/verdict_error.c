@@ -1,6 +1,6 @@
 /*
- * verdict_error.c - what the library's texts are made with keeps the message of a failure for
- * tow_error_message. The library that is linked beside it has that; here a status is enough.
+ * verdict_error.c - twi_error without a message, for the library's code that a tool compiles
+ * itself. The linked library has the texts for tow_error_message. Here a status is enough.
  */
 #include "diag/base/error.h"
 

@@ -1,6 +1,6 @@
 /*
- * verdict_states.c - see verdict_states.h. What answers come from sockets is checked as any state
- * of another rank is.
+ * verdict_states.c - judges states that ranks report through their sockets; see verdict_states.h.
+ * The code checks these states like states that come from other ranks.
  */
 #include "tools/verdict/verdict_states.h"
 
@@ -14,7 +14,7 @@
 #include "diag/judge/verdict.h"
 #include "diag/record/coll_kind.h"
 
-#define HEAD 8u /* the clock of who answers, little-endian */
+#define HEAD 8u /* the clock of the reporting process, little-endian */
 
 static uint64_t read_clock(const unsigned char *bytes)
 {
@@ -31,7 +31,7 @@ static bool decode_look(const struct states_look *look, struct twi_rank_state *o
 	       twi_rank_state_decode(look->bytes + HEAD, look->count - HEAD, out);
 }
 
-/* The group of another library with most ranks; NULL: it has none of several. */
+/* Returns the largest group of another library. NULL: there is none with several ranks. */
 static const struct twi_state_group *largest_group(const struct twi_rank_state *state)
 {
 	const struct twi_state_group *found = NULL;
@@ -61,12 +61,12 @@ int states_are_joined(const struct states_rank *ranks, size_t count)
 	return foreign && !ours;
 }
 
-/* A rank of the case, with room for what it has said. */
+/* Memory for the decoded states of a rank. */
 struct judged {
 	struct twi_rank_state first, last;
 };
 
-/* How far its clock is ahead, and how sure that is: the best of both looks. */
+/* Computes the offset of the rank's clock, and its error, from the better of the two looks. */
 static void compare_clocks(const struct states_rank *in, struct twi_verdict_rank *out)
 {
 	out->error_ns = UINT64_MAX;
@@ -113,7 +113,7 @@ static bool has_rank(const struct twi_verdict_rank *ranks, uint32_t count, uint3
 	return false;
 }
 
-/* Of the largest group those that are not there. */
+/* Counts the members of the largest group that are not among the ranks of the case. */
 static uint32_t count_elsewhere(const struct twi_verdict_case *what)
 {
 	const struct twi_state_group *largest = NULL;
@@ -173,7 +173,7 @@ char *states_verdict(const struct states_rank *ranks, size_t count)
 		struct twi_verdict_rank *row = &rows[what.rank_count];
 
 		fill_rank(&ranks[i], &room[i], row);
-		/* A process may have two runtimes; the first is asked for both. */
+		/* A process may have two runtimes of one rank; the first one counts. */
 		if (!has_rank(rows, what.rank_count, row->rank))
 			what.rank_count++;
 	}

@@ -1,12 +1,12 @@
 /*
- * shm.c - the shm lane's table: which peers are looked at, how this side sleeps and is woken, and
- * how a peer goes. See shm.h.
+ * shm.c - the shm lane's table: which peers are polled, how this side sleeps and is woken, and how
+ * a peer ends. See shm.h.
  *
- * Sleeping. Before the engine sleeps it calls flush: every box of this side gets `asleep`, a fence
- * follows, and then deadline_ns looks at every ring once more. A writer writes, fences, and looks
- * at `asleep`: one of the two sees the other. The side that finds it set clears it and rings the
- * bell once; nobody else ever clears it, so a thread that sleeps while another one drives is still
- * woken.
+ * Sleeping. Before the engine sleeps it calls flush, which sets `asleep` in this side's segments
+ * and passes a fence. Then deadline_ns looks at every ring once more. A writer writes, fences, and
+ * reads `asleep`. So one of the two sides sees the other. A writer that finds `asleep` set clears
+ * it and sends one byte. No other code clears it, so a thread that sleeps while another one drives
+ * is still woken.
  *
  * Budget of a turn with nothing to do: one load for each peer.
  */
@@ -77,7 +77,7 @@ void twi_shm_watch_close(struct twi_shm_lane *lane, struct twi_shm_watch *watch)
 		return;
 	lane->slots[watch->slot].watch = NULL;
 	watch->live = false;
-	/* Sleeping polls of other rings still hold the file: the end must not wait for them. */
+	/* Sleeping polls of other rings still hold the file. The shutdown ends the socket now. */
 	shutdown(watch->fd, SHUT_RDWR);
 	twi_ring_forget(lane->base.engine, watch->fd);
 	close(watch->fd);
@@ -88,7 +88,7 @@ void twi_shm_watch_arm(struct twi_shm_lane *lane, struct twi_shm_watch *watch)
 	struct twi_engine *engine = lane->base.engine;
 
 	engine->armed_since_enter = true;
-	/* What a thread arms that is not the driver must be armed by the driver, too. */
+	/* What a thread arms that is not the driver, the driver must arm, too. */
 	if (engine->ring != engine->armed_ring)
 		engine->armed_ring = NULL;
 	if (watch->live)
@@ -96,7 +96,7 @@ void twi_shm_watch_arm(struct twi_shm_lane *lane, struct twi_shm_watch *watch)
 			  watch->fd, &watch->rings);
 }
 
-/* The peer's descriptors and operations go; the user may still hold it. */
+/* Closes the peer's descriptors and ends its operations. The user may still hold the peer. */
 static void let_go(struct twi_shm_peer *peer, int status)
 {
 	struct twi_shm_lane *lane = twi_shm_lane_of(peer->base.engine);
@@ -180,7 +180,7 @@ static void lane_close(struct twi_lane *base)
 	struct twi_list *entry;
 
 	twi_shm_handshake_expire(lane, UINT64_MAX);
-	/* Views that are out end with the runtime. */
+	/* Views that the user still has end with the runtime. */
 	while ((entry = twi_list_first(&lane->links)) != NULL) {
 		struct twi_shm_link *shared = twi_container_of(entry, struct twi_shm_link, link);
 
@@ -201,14 +201,14 @@ static bool peer_send_at_once(struct tow_peer *base, struct twi_outbound *out)
 	return twi_outbox_at_once(&shm_peer(base)->outbox, out);
 }
 
-/* What comes while somebody looks for it goes straight to him. */
+/* A message that comes while the receive looks for one goes straight to that receive. */
 static bool peer_recv_at_once(struct tow_peer *base, struct twi_instant *instant)
 {
 	struct twi_shm_peer *peer = shm_peer(base);
 	int status = twi_inbox_instant(&peer->inbox, instant);
 
 	if (status != TOW_AGAIN) {
-		twi_shm_unstall(peer); /* there may be room for what stands in front */
+		twi_shm_unstall(peer); /* there may be room for the next message */
 		return status == TOW_OK;
 	}
 	if (peer->stage != TWI_SHM_UP || twi_shm_slot_peek(&peer->in) == 0)
@@ -233,8 +233,8 @@ static bool peer_abort(struct tow_peer *base, struct tow_op *op, int status, boo
 }
 
 /*
- * What is in the ring stays readable there for the other side, so there is nothing to linger for:
- * it reads on until the end of what was written, and then sees the end of the socket.
+ * Messages in the ring stay readable for the other side, so the close waits for nothing. The other
+ * side reads everything that was written, and then sees the end of the socket.
  */
 static void peer_close(struct tow_peer *base)
 {
@@ -249,8 +249,8 @@ static void peer_close(struct tow_peer *base)
 }
 
 /*
- * The socket has ended, or who held it: what stands in the ring still counts, and then the peer has
- * gone.
+ * The socket, or the process that held it, has ended. Messages in the ring are still delivered, and
+ * then the peer is lost.
  */
 static void other_side_ended(struct twi_shm_peer *peer, int status, bool process)
 {
@@ -291,7 +291,7 @@ static void socket_event(struct twi_shm_lane *lane, struct twi_shm_peer *peer)
 	}
 }
 
-/* All that it has written is there to be read, whoever holds its end of the socket still. */
+/* Everything that the process wrote is readable, even if a child still holds its socket. */
 static void process_ended(struct tow_peer *base)
 {
 	struct twi_shm_peer *peer = shm_peer(base);
@@ -362,8 +362,10 @@ static unsigned lane_progress(struct twi_lane *base)
 		twi_shm_sweep(lane);
 	if (twi_unlikely(lane->handshake_count > 0))
 		twi_shm_handshake_expire(lane, twi_engine_now(base->engine));
-	/* The thread of a tow_fd may go and poll it: from here on it is asleep. What has come till
-	 * now makes deadline_ns say so when the engine is given back. */
+	/*
+	 * The thread that owns a tow_fd may go and poll it, so this side counts as asleep from here
+	 * on. If something has come before, deadline_ns says so when the engine is released.
+	 */
 	if (twi_unlikely(atomic_load_explicit(&base->engine->watchers, memory_order_relaxed) > 0))
 		twi_shm_doze(lane);
 	return events;
@@ -467,7 +469,7 @@ static void peer_describe(struct tow_peer *base, struct twi_emit *emit)
 	twi_emit_u64(emit, "extents_announced", peer->announced);
 }
 
-/* What waits is all that there is to know: nothing is on its way anywhere. */
+/* Only waiting messages can be measured: there is no network on which messages could be. */
 static void peer_measure(struct tow_peer *base, struct twi_state_link *out, char *fabric)
 {
 	const struct twi_shm_peer *peer = shm_peer(base);

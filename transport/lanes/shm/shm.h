@@ -1,28 +1,28 @@
 /*
- * shm.h - the shm lane: peers on one host, joined by memory. docs/shm.md draws it.
+ * shm.h - the shm lane, which connects peers on one host by shared memory. docs/shm.md draws it.
  *
  *	small   copied into the shared ring, and out of it: complete when it is in the ring
- *	large   offered; the receiver copies it once, out of the sender's pool, which it has mapped,
- *	        or with process_vm_readv out of other memory; where that is not allowed the sender
- *	        copies it in pieces into its staging, which is mapped
+ *	large   offered; the receiver copies it once. It copies out of the sender's pool, which
+ *	        it has mapped, or reads other memory with process_vm_readv. If it may not do
+ *	        that, the sender copies the message in pieces into its mapped staging
  *	view    the receiver gets the address of the sender's bytes in that mapping
  *
- *	link    the mappings: two boxes (shm_ring.h) and the other side's extents. Counted: a view
- *	        that is out holds it beyond its peer
- *	socket  a unix socket for the handshake, for extents that the pool grows later, for the bell
- *	        that wakes a sleeper, and whose end is the other side's end. No payload passes over
- *	        it. (An eventfd would not do: the ring's own eventfd, signalled from within the
- *	        writing of another, is put off by the kernel for a grace period, up to 100 ms.)
+ *	link    the mappings: two shared segments (shm_ring.h) and the other side's extents. A
+ *	        link is counted: a view that the user still has holds it beyond its peer
+ *	socket  a unix socket for the handshake, for later extents of the pool, for the byte that
+ *	        wakes a sleeper, and to notice the other side's end. It carries no payload. (If
+ *	        that byte were an eventfd, its write would signal the ring's own eventfd. The
+ *	        kernel delays such a signal by a grace period, up to 100 ms.)
  *
- * The life of an offer, by its word in the sender's box (the arrows are compare-and-swaps):
+ * The word of an offer, in the sender's segment, changes so; the arrows are compare-and-swaps:
  *
  *	FREE -> OFFERED -+-> ACCEPTED   by the receiver, when its copy is whole, or views it
- *	                 +-> CUT, REFUSED, UNWRITABLE (its memory is bad)   by the receiver
+ *	                 +-> CUT, REFUSED, SPOILED, UNWRITABLE (its memory is bad)   by the receiver
  *	                 +-> TAKEN_BACK   by the sender: the copy is void, the receive waits on
  *	                 +-> UNREADABLE   by the sender: its memory is bad, the receive ends
  *
- * A note of the receiver's follows (DONE, VIEWED, TRUNCATED, CANCELED, BAD_MEMORY, GONE), and with
- * the last one about it the offer is free.
+ * A control record of the receiver follows: DONE, VIEWED, TRUNCATED, CANCELED, CORRUPT, BAD_MEMORY
+ * or GONE. The last record about an offer frees the offer.
  */
 #ifndef TWI_SHM_H
 #define TWI_SHM_H
@@ -42,76 +42,76 @@
 #define TWI_SHM_HANDSHAKES_MAX 64u
 #define TWI_SHM_NAME_MAX       80u
 #define TWI_SHM_BATCH          32u          /* messages of one peer in one round */
-#define TWI_SHM_ALL            UINT32_MAX   /* messages: they are the last */
-#define TWI_SHM_CHUNK          (512u << 10) /* of a large message in one round */
-#define TWI_SHM_POPULATE_MAX   (1ull << 30) /* an extent up to this is faulted in when mapped */
-#define TWI_SHM_PACKETS        32u          /* of one socket in one round */
+#define TWI_SHM_ALL            UINT32_MAX   /* all messages: there will be no more */
+#define TWI_SHM_CHUNK          (512u << 10) /* bytes of a large message in one round */
+#define TWI_SHM_POPULATE_MAX   (1ull << 30) /* larger extents are not faulted in when mapped */
+#define TWI_SHM_PACKETS        32u          /* packets of one socket in one round */
 #define TWI_SHM_RETRY_NS       (1000ull * 1000)
-#define TWI_SHM_TIMED_NS       100000u /* reading the kernel's clock at both ends takes long */
+#define TWI_SHM_TIMED_NS       100000u /* two reads of the kernel's clock a message are slow */
 
 struct twi_shm_lane;
 struct twi_shm_peer;
 
 enum twi_shm_watch_kind { TWI_SHM_WATCH_LISTENER, TWI_SHM_WATCH_SOCKET };
 
-/* A descriptor that is polled in the rings of those who drive; known by slot and generation. */
+/* A descriptor that driving threads poll in their rings. Its slot and generation identify it. */
 struct twi_shm_watch {
 	int fd;
 	uint32_t slot;
 	uint16_t generation;
 	uint8_t kind; /* enum twi_shm_watch_kind */
 	bool live;
-	uint32_t rings; /* bit r: armed in ring r */
+	uint32_t rings; /* bit r: the poll is armed in ring r */
 };
 
 enum twi_shm_offer_use {
 	TWI_SHM_UNUSED,
 	TWI_SHM_OPEN,
-	TWI_SHM_SETTLED, /* its operation ended by the word; the note is still to come */
-	TWI_SHM_REVOKED, /* taken back; GONE is still to come */
-	TWI_SHM_IN_VIEW, /* complete; the receiver looks at the memory */
+	TWI_SHM_SETTLED, /* its operation ended by the word; the record is still to come */
+	TWI_SHM_REVOKED, /* the sender took it back; GONE is still to come */
+	TWI_SHM_IN_VIEW, /* complete; the receiver still has a view of the memory */
 };
 
-/* The sender's account of one of its offers. */
+/* The sender's state of one of its offers. */
 struct twi_shm_offer {
 	struct twi_list link;   /* on peer->staging, or on peer->revoked */
-	struct tow_op *op;      /* OPEN */
-	struct twi_claim claim; /* SETTLED, IN_VIEW: the hold on the memory */
+	struct tow_op *op;      /* set while OPEN */
+	struct twi_claim claim; /* SETTLED, IN_VIEW: the lease on the memory */
 	uint32_t generation;
 	uint8_t use;
-	bool wanted;     /* in pieces */
+	bool wanted;     /* the receiver wants it in pieces */
 	uint64_t staged; /* bytes copied into pieces */
 	void *pieces[2]; /* staging chunks that the receiver has not taken yet */
 	unsigned piece_count;
 	uint16_t next_free;
 };
 
-/* An offer of the other side's. */
+/* An offer of the other side. */
 struct twi_shm_incoming {
 	struct twi_unexpected arrival;
 	struct twi_list link; /* on peer->copying */
-	struct tow_op *op;    /* matched */
+	struct tow_op *op;    /* set once matched */
 	uint64_t where, copied;
 	uint32_t extent, generation;
 	uint8_t type; /* enum twi_shm_type */
 	bool used;
 	bool wanted; /* it comes in pieces */
 	bool summed;
-	bool unreadable;    /* its sender has taken it back for that */
-	uint32_t told, sum; /* what its sender has computed, what has come so far */
+	bool unreadable;    /* the sender took it back because its memory is bad */
+	uint32_t told, sum; /* checksum by the sender; of the bytes so far */
 };
 
-/* How much of one that was matched goes into memory: the rest is dropped (op->truncate). */
+/* How many bytes of a matched offer go into memory. The rest is dropped (op->truncate). */
 static inline uint64_t twi_shm_takes(const struct twi_shm_incoming *incoming)
 {
 	return twi_min(incoming->arrival.bytes, incoming->op->bytes);
 }
 
 enum twi_shm_stage {
-	TWI_SHM_CONNECTING, /* the listener's queue was full: tried again */
+	TWI_SHM_CONNECTING, /* retries: the listener's queue was full */
 	TWI_SHM_PROVING,    /* auth.h */
-	TWI_SHM_GREETING,   /* the other side's HELLO and extents are awaited */
-	TWI_SHM_READYING,   /* READY is awaited */
+	TWI_SHM_GREETING,   /* waits for the other side's HELLO and extents */
+	TWI_SHM_READYING,   /* waits for READY */
 	TWI_SHM_UP,
 	TWI_SHM_LOST,
 };
@@ -121,31 +121,31 @@ struct twi_shm_peer {
 	struct twi_list link; /* on lane->handshakes, then on up or idle; lost: on none */
 	struct twi_shm_watch socket;
 	uint8_t stage;
-	bool fenced;        /* writes need a fence before the look at `asleep` */
-	bool remote_mine;   /* the other side can read this one's memory */
-	bool remote_theirs; /* and this side the other's */
-	bool writes;        /* the other side's extents come as descriptors that can be written */
+	bool fenced;        /* a write needs a fence before the read of `asleep` */
+	bool remote_mine;   /* the other side can read this process's memory */
+	bool remote_theirs; /* this process can read the other side's memory */
+	bool writes;        /* the other side sends its extents as writable descriptors */
 	bool writable;      /* both sides may write to each other's pool */
-	bool busy;          /* there is more to do than to look at the rings */
+	bool busy;          /* there is work besides reading the rings */
 	bool idle;          /* on lane->idle */
-	bool moved;         /* something came or went since the last sweep */
-	pid_t pid;          /* of the other side; 0: not to be seen from here */
+	bool moved;         /* a message came or went since the last sweep */
+	pid_t pid;          /* of the other side; 0: not visible from here */
 	struct twi_shm_link *shared;
 	struct twi_shm_out out;
 	struct twi_shm_in in;
 	struct twi_shm_notes notes_out, notes_in;
 	struct twi_shm_limits limits;
-	uint32_t expecting; /* notes may come: offers in use, pieces awaited */
+	uint32_t expecting; /* records may come: offers in use, pieces awaited */
 	uint32_t announced; /* extents of our pool that the other side has */
-	uint8_t rule;       /* that the other side has broken; 0: none yet */
-	bool stalled;       /* the next message is to have an operation: the ring is not read */
+	uint8_t rule;       /* the rule that the other side broke; 0: none yet */
+	bool stalled;       /* not read until the next message's receive is an operation */
 	struct twi_inbox inbox;
 	struct twi_outbox outbox;
-	struct twi_list copying;             /* incoming, matched, to be copied by this side */
+	struct twi_list copying;             /* matched offers that this side copies */
 	struct twi_list staging;             /* offers that go in pieces */
-	struct twi_list revoked;             /* offers whose withdrawal is still to be said */
+	struct twi_list revoked;             /* offers whose withdrawal is not written yet */
 	uint16_t offer_free;                 /* index + 1 */
-	uint16_t offers_made, incoming_made; /* rows from there on were never touched */
+	uint16_t offers_made, incoming_made; /* rows from here on were never touched */
 	uint32_t offer_count;
 
 	/* handshake */
@@ -156,7 +156,7 @@ struct twi_shm_peer {
 	char path[108];
 	struct twi_auth auth;
 
-	/* last, as most of it is never touched */
+	/* last, because most of it is never touched */
 	struct twi_shm_offer offers[TWI_SHM_OFFERS];
 	struct twi_shm_incoming incoming[TWI_SHM_OFFERS];
 };
@@ -176,14 +176,14 @@ struct twi_shm_watch_slot {
 struct twi_shm_lane {
 	struct twi_lane base;
 	struct twi_list handshakes, up, links;
-	struct twi_list idle; /* up, and quiet: they ring (shm_idle.c) */
+	struct twi_list idle; /* up but quiet, with `asleep` set (shm_idle.c) */
 	uint32_t up_count, turns;
 	uint64_t swept_ns;
 	struct twi_list extents; /* of other processes' pools (shm_extent.h) */
 	uint32_t handshake_count;
 	struct twi_shm_watch_slot *slots;
 	uint32_t slot_count;
-	bool barriers; /* membarrier reaches the other processes of this kind, and this one */
+	bool barriers; /* membarrier works here and reaches other processes that registered */
 };
 
 static inline struct twi_shm_lane *twi_shm_lane_of(const struct twi_engine *engine)
@@ -201,10 +201,10 @@ void twi_shm_peer_free(struct twi_shm_peer *peer);
 void twi_shm_protocol_error(struct twi_shm_peer *peer, enum twi_rule rule);
 
 /*
- * shm_idle.c. Doze: somebody is about to sleep: whoever writes from now on rings. Sweep: in every
- * turn of the poll, where there are more peers than are always polled. Ready: there is something to
- * do that no descriptor will tell of. Wake: a connection that was idle is polled again. join:
- * membarrier is to be had; what works once will when it is needed.
+ * shm_idle.c. doze: this side is about to sleep, so writers must wake it from now on. sweep: runs
+ * in every turn of the poll when there are more peers than are always polled. ready: there is work
+ * that no descriptor reports. wake: an idle connection is polled again. join: returns whether
+ * membarrier works; a call that works once works later, too.
  */
 void twi_shm_doze(struct twi_shm_lane *lane);
 void twi_shm_sweep(struct twi_shm_lane *lane);
@@ -212,13 +212,13 @@ bool twi_shm_peer_ready(struct twi_shm_peer *peer);
 void twi_shm_wake(struct twi_shm_peer *peer);
 bool twi_shm_barriers_join(void);
 
-/* Wakes the other side if it sleeps; after something was written that it waits for. */
+/* Wakes the other side if it sleeps; called after a write that the other side awaits. */
 void twi_shm_ring_bell(struct twi_shm_peer *peer);
 
 static inline void twi_shm_wrote(struct twi_shm_peer *peer)
 {
-	/* What was written comes before this look. Pairs with pass_barrier in shm_idle.c: a fence
-	 * on both sides, or one there that makes every processor pass one (membarrier). */
+	/* The caller's writes come before this load. Pairs with pass_barrier in shm_idle.c: either
+	 * both sides pass a fence, or the sleeper makes every processor pass one (membarrier). */
 	if (peer->fenced)
 		atomic_thread_fence(memory_order_seq_cst);
 	else
@@ -240,17 +240,17 @@ int twi_shm_path(const struct twi_engine *engine, const char *name, char out[108
 
 /* shm_greet.c: the packets of the handshake, and the ones about extents after it. */
 int twi_shm_greet_begin(struct twi_shm_peer *peer);
-/* Reads what the socket has. TOW_OK; TOW_AGAIN: the other side has gone; else why it must go. */
+/* Reads packets of the socket. TOW_OK; TOW_EPEER: it has ended; any other failure ends the peer. */
 int twi_shm_socket_read(struct twi_shm_peer *peer);
-/* Tells the other side of all extents up to this one. False: it does not know it. */
+/* Announces all extents up to this one. Returns false if the other side did not get one of them. */
 bool twi_shm_announce(struct twi_shm_peer *peer, uint32_t extent);
 void twi_shm_peer_up(struct twi_shm_peer *peer);
 
 /*
- * shm_stamp.c: the type of a slot, with the checksum of the payload in it, or of a small message
- * the time that it was sent, where that is looked at: by the kernel's clock, for each process has
- * its own scale of the fast one. There is room for one of them; while everything is recorded that
- * is the time.
+ * shm_stamp.c: both return the type of a slot. They write the payload's checksum into it, or for a
+ * small message the send time if that is used. The time is of the kernel's clock, because each
+ * process scales the fast clock itself. A slot has room for one; while everything is recorded it is
+ * the time.
  */
 unsigned twi_shm_stamp(struct twi_shm_peer *peer, struct twi_shm_slot *slot,
 		       const struct twi_outbound *out, enum twi_shm_type type);
@@ -263,29 +263,29 @@ extern const struct twi_outbox_ops twi_shm_outbox;
 int twi_shm_traffic_init(struct twi_shm_peer *peer);
 void twi_shm_traffic_fini(struct twi_shm_peer *peer);
 void twi_shm_recv(struct tow_peer *base, struct tow_op *op);
-/* The memory of an open offer cannot be read: it ends, at the other side, too. */
+/* Ends an open offer, on the other side too, because its memory cannot be read. */
 void twi_shm_unreadable(struct twi_shm_peer *peer, struct twi_shm_offer *offer);
 void twi_shm_look_again(struct tow_peer *base, uint64_t tag, uint32_t context);
 
-/* The ring is read again: there may be a receive for what stands in front. */
+/* Lets the ring be read again: a receive for the next message may exist now. */
 void twi_shm_unstall(struct twi_shm_peer *peer);
 bool twi_shm_abort_recv(struct twi_shm_peer *peer, struct tow_op *op, int status, bool force);
-/* Up to `most` of them, or TWI_SHM_ALL. Returns how many; the peer may be lost by it. */
+/* Takes up to `most` messages, or TWI_SHM_ALL. Returns their number. It may end the peer. */
 unsigned twi_shm_take_messages(struct twi_shm_peer *peer, unsigned most);
-unsigned twi_shm_take_notes(struct twi_shm_peer *peer); /* some of them, for one round */
+unsigned twi_shm_take_notes(struct twi_shm_peer *peer); /* at most TWI_SHM_BATCH */
 unsigned twi_shm_take_all_notes(struct twi_shm_peer *peer);
-/* There is more to do than to look at the rings, and whoever sleeps must do it. */
+/* There is work besides reading the rings. A thread that is about to sleep does it first. */
 void twi_shm_busy(struct twi_shm_peer *peer);
-/* Does some of it; sets peer->busy anew. */
+/* Does some of the work, and sets peer->busy anew. */
 unsigned twi_shm_work(struct twi_shm_peer *peer);
 unsigned twi_shm_send_work(struct twi_shm_peer *peer);
 unsigned twi_shm_recv_work(struct twi_shm_peer *peer);
-/* Whether work would find something to do now: nobody may sleep. */
+/* Returns whether send work is possible now. If so, no thread may sleep. */
 bool twi_shm_send_ready(struct twi_shm_peer *peer);
-/* The next piece of one of them; how many were made. */
+/* Copies the next piece of one staged offer. Returns the number of pieces made. */
 unsigned twi_shm_stage(struct twi_shm_peer *peer);
 bool twi_shm_has_chunk(struct twi_shm_peer *peer);
-/* A piece is due, for which there may be no staging: it is tried again after a while. */
+/* Returns whether a piece is due. Staging may lack room for it, so the caller retries later. */
 bool twi_shm_send_stages(const struct twi_shm_peer *peer);
 void twi_shm_send_fail(struct twi_shm_peer *peer, int status);
 void twi_shm_recv_fail(struct twi_shm_peer *peer, int status);
@@ -294,7 +294,7 @@ int twi_shm_piece_noted(struct twi_shm_peer *peer, const struct twi_shm_remark *
 void twi_shm_say(struct twi_shm_peer *peer, const struct twi_shm_remark *remark);
 void twi_shm_view_release(struct tow_op *op);
 
-/* The small message that came last says when it was sent: it is timed where it ends. */
+/* Records the latency of the last small message, whose slot has its send time. */
 void twi_shm_timed_small(struct twi_shm_peer *peer, const struct twi_shm_message *message);
 
 #endif

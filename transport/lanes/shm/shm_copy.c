@@ -1,6 +1,7 @@
 /*
- * shm_copy.c - the bytes of large messages: out of the sender's mapped pool, out of its other
- * memory, or piece by piece out of its staging; and what a peer has to do in one round.
+ * shm_copy.c - copies the bytes of large messages, and does the work of a peer in one round. The
+ * bytes come out of the sender's mapped pool, out of its other memory, or in pieces out of its
+ * staging.
  */
 #include <poll.h>
 
@@ -10,7 +11,7 @@
 #include "transport/lanes/shm/shm_settle.h"
 #include "transport/op/lane_host.h"
 
-/* The bytes that have just come, while they are in the cache. */
+/* Adds the bytes that have just come to the checksum, while they are in the cache. */
 static void add_sum(struct twi_shm_incoming *incoming, uint64_t bytes)
 {
 	if (twi_unlikely(incoming->summed))
@@ -43,9 +44,10 @@ static void copy_pool(struct twi_shm_peer *peer, struct twi_shm_incoming *incomi
 }
 
 /*
- * The stores into a receive's memory are this process's own, and would end it where that cannot be
- * written. To look at all of it would cost a quarter of the copy, so the first and the last page
- * stand for it: memory that was unmapped or protected, and a file that has become shorter.
+ * Returns whether the receive's memory can be written. This process's own stores into bad memory
+ * would end the process. A check of all pages would cost a quarter of the copy, so only the first
+ * and the last page are checked. That finds memory that was unmapped or protected, and a file that
+ * was shortened.
  */
 static bool can_write(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming)
 {
@@ -60,7 +62,7 @@ static bool can_write(struct twi_shm_peer *peer, struct twi_shm_incoming *incomi
 	return good == bytes;
 }
 
-/* The next piece of a staged message has come. Of one that is not wanted any more: nothing. */
+/* The next piece of a staged message has come. It is ignored if the offer has ended. */
 int twi_shm_piece_noted(struct twi_shm_peer *peer, const struct twi_shm_remark *remark)
 {
 	struct twi_shm_incoming *incoming = &peer->incoming[remark->offer];
@@ -87,7 +89,7 @@ int twi_shm_piece_noted(struct twi_shm_peer *peer, const struct twi_shm_remark *
 	return TOW_OK;
 }
 
-/* A number of a process that has ended may be another's by now: the socket knows. */
+/* Returns whether the process lives. Its pid may be another process's by now; the socket tells. */
 static bool is_alive(const struct twi_shm_peer *peer)
 {
 	struct pollfd end = { .fd = peer->socket.fd, .events = POLLRDHUP };
@@ -95,7 +97,7 @@ static bool is_alive(const struct twi_shm_peer *peer)
 	return poll(&end, 1, 0) == 0;
 }
 
-/* Memory of the sender's outside its pool. False: it cannot be read, so it must come in pieces. */
+/* Copies sender memory outside the pool. Returns false if it cannot be read: it comes in pieces. */
 static bool copy_remote(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming,
 			uint64_t bytes)
 {
@@ -111,7 +113,7 @@ static bool copy_remote(struct twi_shm_peer *peer, struct twi_shm_incoming *inco
 	return incoming->copied < twi_shm_takes(incoming) || is_alive(peer);
 }
 
-/* The next `bytes`, at most, of the oldest message that is being copied. Returns how many. */
+/* Copies up to `bytes` more of an incoming message. Returns how many it has accounted for. */
 static uint64_t copy_some(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming,
 			  uint64_t bytes)
 {
@@ -131,7 +133,7 @@ static uint64_t copy_some(struct twi_shm_peer *peer, struct twi_shm_incoming *in
 		if (twi_op_reach(incoming->op, incoming->copied, left, true) < left)
 			twi_shm_unwritable(peer, incoming, incoming->copied);
 		else
-			twi_shm_want(peer, incoming); /* one taken back ends there, too */
+			twi_shm_want(peer, incoming); /* a withdrawn offer also ends there */
 		return bytes;
 	}
 	if (incoming->copied == takes)
@@ -167,7 +169,7 @@ unsigned twi_shm_work(struct twi_shm_peer *peer)
 
 /* --- the sender's part: pieces --- */
 
-/* The next piece of an offer; false when there is no staging free, or two are out already. */
+/* Stages the next piece of an offer. False if no staging is free, or both pieces are still out. */
 static bool stage_piece(struct twi_shm_peer *peer, struct twi_shm_offer *offer)
 {
 	struct twi_engine *engine = peer->base.engine;
@@ -205,7 +207,7 @@ unsigned twi_shm_stage(struct twi_shm_peer *peer)
 
 	twi_list_for_each_safe (pos, next, &peer->staging) {
 		if (stage_piece(peer, twi_container_of(pos, struct twi_shm_offer, link)))
-			return 1; /* one a round: others have their turn, too */
+			return 1; /* one piece a round, so that others have their turn */
 	}
 	return 0;
 }

@@ -1,12 +1,13 @@
 /*
- * shm_dial.c - names, listening, connecting, and how long a handshake may take.
+ * shm_dial.c - names, listening, connecting, and time limits of handshakes.
  *
- * shm://NAME is the socket shm-NAME.sock in the directory of the stats sockets (knob stats_dir). A
- * file, not a name of the abstract kind: that one belongs to a network namespace, and containers
- * that share a directory, and so can share memory, have each their own. The file has mode 0600; a
- * dead process's is taken over, a living one's is TOW_EBUSY.
+ * shm://NAME is the socket shm-NAME.sock in the directory of the stats sockets (knob stats_dir). It
+ * is a file and not an abstract name, because an abstract name belongs to a network namespace.
+ * Containers that share a directory can share memory, but each has its own network namespace. The
+ * file has mode 0600. The file of a dead process is replaced; that of a living one is TOW_EBUSY.
  *
- * What a stranger can hold: TWI_SHM_HANDSHAKES_MAX connections for connect_timeout_ns, of our user.
+ * A stranger can hold at most TWI_SHM_HANDSHAKES_MAX connections, of our user, for
+ * connect_timeout_ns.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -48,7 +49,7 @@ static int find_dir(const struct twi_engine *engine, char *out, size_t room)
 {
 	unsigned index = 0;
 
-	/* All ranks of a user on one host pass over the same ones, and so meet in the same. */
+	/* All ranks of a user on one host try the same directories, and so meet in the same one. */
 	if (engine->knobs.stats_dir[0] == '\0')
 		return twi_stats_dir_find(NULL, &index, out, room);
 	snprintf(out, room, "%s", engine->knobs.stats_dir);
@@ -102,7 +103,7 @@ static int bind_at(int fd, const char *path)
 	struct sockaddr_un address;
 
 	put_address(&address, path);
-	/* Before bind: the file then never has another mode, not for a moment. */
+	/* Before bind, so that the file never has another mode, not even for a moment. */
 	fchmod(fd, 0600);
 	for (int attempt = 0; attempt < 2; attempt++) {
 		if (bind(fd, (const struct sockaddr *)&address, sizeof(address)) == 0) {
@@ -123,8 +124,8 @@ static int bind_at(int fd, const char *path)
 }
 
 /*
- * Takes away files of made names whose processes were killed: nobody else would ever reuse them.
- * A few with each new one, so that they do not gather, and opening stays quick.
+ * Removes files of made-up names whose processes were killed, because no process would reuse them.
+ * Removes only a few at each open, so that opening stays quick and the files do not pile up.
  */
 static void sweep_dead(int dir_fd, const char *dir)
 {
@@ -152,7 +153,7 @@ static void sweep_dead(int dir_fd, const char *dir)
 		closedir(list);
 }
 
-/* Under a lock of the directory: who binds and does not listen yet looks dead. */
+/* Holds a lock on the directory: a process that has bound but does not listen yet looks dead. */
 static int listen_at(const struct twi_engine *engine, const char *path, int *fd_out)
 {
 	char dir[256];
@@ -217,7 +218,7 @@ void twi_shm_endpoint_close(struct tow_endpoint *base)
 	struct twi_list *pos, *next;
 	struct stat st;
 
-	/* Handshakes that it accepted have nobody to go to now; those it connects go on. */
+	/* Handshakes that this endpoint accepted have no owner now and end. Its connects go on. */
 	twi_list_for_each_safe (pos, next, &lane->handshakes) {
 		struct twi_shm_peer *peer = twi_container_of(pos, struct twi_shm_peer, link);
 
@@ -228,7 +229,7 @@ void twi_shm_endpoint_close(struct tow_endpoint *base)
 		else
 			twi_shm_peer_free(peer);
 	}
-	/* Only our own: another may have taken the name over. */
+	/* Removes only our own file: another process may have taken the name. */
 	if (lstat(endpoint->path, &st) == 0 && st.st_dev == endpoint->device &&
 	    st.st_ino == endpoint->inode)
 		unlink(endpoint->path);
@@ -260,14 +261,14 @@ void twi_shm_handshake_failed(struct twi_shm_peer *peer, int status)
 	struct twi_engine *engine = peer->base.engine;
 	struct tow_op *op = peer->dial;
 
-	if (status == TOW_EPEER) { /* the other side has closed, without a word */
+	if (status == TOW_EPEER) { /* the other side has closed without a reason */
 		twi_count(engine->diag, TWI_C_handshakes_abandoned, 1);
 		twi_log(engine->diag, 3, "a handshake ended: %s", tow_error_message());
 	} else {
 		twi_count(engine->diag, TWI_C_handshakes_refused, 1);
 		twi_log(engine->diag, 2, "a handshake failed: %s", tow_error_message());
 	}
-	/* Whoever is refused hears an end, not a reason. */
+	/* The refused side sees only the end of the connection, not a reason. */
 	if (status == TOW_EPEER && peer->base.connector)
 		status = twi_error(TOW_EREFUSED,
 				   "%s ended the handshake; its log says why (its knob require, "
@@ -281,7 +282,7 @@ void twi_shm_handshake_failed(struct twi_shm_peer *peer, int status)
 	twi_shm_peer_free(peer);
 }
 
-/* TOW_OK: it is connected; TOW_AGAIN: later. */
+/* TOW_OK: connected; TOW_AGAIN: try later. */
 static int dial_peer(struct twi_shm_peer *peer)
 {
 	struct sockaddr_un address;
@@ -332,7 +333,7 @@ int twi_shm_connect(struct tow_endpoint *base, const char *name, struct tow_op *
 		status = twi_shm_greet_begin(peer);
 	if (status < 0) {
 		twi_shm_handshake_failed(peer, status);
-		return TOW_OK; /* the answer was there at once: it is the operation's */
+		return TOW_OK; /* the failure came at once: the operation has it */
 	}
 	if (peer->stage != TWI_SHM_CONNECTING)
 		twi_shm_watch_arm(lane, &peer->socket);
@@ -382,7 +383,7 @@ void twi_shm_accept_event(struct twi_shm_lane *lane, struct twi_shm_endpoint *en
 	twi_shm_watch_arm(lane, &endpoint->listener);
 }
 
-/* Everything is mapped on both sides: the peer is the user's. */
+/* Everything is mapped on both sides: hands the peer to the user. */
 void twi_shm_peer_up(struct twi_shm_peer *peer)
 {
 	struct twi_engine *engine = peer->base.engine;

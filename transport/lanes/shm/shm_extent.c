@@ -1,9 +1,9 @@
 /*
- * shm_extent.c - extents of other processes' pools, mapped once. See shm_extent.h.
+ * shm_extent.c - maps extents of other processes' pools, each once. See shm_extent.h.
  *
- * A descriptor from the other side is mapped only when its file cannot shrink any more (a file that
- * does under a mapping ends the reader with SIGBUS) and is as large as was said. The lane maps the
- * other side's pool for reading, so that a stray write of it faults.
+ * A descriptor of the other side is mapped only if its file is sealed against shrinking and has the
+ * announced size. If a file shrinks under a mapping, a reader ends with SIGBUS. The lane maps the
+ * other side's pool for reading, so that a stray write into it faults.
  */
 #include "transport/lanes/shm/shm_extent.h"
 
@@ -34,7 +34,7 @@ static int map_file(int fd, uint64_t bytes, bool writable, void **out)
 	return TOW_OK;
 }
 
-/* TOW_OK when the file behind `fd` has `bytes` and will have them as long as it is. */
+/* Returns TOW_OK if the file behind `fd` has `bytes` and can never have fewer. */
 static int check_file(int fd, uint64_t bytes, struct stat *out)
 {
 	int seals = fcntl(fd, F_GET_SEALS);
@@ -84,7 +84,7 @@ static int make_extent(struct twi_list *known, int fd, const struct stat *file,
 		free(extent);
 		return status;
 	}
-	/* The page tables are filled before the first message; where that fails, by it. */
+	/* Fills the page tables before the first message. If that fails, the message fills them. */
 	if (extent->bytes <= TWI_SHM_POPULATE_MAX)
 		(void)madvise(extent->base, extent->bytes, MADV_POPULATE_READ);
 	twi_list_push_back(known, &extent->link);
@@ -119,11 +119,11 @@ void twi_shm_extent_put(struct twi_shm_extent *extent)
 }
 
 /*
- * The pages are there, as their owner has faulted them in, so only the page tables are filled. They
- * are filled as if for reading, with entries that can be written all the same, because nobody
- * counts the dirty pages of a memfd: MADV_POPULATE_WRITE does the same page by page in 2.5 times
- * the time (256 MiB: 140 ms against 56, 190 with the first writes). Where it fails the writes do
- * it.
+ * The owner has faulted the pages in, so only the page tables must be filled. They are filled as if
+ * for reading, but the entries are writable, because the kernel counts no dirty pages of a memfd.
+ * MADV_POPULATE_WRITE does the same page by page in 2.5 times the time. For 256 MiB it takes 140
+ * ms, against 56, or 190 if the first writes do it. If populating fails, the writes fill the
+ * tables.
  */
 int twi_shm_extent_open(struct twi_shm_extent *extent)
 {

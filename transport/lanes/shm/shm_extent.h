@@ -1,7 +1,9 @@
 /*
- * shm_extent.h - the extents of other processes' pools: each is mapped once, however many
- * connections name it, to be read, and once more, at the first use, to be written. What is the same
- * is told by the file behind the descriptor, not by what a peer says. The caller holds the engine.
+ * shm_extent.h - the mappings of extents of other processes' pools.
+ *
+ * Each extent is mapped once for reading, however many connections name it, and once more for
+ * writing, at the first use. The file behind the descriptor identifies an extent, not the peer's
+ * message. The caller holds the engine.
  */
 #ifndef TWI_SHM_EXTENT_H
 #define TWI_SHM_EXTENT_H
@@ -14,23 +16,23 @@
 struct twi_shm_extent {
 	struct twi_list link; /* on lane->extents */
 	uint64_t device, inode, bytes;
-	unsigned refs; /* of links */
-	void *base;    /* to be read */
-	void *window;  /* to be written; NULL: not yet */
-	int window_fd; /* of which the window is to be made; -1: of nothing, or it is there */
+	unsigned refs; /* number of links */
+	void *base;    /* read-only mapping */
+	void *window;  /* writable mapping; NULL: not made yet */
+	int window_fd; /* for making `window`; -1: not writable, or already made */
 };
 
-/* Checks and maps a descriptor from the other side, which stays the caller's. */
+/* Checks and maps a descriptor of the other side. The descriptor remains the caller's. */
 int twi_shm_map(int fd, uint64_t bytes, bool writable, void **out);
 
 /*
- * The extent behind `fd`, of `bytes`, among those `known` or new there. TOW_OK; TOW_EPROTOCOL;
- * TOW_ENOMEM; TOW_EPERM.
+ * Returns the extent behind `fd`, of `bytes`, from the list `known`, or adds a new one to the list.
+ * TOW_OK; TOW_EPROTOCOL; TOW_ENOMEM; TOW_EPERM.
  */
 int twi_shm_extent_get(struct twi_list *known, int fd, uint64_t bytes, struct twi_shm_extent **out);
 void twi_shm_extent_put(struct twi_shm_extent *extent);
 
-/* Makes the window, if it is not there. As twi_shm_map. */
+/* Makes the writable mapping, if there is none yet. Fails as twi_shm_map does. */
 int twi_shm_extent_open(struct twi_shm_extent *extent);
 
 #endif

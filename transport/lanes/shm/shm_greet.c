@@ -1,18 +1,18 @@
 /*
- * shm_greet.c - what passes over the socket: packets, with descriptors beside them.
+ * shm_greet.c - the packets on the socket, some with descriptors.
  *
- *	both sides      proof of the job's key (auth.h), after the kernel's word on the user
- *	                HELLO     [box]         shape of the box, extents to come, the probe
+ *	both sides      proof of the job's key (auth.h), after a check of the kernel's credentials
+ *	                HELLO     [segment]     shape of the segment, extents to come, the probe
  *	                EXTENT    [extent]      one each, in order; later ones as the pool grows
  *	                READY                   all is mapped; whether process_vm_readv is allowed
  *	                FULL                    of the acceptor instead: it takes no more peers
  *	                one byte                wake up: there is something in the rings
  *
- * The acceptor's READY answers the connector's: who has it is connected, on both sides.
+ * The acceptor's READY answers the connector's READY. The acceptor is connected when it sends
+ * READY, the connector when this READY has come.
  *
- * It is a socket of packets, so that a record comes whole or not at all, with its descriptors. A
- * packet that is not as it must be ends the connection. Both sides are on one machine: numbers have
- * its byte order.
+ * The socket keeps packets apart, so a packet comes whole or not at all, with its descriptors. A
+ * bad packet ends the connection. Both sides are on one machine, so numbers have its byte order.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -41,17 +41,17 @@ struct packet {
 	uint32_t slots, area_bytes;
 	uint64_t eager_max;
 	uint64_t probe_at, probe;
-	uint32_t extents;      /* HELLO: how many follow */
-	uint32_t index;        /* EXTENT */
-	uint64_t bytes;        /* EXTENT: its length; HELLO: the box's */
-	uint32_t can_read;     /* READY */
+	uint32_t extents;      /* HELLO: how many extents follow */
+	uint32_t index;        /* EXTENT: its number */
+	uint64_t bytes;        /* EXTENT: its length; HELLO: the segment's */
+	uint32_t can_read;     /* READY: whether process_vm_readv is allowed */
 	uint32_t reserved;     /* 0 */
 	uint64_t features;     /* HELLO: a word of feature.h */
-	uint64_t credit_bytes; /* HELLO: what this side grants */
+	uint64_t credit_bytes; /* HELLO: the credit that this side grants */
 	char address[TOW_ADDRESS_MAX];
 };
 
-/* What one recvmsg brought. A packet of a newer minor may be longer; its rest is not read. */
+/* The result of one recvmsg. A newer minor may send a longer packet; its rest is ignored. */
 struct arrival {
 	union {
 		struct packet packet;
@@ -84,7 +84,7 @@ static int send_packet(struct twi_shm_peer *peer, const void *data, size_t bytes
 		for (unsigned i = 0; i < fd_count; i++)
 			((int *)(void *)CMSG_DATA(head))[i] = fds[i];
 	}
-	/* A few packets always fit; a socket that takes none has a peer that does not read. */
+	/* A few packets always fit. A socket that takes none has a peer that does not read. */
 	if (sendmsg(peer->socket.fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)bytes)
 		return twi_error_errno(TOW_EPEER, errno, "handshake with %s", peer->base.address);
 	return TOW_OK;
@@ -118,7 +118,7 @@ static void collect_fds(struct msghdr *msg, struct arrival *in)
 	}
 }
 
-/* TOW_OK; TOW_AGAIN: nothing there; TOW_EPEER: the end; TOW_EPROTOCOL. */
+/* Returns TOW_OK; TOW_AGAIN: no packet is there; TOW_EPEER: the socket has ended; TOW_EPROTOCOL. */
 static int receive_packet(struct twi_shm_peer *peer, struct arrival *in)
 {
 	union {
@@ -227,7 +227,7 @@ bool twi_shm_announce(struct twi_shm_peer *peer, uint32_t extent)
 	return true;
 }
 
-/* Sends what the proof has to say; once it is done, what comes next. */
+/* Sends the messages of the proof; once it is done, sends HELLO. */
 static int prove_peer(struct twi_shm_peer *peer)
 {
 	uint8_t out[TWI_AUTH_OUT_MAX];
@@ -246,7 +246,7 @@ static int prove_peer(struct twi_shm_peer *peer)
 	return say_hello(peer);
 }
 
-/* The kernel's word on who is there: the same user, or root. */
+/* Checks the kernel's credentials of the peer: it must be of the same user, or root. */
 static int check_user(struct twi_shm_peer *peer)
 {
 	struct ucred who;
@@ -272,7 +272,7 @@ int twi_shm_greet_begin(struct twi_shm_peer *peer)
 	return prove_peer(peer);
 }
 
-/* May this side read the other's memory? Tried, not looked up: who forbids it has many names. */
+/* Tries whether this side may read the other's memory, because many things can forbid it. */
 static bool can_read(const struct twi_shm_peer *peer, uint64_t at, uint64_t probe)
 {
 	uint64_t found = 0;
@@ -284,7 +284,7 @@ static bool can_read(const struct twi_shm_peer *peer, uint64_t at, uint64_t prob
 	       found == probe;
 }
 
-/* The address of a peer is for people: what does not print is not shown. */
+/* The peer's address is for people, so only printable characters are kept. */
 static void take_address(struct twi_shm_peer *peer, const char *address)
 {
 	size_t n = 0;
@@ -338,7 +338,7 @@ static int take_hello(struct twi_shm_peer *peer, struct arrival *in)
 		(struct twi_shm_notes){ .notes = theirs.notes, .taken = &mine.head->notes_taken };
 	configure_sends(peer, hello->credit_bytes,
 			twi_min(hello->eager_max, (uint64_t)mine.shape.area_bytes / 8));
-	/* What the other side may send in one piece is no matter of what it has granted. */
+	/* The bound for messages of the other side does not depend on the credit it granted. */
 	peer->limits.eager_max =
 		twi_min(peer->base.engine->knobs.eager_max_bytes, hello->eager_max);
 	peer->limits.extent_bytes = shared->extent_bytes;
@@ -370,7 +370,7 @@ static int take_extent(struct twi_shm_peer *peer, struct arrival *in)
 	return status;
 }
 
-/* All of the other side's memory is here: it may begin. */
+/* All of the other side's memory is mapped: the other side may begin. */
 static int say_ready(struct twi_shm_peer *peer)
 {
 	struct packet ready = { .magic = MAGIC,
@@ -382,9 +382,9 @@ static int say_ready(struct twi_shm_peer *peer)
 }
 
 /*
- * Asked when all of the other side's packets have been read: whoever refuses then closes a socket
- * that holds nothing unread, so that its own HELLO still reaches the other side, which sees the
- * same.
+ * Called when all of the other side's packets have been read. A side that refuses then closes a
+ * socket with nothing unread. So its own HELLO still reaches the other side, which finds the same
+ * fault.
  */
 static int agree_peer(struct twi_shm_peer *peer)
 {
@@ -394,7 +394,7 @@ static int agree_peer(struct twi_shm_peer *peer)
 				  &peer->base.features);
 }
 
-/* Its messages cross no network, and the receiver reads them where the sender has them. */
+/* Messages cross no network, and the receiver reads them in the sender's memory. */
 static int meet_peer(struct twi_shm_peer *peer)
 {
 	const struct twi_way way = {
@@ -418,12 +418,12 @@ static int all_mapped(struct twi_shm_peer *peer)
 	return peer->base.connector ? say_ready(peer) : TOW_OK;
 }
 
-/* Nobody would take this peer: its connector is told, and why. */
+/* Refuses a peer because the accept queue is full, and sends the connector the reason. */
 static int say_full(struct twi_shm_peer *peer)
 {
 	const struct packet full = { .magic = MAGIC, .version = VERSION, .type = PACKET_FULL };
 
-	(void)send_packet(peer, &full, sizeof(full), NULL, 0); /* else it sees the end alone */
+	(void)send_packet(peer, &full, sizeof(full), NULL, 0); /* if it fails, no reason goes out */
 	return twi_endpoint_refused(peer->endpoint->base.address);
 }
 
@@ -449,7 +449,7 @@ static int take_packet(struct twi_shm_peer *peer, struct arrival *in)
 	int status;
 
 	if (in->size == 1 && in->fd_count == 0 && peer->stage == TWI_SHM_UP)
-		return TOW_OK; /* the bell: whoever reads this is awake */
+		return TOW_OK; /* the wake-up byte: the reader is awake */
 	if (in->size < offsetof(struct packet, slots) || packet->magic != MAGIC)
 		return twi_error(TOW_EPROTOCOL, "peer %s: a packet of %zu bytes that is none",
 				 peer->base.address, in->size);
@@ -486,7 +486,7 @@ static int take_proof(struct twi_shm_peer *peer, const struct arrival *in)
 	size_t used = 0;
 	int status = twi_auth_in(&peer->auth, in->bytes, in->size, &used), sent;
 
-	sent = prove_peer(peer); /* of a refusal, too: it tells the other side why */
+	sent = prove_peer(peer); /* also after a refusal, to send the reason */
 	if (status == TOW_AGAIN)
 		status = TOW_OK;
 	if (status == TOW_OK && (used != in->size || in->fd_count != 0))
@@ -511,5 +511,5 @@ int twi_shm_socket_read(struct twi_shm_peer *peer)
 		if (status < 0)
 			return status;
 	}
-	return TOW_OK; /* the poll tells of the rest */
+	return TOW_OK; /* the poll reports the rest */
 }

@@ -1,14 +1,15 @@
 /*
- * shm_idle.c - who does not look at the rings is rung for: a runtime that sleeps, of all its
- * connections; one that is awake, of those that have been quiet for a while.
+ * shm_idle.c - decides which connections are polled and which ask for a wake-up byte. A sleeping
+ * runtime asks for it on all its polled connections, an awake one on those that were quiet for a
+ * while.
  *
- *	up    polled: a look at two words on every turn
- *	idle  not polled: `asleep` is set in its box, so the other side's next write rings, by the
- *	      socket, and the connection is polled again
+ *	up    polled: two words are read on every turn
+ *	idle  not polled: `asleep` is set in its segment, so the other side's next write also
+ *	      sends a byte on the socket, and the connection is polled again
  *
- * The first shm_polled_peers connections are polled however quiet they are: a bell takes
- * microseconds, and to look at so few takes less than one. Beyond, each costs every exchange of the
- * others 20 ns and a line of cache, and 512 cost 11 us.
+ * The first shm_polled_peers connections are polled however quiet they are. A wake-up byte takes
+ * microseconds, and polling so few connections takes less than one. Beyond that, each connection
+ * costs every exchange of the others 20 ns and a cache line; 512 connections cost 11 us.
  */
 #include <linux/membarrier.h>
 #include <sys/socket.h>
@@ -17,7 +18,7 @@
 
 #include "transport/lanes/shm/shm.h"
 
-#define SWEEP_TURNS 256u /* of the poll, between two looks at the clock */
+#define SWEEP_TURNS 256u /* turns of the poll between two reads of the clock */
 #define IDLE_NS     (50ull * 1000 * 1000)
 
 static long membarrier_call(int command)
@@ -31,18 +32,18 @@ bool twi_shm_barriers_join(void)
 	       membarrier_call(MEMBARRIER_CMD_GLOBAL_EXPEDITED) == 0;
 }
 
-/* True: whoever writes to this peer's rings from the next barrier on rings. */
+/* Returns true if `asleep` was not set. A write of the peer after the next barrier sends a byte. */
 static bool set_asleep(struct twi_shm_peer *peer)
 {
 	_Atomic uint32_t *asleep = &peer->out.box.head->asleep;
 
 	if (atomic_load_explicit(asleep, memory_order_relaxed) == 1)
-		return false; /* since an earlier barrier: what came after it has rung */
+		return false; /* set before an earlier barrier: any later write has sent a byte */
 	atomic_store_explicit(asleep, 1, memory_order_relaxed);
 	return true;
 }
 
-/* What was set is seen by all who write after this; what they wrote before is seen here. */
+/* Later writes of other processes see `asleep`, and their earlier writes are visible here. */
 static void pass_barrier(const struct twi_shm_lane *lane)
 {
 	/* seq_cst: pairs with the fence in twi_shm_wrote */
@@ -69,13 +70,16 @@ bool twi_shm_peer_ready(struct twi_shm_peer *peer)
 	       !twi_list_empty(&peer->copying) || twi_shm_send_ready(peer);
 }
 
-/* Nothing is on its way that this side has to see to; what the other side does rings. */
+/* No work is pending here. An action of the other side will send a byte. */
 static bool is_quiet(const struct twi_shm_peer *peer)
 {
 	return !peer->moved && !peer->busy && peer->expecting == 0;
 }
 
-/* Those that have said nothing since the last sweep, but for the first `keep` of all. */
+/*
+ * Moves peers that were quiet since the last sweep to `aside`; `keep` peers remain. Returns whether
+ * a barrier is needed.
+ */
 static bool put_aside(struct twi_shm_lane *lane, uint32_t keep, struct twi_list *aside)
 {
 	struct twi_list *pos, *next;
@@ -117,7 +121,7 @@ void twi_shm_sweep(struct twi_shm_lane *lane)
 
 		twi_list_remove(entry);
 		twi_list_push_back(&lane->idle, entry);
-		if (twi_shm_peer_ready(peer)) /* written before the barrier: nobody rings for it */
+		if (twi_shm_peer_ready(peer)) /* written before the barrier, so without a byte */
 			twi_shm_wake(peer);
 	}
 }
@@ -133,14 +137,14 @@ void twi_shm_wake(struct twi_shm_peer *peer)
 	twi_list_remove(&peer->link);
 	twi_list_push_back(&lane->up, &peer->link);
 	lane->up_count++;
-	peer->base.engine->armed_since_enter = true; /* a sleeper looks at it */
+	peer->base.engine->armed_since_enter = true; /* a sleeper must poll it */
 }
 
 void twi_shm_ring_bell(struct twi_shm_peer *peer)
 {
 	static const char bell[1];
 
-	/* A socket that is full wakes its reader as well. */
+	/* A failed send on a full socket does no harm: its unread bytes wake the reader, too. */
 	if (atomic_exchange_explicit(&peer->in.box.head->asleep, 0, memory_order_relaxed) != 0)
 		(void)!send(peer->socket.fd, bell, sizeof(bell), MSG_DONTWAIT | MSG_NOSIGNAL);
 }

@@ -1,8 +1,8 @@
 /*
- * shm_link.c - the mappings of a link: made and counted. See shm.h.
+ * shm_link.c - makes and counts the mappings of a link. See shm_link.h.
  *
- * With shm_peer_writes 0 our pool goes out as a descriptor opened for reading, so that it cannot be
- * mapped otherwise.
+ * With shm_peer_writes 0 our pool goes out as a read-only descriptor, so that the peer cannot map
+ * it for writing.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -96,12 +96,12 @@ int twi_shm_extent_fd(const struct twi_extent *extent, bool writable)
 	int fd;
 
 	if (writable) {
-		/* Else whoever gets it could forbid everybody else to map it for writing. */
+		/* Without this seal the receiver could forbid all others to map it for writing. */
 		(void)fcntl(extent->fd, F_ADD_SEALS, F_SEAL_SEAL);
 		return fcntl(extent->fd, F_DUPFD_CLOEXEC, 0);
 	}
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", extent->fd);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
-	/* Without /proc the descriptor itself: the peer maps it for reading all the same. */
+	/* Without /proc the descriptor itself goes out, and the peer still maps it for reading. */
 	return fd >= 0 ? fd : fcntl(extent->fd, F_DUPFD_CLOEXEC, 0);
 }

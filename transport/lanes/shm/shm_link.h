@@ -1,7 +1,9 @@
 /*
- * shm_link.h - the mappings of a link: two boxes (shm_ring.h) of its own, and the other side's
- * extents, which all links to that process have in common (shm_extent.h). Counted: views that are
- * out, and groups, hold it beyond its peer. The caller holds the engine.
+ * shm_link.h - the mappings of a link: its two shared segments (shm_ring.h) and the other side's
+ * extents.
+ *
+ * All links to one process share the mappings of its extents (shm_extent.h). A link is counted:
+ * views that are still in use, and groups, hold it beyond its peer. The caller holds the engine.
  */
 #ifndef TWI_SHM_LINK_H
 #define TWI_SHM_LINK_H
@@ -20,7 +22,7 @@ struct twi_shm_peer;
 
 struct twi_shm_link {
 	struct twi_list link;      /* on lane->links */
-	struct twi_shm_peer *peer; /* NULL: it has gone */
+	struct twi_shm_peer *peer; /* NULL: the peer no longer exists */
 	unsigned refs;
 	void *mine, *theirs;
 	uint64_t mine_bytes, theirs_bytes;
@@ -32,14 +34,16 @@ struct twi_shm_link {
 int twi_shm_link_create(struct twi_shm_lane *lane, const struct twi_shm_shape *shape,
 			struct twi_shm_link **out, int *fd_out);
 void twi_shm_link_release(struct twi_shm_link *shared);
-/* The next extent of the other side; `known`: all that the lane has mapped. */
+/* Adds the next extent of the other side. `known` lists all extents that the lane has mapped. */
 int twi_shm_link_extent(struct twi_shm_link *shared, struct twi_list *known, int fd,
 			uint64_t bytes);
-/* A descriptor of the pool's extent to be given away: one that can only be read through, or not. */
+/* Returns a new descriptor of the pool's extent, to send away: read-only, or `writable`. */
 int twi_shm_extent_fd(const struct twi_extent *extent, bool writable);
 
-/* shm_window.c: the descriptor of the link's newest extent must be one to write through, and is
- * kept (*fd is -1 then) when this side writes, too. TOW_OK, TOW_EPROTOCOL. */
+/*
+ * shm_window.c: checks that the descriptor of the link's newest extent is writable. Keeps the
+ * descriptor, and sets *fd to -1, if this side writes, too. Returns TOW_OK or TOW_EPROTOCOL.
+ */
 int twi_shm_window_take(struct twi_shm_peer *peer, int *fd);
 
 #endif

@@ -1,19 +1,21 @@
 /*
- * shm_recv.c - the receiving side: reading the rings, matching, views. See shm.h.
+ * shm_recv.c - the receiving side: reads the rings, matches messages, and hands out views. See
+ * shm.h.
  *
- * A small message is copied out of the ring once; twice when nobody had posted for it (counted). A
- * large one stays with its sender until a receive meets it, and is then copied in chunks, one in a
- * round, so that other traffic and deadlines do not wait for it. Only the exchange of the offer's
- * word, after the last byte, makes it count: a sender that takes it back before wins, and the
- * receive waits on as if the message had never been.
+ * A small message is copied out of the ring once, or twice if no receive was posted for it
+ * (counted). A large message stays with its sender until a receive meets it. It is then copied in
+ * chunks, one a round, so that other traffic and deadlines do not wait for it. The message counts
+ * only after the compare-and-swap of the offer's word, which follows the last byte. If the sender
+ * takes the offer back before, the receive waits on as if the message had never existed.
  *
- * The ring is always read: what its sender may write before messages are received is bounded by
- * credit, as on every lane, which is told by control messages (message/channel.h) here. Notes have
- * a ring of their own.
+ * The ring is always read. Credit bounds what the sender may write before messages are received, as
+ * on every lane; this lane reports credit by control messages (message/channel.h). Control records
+ * have a ring of their own.
  *
- * The other side writes its notes and messages in one order, into two rings. A message must not be
- * heard before the notes that were written ahead of it: an answer would end what it answers, of
- * which it was said to have arrived. So notes are read between finding a message and acting on it.
+ * The other side writes its records and messages in one order, but into two rings. A message must
+ * not take effect before the records that were written ahead of it. Otherwise an answer would end a
+ * call whose request has not been reported as arrived. So records are read after a message is found
+ * and before it takes effect.
  */
 #include "diag/base/checksum.h"
 #include "diag/base/error.h"
@@ -36,7 +38,7 @@ static struct twi_shm_incoming *incoming_of(struct twi_unexpected *offer)
 	return twi_container_of(offer, struct twi_shm_incoming, arrival);
 }
 
-/* An offer came with other bytes; if its sender still means it, both sides hear of that. */
+/* An offer's bytes have another checksum: fails both sides, unless the sender took it back. */
 static void spoil_offer(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming,
 			struct tow_op *op)
 {
@@ -48,7 +50,7 @@ static void spoil_offer(struct twi_shm_peer *peer, struct twi_shm_incoming *inco
 		twi_shm_gone(peer, incoming, op);
 }
 
-/* All bytes are there: they count if the sender still means them. */
+/* All bytes have come: they count unless the sender has taken the offer back. */
 void twi_shm_commit(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming)
 {
 	struct tow_op *op = incoming->op;
@@ -77,7 +79,7 @@ void twi_shm_view_release(struct tow_op *op)
 	twi_shm_link_release(shared);
 }
 
-/* Hands over the sender's own bytes. */
+/* Gives the receive the address of the sender's own bytes. */
 static void hand_view(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming,
 		      struct tow_op *op)
 {
@@ -108,7 +110,7 @@ static void hand_view(struct twi_shm_peer *peer, struct twi_shm_incoming *incomi
 
 /* --- matching --- */
 
-/* The sender is asked for pieces. */
+/* Asks the sender for pieces. */
 void twi_shm_want(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming)
 {
 	incoming->wanted = true;
@@ -142,7 +144,7 @@ static void offer_matched(struct twi_inbox *inbox, struct tow_op *op, struct twi
 		hand_view(peer, incoming, op);
 		return;
 	}
-	/* Its word is on the sender's side: it is fetched while the bytes are copied. */
+	/* The sender's segment has the offer's word. It is fetched while the bytes are copied. */
 	__builtin_prefetch(&peer->in.box.offers[twi_shm_index_of(peer, incoming)], 1);
 	incoming->op = op;
 	incoming->copied = 0;
@@ -151,7 +153,7 @@ static void offer_matched(struct twi_inbox *inbox, struct tow_op *op, struct twi
 	twi_op_begun(op);
 	op->moved = twi_shm_index_of(peer, incoming);
 	twi_claim_count(op, offer->bytes);
-	if (twi_unlikely(op->bytes == 0)) { /* all of it is dropped */
+	if (twi_unlikely(op->bytes == 0)) { /* the whole message is dropped */
 		twi_shm_commit(peer, incoming);
 		return;
 	}
@@ -207,7 +209,7 @@ void twi_shm_recv(struct tow_peer *base, struct tow_op *op)
 
 /* --- reading the rings --- */
 
-/* TOW_AGAIN: it stays in the ring. */
+/* Returns TOW_AGAIN if the message must stay in the ring. */
 static int on_small(struct twi_shm_peer *peer, const struct twi_shm_message *message)
 {
 	const struct twi_inbound in = {
@@ -264,7 +266,7 @@ static int on_offer(struct twi_shm_peer *peer, const struct twi_shm_message *mes
 	return TOW_OK;
 }
 
-/* The sender has taken an offer back. One that was dealt with meanwhile is not there any more. */
+/* The sender has taken an offer back. The offer has no row any more if it has ended meanwhile. */
 static int on_withdrawal(struct twi_shm_peer *peer, const struct twi_shm_message *message)
 {
 	struct twi_shm_incoming *incoming = &peer->incoming[message->offer];
@@ -289,14 +291,14 @@ static int on_withdrawal(struct twi_shm_peer *peer, const struct twi_shm_message
 	return TOW_OK;
 }
 
-/* Reads the slot; an extent that is not known yet may be on the socket. */
+/* Reads the slot. If its extent is not known yet, the announcement may be on the socket. */
 static enum twi_shm_fault get_message(struct twi_shm_peer *peer, uint64_t word,
 				      struct twi_shm_message *message)
 {
 	enum twi_shm_fault fault = twi_shm_slot_get(&peer->in, word, &peer->limits, message);
 
 	if (twi_unlikely(fault == TWI_SHM_FAULT_EXTENT)) {
-		(void)twi_shm_socket_read(peer); /* its end is seen by its poll */
+		(void)twi_shm_socket_read(peer); /* the poll reports the socket's end */
 		fault = twi_shm_slot_get(&peer->in, word, &peer->limits, message);
 	}
 	return fault;
@@ -308,8 +310,8 @@ static enum twi_rule rule_of(enum twi_shm_fault fault)
 }
 
 /*
- * The notes that are there when a message is: the acquire of its word shows all that were written
- * before it. No more are read than there can be, so nobody can keep this side here.
+ * Reads the records that were there before a message: the acquire of the message's word makes them
+ * visible. Reads no more than the ring can hold, so a peer cannot keep this thread here.
  */
 unsigned twi_shm_take_all_notes(struct twi_shm_peer *peer)
 {
@@ -404,14 +406,14 @@ bool twi_shm_abort_recv(struct twi_shm_peer *peer, struct tow_op *op, int status
 		return false;
 	incoming = &peer->incoming[op->moved];
 	if (!force && (incoming->copied > 0 || incoming->wanted)) {
-		op->canceled = true; /* it completes as it would, unless that is taken back */
+		op->canceled = true; /* it ends as usual unless the sender takes it back */
 		return false;
 	}
 	op->seq = 0;
-	/* Its memory is not touched from here on. */
+	/* The receive's memory is not touched from here on. */
 	twi_inbox_end(&peer->inbox, op, status, 0);
 	if (incoming->wanted) {
-		/* Pieces are on their way: there is no way back to its first byte. */
+		/* Pieces are on their way: the sender cannot start again at the first byte. */
 		twi_shm_settle(peer, incoming, TWI_SHM_REFUSED, TWI_SHM_CANCELED);
 		return true;
 	}

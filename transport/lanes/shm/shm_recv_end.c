@@ -1,9 +1,9 @@
 /*
- * shm_recv_end.c - what becomes of a peer's receives and messages when the peer has gone.
+ * shm_recv_end.c - ends a peer's receives and messages when the peer has gone.
  */
 #include "transport/lanes/shm/shm_settle.h"
 
-/* Offers cannot be fetched any more; small messages that are here can still be received. */
+/* Offers can no longer be fetched. Small messages that have come can still be received. */
 void twi_shm_recv_fail(struct twi_shm_peer *peer, int status)
 {
 	for (unsigned i = 0; i < peer->incoming_made; i++) {

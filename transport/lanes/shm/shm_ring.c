@@ -1,9 +1,9 @@
 /*
- * shm_ring.c - writing and reading the shared rings. See shm_ring.h.
+ * shm_ring.c - writes and reads the shared rings. See shm_ring.h.
  *
- * The reader tells what it has taken a quarter of the ring at a time: the line with that number
- * then crosses between the processors hardly ever. A writer that finds no room still gets some,
- * because whatever fills a ring is more than a quarter of it.
+ * The reader reports what it has taken only once for each quarter of the ring. So the cache line of
+ * that number rarely moves between processors. A writer that finds no room still gets some, because
+ * a full ring always holds more than a quarter.
  */
 #include "transport/lanes/shm/shm_ring.h"
 
@@ -85,7 +85,7 @@ void twi_shm_in_init(struct twi_shm_in *in, const struct twi_shm_box *mine,
 
 bool twi_shm_out_refresh(struct twi_shm_out *out)
 {
-	/* acquire: pairs with the release in twi_shm_slot_take; what was read is written later */
+	/* acquire: pairs with the release in twi_shm_slot_take; only then are slots reused */
 	uint64_t taken = atomic_load_explicit(out->taken, memory_order_acquire);
 
 	if (taken - out->taken_seen > out->next - out->taken_seen) {
@@ -98,7 +98,7 @@ bool twi_shm_out_refresh(struct twi_shm_out *out)
 	return true;
 }
 
-/* Where a piece of `need` bytes begins: at the next byte, or at the start when it would not fit. */
+/* Where a piece of `need` bytes begins: at the next byte, or at the start if it would not fit. */
 static uint64_t area_begin(const struct twi_shm_out *out, uint32_t need)
 {
 	uint64_t size = out->box.shape.area_bytes, at = out->area_next & (size - 1);
@@ -185,7 +185,7 @@ enum twi_shm_fault twi_shm_slot_get(const struct twi_shm_in *in, uint64_t word,
 	const struct twi_shm_slot *slot = &in->box.slots[in->next & (in->box.shape.slots - 1)];
 	uint64_t more;
 
-	/* Once each: what is checked is what is used. */
+	/* Each word is read once, so the value that is checked is the value that is used. */
 	out->type = (enum twi_shm_type)(word >> 32 & 0x7f);
 	out->summed = (word >> 32 & TWI_SHM_SUMMED) != 0;
 	out->space = (uint8_t)(word >> 40);

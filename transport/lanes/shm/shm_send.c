@@ -1,8 +1,8 @@
 /*
- * shm_send.c - the sending side: small messages into the ring, offers of large ones, what the
- * receiver has to say about them, and pieces for a receiver that cannot read our memory.
+ * shm_send.c - the sending side: writes small messages into the ring, offers large ones, handles
+ * the receiver's control records, and withdraws offers.
  *
- * Budget of a small send: one slot written, a copy, a fence. An offer: the same, and a lease.
+ * Budget of a small send: one slot written, a copy, a fence. An offer costs the same, and a lease.
  */
 #include <string.h>
 
@@ -34,12 +34,12 @@ void twi_shm_busy(struct twi_shm_peer *peer)
 	peer->busy = true;
 	if (twi_unlikely(peer->idle))
 		twi_shm_wake(peer);
-	peer->base.engine->armed_since_enter = true; /* a sleeper moves it */
+	peer->base.engine->armed_since_enter = true; /* a sleeper must do the work */
 }
 
 void twi_shm_say(struct twi_shm_peer *peer, const struct twi_shm_remark *remark)
 {
-	/* Full: the other side does not read what it must, and is ended when work comes to it. */
+	/* Full: the other side does not read its records. The next work on this peer ends it. */
 	if (twi_likely(twi_shm_note_put(&peer->notes_out, remark))) {
 		twi_shm_wrote(peer);
 		return;
@@ -50,7 +50,7 @@ void twi_shm_say(struct twi_shm_peer *peer, const struct twi_shm_remark *remark)
 
 /* --- small messages --- */
 
-/* There is a slot. A function of its own: a ring that is full is asked often. */
+/* Writes a message into a free slot. Not inlined: put_small often finds a full ring. */
 static __attribute__((noinline)) bool write_slot(struct twi_shm_peer *peer,
 						 const struct twi_outbound *out)
 {
@@ -87,7 +87,7 @@ static bool put_small(struct twi_outbox *outbox, const struct twi_outbound *out)
 
 	if (twi_unlikely(twi_shm_slot_room(&peer->out) == NULL))
 		return false;
-	/* What is taken back goes before the word that its channel is closed. */
+	/* A withdrawal goes before a control message that closes its channel. */
 	if (twi_unlikely(out->channel != 0) && !twi_list_empty(&peer->revoked))
 		return false;
 	return write_slot(peer, out);
@@ -95,7 +95,7 @@ static bool put_small(struct twi_outbox *outbox, const struct twi_outbound *out)
 
 /* --- offers --- */
 
-/* Rows are made as they are needed: many peers never offer anything. */
+/* Rows are made when they are needed: many peers never offer anything. */
 static bool has_offer(const struct twi_shm_peer *peer)
 {
 	return peer->offer_free != 0 || peer->offers_made < TWI_SHM_OFFERS;
@@ -142,7 +142,7 @@ static void offer_release(struct twi_shm_peer *peer, struct twi_shm_offer *offer
 	drop_pieces(peer, offer);
 	twi_claim_drop(peer->base.engine, &offer->claim);
 	twi_list_remove(&offer->link);
-	/* What was taken back stays so: its withdrawal may still be in the ring at a close. */
+	/* A withdrawn offer keeps its word: at a close, its withdrawal may still be in the ring. */
 	if (offer->use != TWI_SHM_REVOKED)
 		atomic_store_explicit(&peer->out.box.offers[index_of(peer, offer)].word, 0,
 				      memory_order_relaxed);
@@ -154,7 +154,7 @@ static void offer_release(struct twi_shm_peer *peer, struct twi_shm_offer *offer
 	peer->expecting--;
 }
 
-/* How the receiver gets at the memory of this message, and where it is. */
+/* Returns how the receiver gets at the message's memory, and where that memory is. */
 static enum twi_shm_type place_message(struct twi_shm_peer *peer, const struct tow_op *op,
 				       uint64_t *where_out, uint32_t *extent_out)
 {
@@ -195,7 +195,7 @@ static bool put_offer(struct twi_outbox *outbox, struct tow_op *op)
 	twi_op_begun(op);
 	atomic_store_explicit(&peer->out.box.offers[op->moved].word,
 			      twi_shm_state_word(offer->generation, TWI_SHM_OFFERED),
-			      memory_order_relaxed); /* seen with the slot's release */
+			      memory_order_relaxed); /* made visible by the slot's release */
 	atomic_store_explicit(&slot->tag, op->tag, memory_order_relaxed);
 	atomic_store_explicit(&slot->bytes, op->bytes, memory_order_relaxed);
 	atomic_store_explicit(&slot->where, type == TWI_SHM_STAGED ? 0 : where,
@@ -208,7 +208,7 @@ static bool put_offer(struct twi_outbox *outbox, struct tow_op *op)
 	return true;
 }
 
-/* Tells the receiver to look at an offer that was taken back. */
+/* Tells the receiver to read the state of an offer that was taken back. */
 static bool put_withdrawal(struct twi_shm_peer *peer, struct twi_shm_offer *offer)
 {
 	struct twi_shm_slot *slot = twi_shm_slot_room(&peer->out);
@@ -234,8 +234,8 @@ static int refuse_parts(const struct tow_op *op)
 }
 
 /*
- * What a large message needs. A receiver that may not read our memory gets memory that is not the
- * pool's through the staging, which is a copy more.
+ * Leases what a large message needs. Memory outside the pool that the receiver may not read goes
+ * through staging, which is one more copy.
  */
 static int claim_memory(struct twi_outbox *outbox, struct tow_op *op)
 {
@@ -271,9 +271,9 @@ static void send_waits(struct twi_outbox *outbox, struct tow_op *op)
 	twi_shm_busy(peer);
 }
 
-/* --- what the receiver says --- */
+/* --- control records of the receiver --- */
 
-/* How the operation of an offer ends whose word the receiver has changed. */
+/* Reads the status with which the receiver has ended an offer. False if the receiver has not. */
 static bool settled_status(const struct twi_shm_peer *peer, const struct twi_shm_offer *offer,
 			   int *status_out)
 {
@@ -313,7 +313,7 @@ static void end_offer_op(struct twi_shm_peer *peer, struct twi_shm_offer *offer,
 	twi_outbox_end(&peer->outbox, op, status, op->bytes);
 }
 
-/* The receiver's view outlives the operation: the hold on the memory passes to the offer. */
+/* The receiver's view outlives the operation, so the offer takes over the lease on the memory. */
 static void keep_claim(struct twi_shm_peer *peer, struct twi_shm_offer *offer)
 {
 	struct tow_op *op = offer->op;
@@ -328,7 +328,7 @@ static int out_of_place(const struct twi_shm_peer *peer, const struct twi_shm_re
 			 peer->base.address, (int)remark->kind, remark->offer);
 }
 
-/* A note about an offer that is open. */
+/* Handles a record about an open offer. */
 static int open_noted(struct twi_shm_peer *peer, struct twi_shm_offer *offer,
 		      const struct twi_shm_remark *remark)
 {
@@ -378,7 +378,7 @@ static int open_noted(struct twi_shm_peer *peer, struct twi_shm_offer *offer,
 	}
 }
 
-/* A note about an offer whose operation has ended before it came. */
+/* Handles a record about an offer whose operation has already ended. */
 static int late_noted(struct twi_shm_peer *peer, struct twi_shm_offer *offer,
 		      const struct twi_shm_remark *remark)
 {
@@ -416,7 +416,7 @@ int twi_shm_offer_noted(struct twi_shm_peer *peer, const struct twi_shm_remark *
 
 /* --- taking back --- */
 
-/* The operation of an open offer ends now, whatever the receiver is doing with it. */
+/* Ends the operation of an open offer now, whatever the receiver is doing with the offer. */
 static bool abort_offered(struct twi_shm_peer *peer, struct tow_op *op, int status, bool force)
 {
 	struct twi_shm_offer *offer = &peer->offers[op->moved];
@@ -437,7 +437,7 @@ static bool abort_offered(struct twi_shm_peer *peer, struct tow_op *op, int stat
 		twi_outbox_end(&peer->outbox, op, status, 0);
 		return true;
 	}
-	if (!force) /* the note is on its way */
+	if (!force) /* the record is on its way */
 		return false;
 	if (!settled_status(peer, offer, &settled))
 		settled = status; /* the peer has written nonsense there */
@@ -494,7 +494,7 @@ unsigned twi_shm_send_work(struct twi_shm_peer *peer)
 	return events;
 }
 
-/* Would work move something? The receiver rings when it has made room. */
+/* Returns whether work would move something. The receiver wakes this side when it has made room. */
 bool twi_shm_send_ready(struct twi_shm_peer *peer)
 {
 	const struct tow_op *op = twi_outbox_next(&peer->outbox);
@@ -509,7 +509,7 @@ bool twi_shm_send_ready(struct twi_shm_peer *peer)
 
 		if (room && small && bytes > TWI_SHM_INLINE) {
 			room = twi_shm_area_room(&peer->out, (uint32_t)bytes) != UINT64_MAX;
-			peer->out.area_next = before; /* it was only asked */
+			peer->out.area_next = before; /* undo: this was only a test */
 		}
 		if (peer->out.broken || (room && (words || small || has_offer(peer))))
 			return true;

@@ -1,6 +1,6 @@
 /*
- * shm_settle.c - how an incoming offer ends, and what becomes of the receive that had met it. See
- * shm_settle.h.
+ * shm_settle.c - how an incoming offer ends, and what then happens to the receive that had met it.
+ * See shm_settle.h.
  */
 #include "transport/lanes/shm/shm_settle.h"
 
@@ -26,7 +26,7 @@ void twi_shm_forget(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming
 	incoming->wanted = false;
 }
 
-/* Changes the offer's word; false when its sender has taken it back, and it is GONE then. */
+/* Changes the offer's word. If the sender took the offer back, reports GONE and returns false. */
 bool twi_shm_settle(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming,
 		    enum twi_shm_state state, enum twi_shm_note_kind kind)
 {
@@ -47,8 +47,8 @@ static uint64_t rpc_id_of(const struct twi_shm_peer *peer, const struct tow_op *
 }
 
 /*
- * The sender has taken back what the receive had met: it waits on, or ends where that was nobody's
- * wish.
+ * The sender has taken back the offer that a receive had met. The receive waits for the next
+ * message, or ends if the reason was the sender's bad memory.
  */
 void twi_shm_gone(struct twi_shm_peer *peer, const struct twi_shm_incoming *incoming,
 		  struct tow_op *op)
@@ -74,7 +74,7 @@ void twi_shm_unwritable(struct twi_shm_peer *peer, struct twi_shm_incoming *inco
 		twi_shm_gone(peer, incoming, op);
 }
 
-/* The offer is refused, and the receive ends with `status`; unless it is gone anyway. */
+/* Refuses the offer and ends the receive with `status`, unless the sender took the offer back. */
 void twi_shm_refuse(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming, struct tow_op *op,
 		    int status)
 {

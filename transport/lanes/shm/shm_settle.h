@@ -1,6 +1,6 @@
 /*
- * shm_settle.h - the end of an incoming offer: one compare-and-swap on its word, which its sender
- * may have taken back before, and a note about it.
+ * shm_settle.h - the end of an incoming offer: one compare-and-swap on its word, and a control
+ * record about it. The sender may have taken the offer back before.
  */
 #ifndef TWI_SHM_SETTLE_H
 #define TWI_SHM_SETTLE_H
@@ -13,33 +13,36 @@ static inline uint16_t twi_shm_index_of(const struct twi_shm_peer *peer,
 	return (uint16_t)(incoming - peer->incoming);
 }
 
-/* Says so about it. */
+/* Sends a control record about the offer. */
 void twi_shm_incoming_note(struct twi_shm_peer *peer, const struct twi_shm_incoming *incoming,
 			   enum twi_shm_note_kind kind);
 
-/* The row is free. */
+/* Frees the row of the offer. */
 void twi_shm_forget(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming);
 
-/* Changes the offer's word; false when its sender has taken it back, and it is GONE then. */
+/*
+ * Changes the offer's word and reports `kind`. If the sender took the offer back, reports GONE
+ * instead and returns false.
+ */
 bool twi_shm_settle(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming,
 		    enum twi_shm_state state, enum twi_shm_note_kind kind);
 
 /*
- * The sender has taken back what the receive had met: it waits on, or ends where that was nobody's
- * wish.
+ * The sender has taken back the offer that a receive had met. The receive waits for the next
+ * message, or ends if the reason was the sender's bad memory.
  */
 void twi_shm_gone(struct twi_shm_peer *peer, const struct twi_shm_incoming *incoming,
 		  struct tow_op *op);
 
-/* The offer is refused, and the receive ends with `status`; unless it is gone anyway. */
+/* Refuses the offer and ends the receive with `status`, unless the sender took the offer back. */
 void twi_shm_refuse(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming, struct tow_op *op,
 		    int status);
 
-/* The memory of its receive, from `from` on, cannot be written. */
+/* Ends an offer because its receive's memory cannot be written from offset `from` on. */
 void twi_shm_unwritable(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming,
 			uint64_t from);
 
-/* shm_recv.c, for shm_copy.c: all bytes are there; it must come in pieces. */
+/* shm_recv.c, for shm_copy.c. commit: all bytes have come. want: the offer must come in pieces. */
 void twi_shm_commit(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming);
 void twi_shm_want(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming);
 

@@ -1,12 +1,12 @@
 /*
- * shm_stamp.c - what a slot carries beside its message: a checksum, or the time that it was sent.
+ * shm_stamp.c - what a slot carries besides its message: a checksum, or the time of sending.
  */
 #include "diag/record/diag.h"
 #include "diag/record/span.h"
 #include "transport/lanes/shm/shm.h"
 #include "transport/op/lane_host.h"
 
-/* Every small message is timed: everything is recorded, and not every payload checked. */
+/* Returns whether every small message is timed: everything is recorded and checksum_all is off. */
 static bool times_all(const struct twi_shm_peer *peer)
 {
 #ifndef TWI_NO_DIAGNOSTICS

@@ -1,10 +1,10 @@
 /*
  * shm_window.c - windows into a peer's pool, for collectives. See shm_window.h.
  *
- * To be read, an extent is in the lane's own mapping, which cannot be written. To be written it is
- * mapped once more, out of the descriptor that came with its announcement, and that descriptor is
- * closed. So a runtime that runs no collective has no mapping that a stray write of its could pass
- * through, and one that does has at most TWI_EXTENTS_MAX descriptors for each process.
+ * To be read, an extent is in the lane's own mapping, which is read-only. To be written, it is
+ * mapped once more, from the descriptor that came with its announcement; that descriptor is then
+ * closed. So a runtime without collectives has no writable mapping that a stray write could hit. A
+ * runtime with collectives keeps at most TWI_EXTENTS_MAX descriptors for each process.
  */
 #include "transport/lanes/shm/shm_window.h"
 
@@ -71,7 +71,7 @@ int twi_shm_window_take(struct twi_shm_peer *peer, int *fd)
 	return TOW_OK;
 }
 
-/* The announcement may be on the socket: who has heard of the extent by other means is early. */
+/* Finds an extent. A message may name it before its announcement on the socket has been read. */
 static int find_extent(struct twi_shm_peer *peer, uint32_t extent)
 {
 	if (extent >= TWI_EXTENTS_MAX)
@@ -83,7 +83,7 @@ static int find_extent(struct twi_shm_peer *peer, uint32_t extent)
 		twi_shm_protocol_error(peer, TWI_RULE_SOCKET);
 		return TOW_EPROTOCOL;
 	}
-	/* The socket's end is seen by its poll. */
+	/* The poll reports the socket's end. */
 	return extent < peer->shared->extent_count ? TOW_OK : TOW_AGAIN;
 }
 

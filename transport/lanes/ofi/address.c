@@ -1,5 +1,5 @@
 /*
- * address.c - see address.h.
+ * address.c - parses and writes the text addresses of the ofi lane. See address.h.
  */
 #include "transport/lanes/ofi/address.h"
 
@@ -15,7 +15,7 @@ static int bad_address(const char *text, const char *what)
 	return twi_error(TOW_EINVAL, "address ofi://%.100s: %s", text, what);
 }
 
-/* A provider's name: letters, digits, _ - ; in `bytes` at `text`. */
+/* Copies a provider's name from `bytes` at `text`: letters, digits, _, - and ; are allowed. */
 static int take_provider(const char *text, size_t bytes, char out[TWI_OFI_PROVIDER_MAX])
 {
 	if (bytes >= TWI_OFI_PROVIDER_MAX)
@@ -33,7 +33,7 @@ static int take_provider(const char *text, size_t bytes, char out[TWI_OFI_PROVID
 	return TOW_OK;
 }
 
-/* HOST, HOST:PORT, [HOST]:PORT, and an IPv6 address by itself. */
+/* Parses HOST, HOST:PORT, [HOST]:PORT, and an IPv6 address without a port. */
 static int take_host(const char *text, const char *host, struct twi_ofi_wish *out)
 {
 	const char *end = host + strlen(host), *port = NULL, *colon = strrchr(host, ':');

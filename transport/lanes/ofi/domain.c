@@ -1,5 +1,5 @@
 /*
- * domain.c - opening a libfabric domain, and the registrar's two functions. See domain.h.
+ * domain.c - opens a libfabric domain, and has the registrar's two functions. See domain.h.
  */
 #include "transport/lanes/ofi/domain.h"
 
@@ -26,11 +26,11 @@ struct twi_ofi_domain {
 	struct fi_info *info;
 	struct fid_fabric *fabric;
 	struct fid_domain *domain;
-	struct fid_ep *ep; /* that memory regions are bound to, where they must be */
+	struct fid_ep *ep; /* memory regions are bound to it if they must be */
 	struct {
 		struct fid_mr *mr;
-		_Atomic uint64_t generation; /* 0: none */
-	} entry[TWI_REGION_SLOTS];           /* by a region's first slot */
+		_Atomic uint64_t generation; /* 0: no region */
+	} entry[TWI_REGION_SLOTS];           /* indexed by a region's first slot */
 	_Atomic uint64_t regions, bytes;
 };
 
@@ -124,7 +124,7 @@ static int registrar_add(void *ctx, const struct twi_region *region)
 	struct twi_ofi_domain *domain = ctx;
 	int modes = domain->info->domain_attr->mr_mode;
 	struct fid_mr *mr;
-	/* The key that is asked for counts only where the provider does not choose it itself. */
+	/* The requested key counts only if the provider does not choose the key itself. */
 	int err = -fi_mr_reg(domain->domain, region->base, region->bytes, ACCESS, 0,
 			     region->generation, 0, &mr, NULL);
 
@@ -140,7 +140,7 @@ static int registrar_add(void *ctx, const struct twi_region *region)
 	domain->entry[region->slot].mr = mr;
 	atomic_fetch_add_explicit(&domain->regions, 1, memory_order_relaxed);
 	atomic_fetch_add_explicit(&domain->bytes, region->bytes, memory_order_relaxed);
-	/* Release: pairs with the acquire of twi_ofi_domain_mr. */
+	/* release: pairs with the acquire of twi_ofi_domain_mr */
 	atomic_store_explicit(&domain->entry[region->slot].generation, region->generation,
 			      memory_order_release);
 	return TOW_OK;

@@ -1,5 +1,5 @@
 /*
- * fabric.c - loading libfabric, and asking it for providers. See fabric.h.
+ * fabric.c - loads libfabric and asks it for providers. See fabric.h.
  */
 #include "transport/lanes/ofi/fabric.h"
 
@@ -20,7 +20,7 @@
 struct twi_fi twi_fi;
 
 static pthread_once_t loaded = PTHREAD_ONCE_INIT;
-static char load_failure[256]; /* "": it is there */
+static char load_failure[256]; /* "": it is loaded */
 
 static void load_fabric(void)
 {
@@ -44,13 +44,13 @@ static void load_fabric(void)
 		if (found == NULL)
 			snprintf(load_failure, sizeof(load_failure), "it has no %s",
 				 symbols[i].name);
-		/* POSIX has it that a pointer from dlsym fits a function pointer. */
+		/* POSIX requires that a pointer from dlsym fits a function pointer. */
 		*(void **)symbols[i].place = found;
 		twi_ofi_guard_library(found);
 	}
 }
 
-/* TOW_OK, or TOW_ENOTSUP: it is not there, and why. */
+/* Loads libfabric at the first call. Returns TOW_OK, or TOW_ENOTSUP with the reason. */
 static int load_once(void)
 {
 	pthread_once(&loaded, load_fabric);
@@ -94,8 +94,8 @@ static void read_offer(const struct fi_info *info, struct twi_ofi_offer *out)
 }
 
 /*
- * One question. Where the caps are left out a provider names all that it has, with those that cost
- * it something (RMA it would not need) among them; so the second question is for what we use.
+ * Calls fi_getinfo once. A provider that is not asked for caps names all that it has, even those
+ * that cost it something, such as RMA. So take_candidate calls again with the caps that we use.
  */
 static int ask_provider(const struct twi_ofi_wish *wish, const char *provider, uint64_t caps,
 			struct fi_info **out)
@@ -112,7 +112,7 @@ static int ask_provider(const struct twi_ofi_wish *wish, const char *provider, u
 	hints->caps = caps;
 	hints->mode = TWI_FI_MODE;
 	hints->domain_attr->mr_mode = TWI_FI_MR_MODE;
-	/* One thread at a time has an endpoint; but memory is registered by whoever allocates. */
+	/* One thread at a time uses an endpoint, but any thread that allocates registers memory. */
 	hints->domain_attr->threading = FI_THREAD_COMPLETION;
 	hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
 	hints->tx_attr->msg_order = hints->rx_attr->msg_order = FI_ORDER_SAS;
@@ -125,7 +125,7 @@ static int ask_provider(const struct twi_ofi_wish *wish, const char *provider, u
 	return err;
 }
 
-/* What we use at least, what we would use, and what we use where there are devices. */
+/* Sets of caps, from everything that we can use down to the least that we need. */
 static const uint64_t wishes[] = {
 	FI_MSG | FI_TAGGED | FI_RMA | FI_MULTI_RECV | FI_HMEM,
 	FI_MSG | FI_TAGGED | FI_RMA | FI_MULTI_RECV,
@@ -147,7 +147,7 @@ static struct fi_info *find_offer(struct fi_info *list, const struct twi_ofi_off
 	return NULL;
 }
 
-/* The best candidate once more, with as much of what we use as it has. */
+/* Asks for the best candidate again, with as many of the caps that we use as it has. */
 static int take_candidate(const struct twi_ofi_wish *wish, struct twi_ofi_candidate *best,
 			  struct fi_info **info_out)
 {
@@ -184,7 +184,7 @@ static int nothing_fits(const struct twi_ofi_wish *wish,
 		const struct twi_ofi_candidate *c = &candidates->entry[i];
 
 		if (i > 0 && strcmp(c->offer.provider, c[-1].offer.provider) == 0)
-			continue; /* it is there once for each interface */
+			continue; /* listed once for each interface */
 		used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s: %s",
 					 used > 0 ? "; " : "", c->offer.provider, c->why);
 	}

@@ -1,5 +1,5 @@
 /*
- * guard.c - see guard.h.
+ * guard.c - runs calls of libfabric in a sealed thread. See guard.h.
  */
 #include "transport/lanes/ofi/guard.h"
 
@@ -29,18 +29,18 @@
 #define THIS_ARCH AUDIT_ARCH_AARCH64
 #endif
 
-/* glibc's own two signals, below SIGRTMIN: cancelation and setuid in all threads need them. */
+/* glibc's own two signals, below SIGRTMIN: cancellation and setuid in all threads need them. */
 #define LIBC_FIRST 32
 #define LIBC_LAST  33
 
-/* Where libraries are mapped: their base addresses. */
+/* Base addresses of mapped libraries. */
 struct places {
 	uintptr_t *base;
 	size_t count, room;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct places theirs; /* libfabric, and what has come with it; under the lock */
+static struct places theirs; /* libfabric, and what it has loaded; under the lock */
 static const char *_Atomic weak;
 
 struct run {
@@ -52,9 +52,9 @@ struct run {
 };
 
 /*
- * Lets everything through but rt_sigaction with an action to set. The kernel finds out once which
- * system calls a filter never refuses, so that all others cost the thread next to nothing. Without
- * CAP_SYS_ADMIN the thread has to give up gaining privileges by an exec, which it does not do.
+ * Allows every system call except rt_sigaction with an action to set. The kernel determines once
+ * which system calls a filter always allows, so those cost the thread next to nothing. Without
+ * CAP_SYS_ADMIN the thread must give up gaining privileges by an exec, which it does not do.
  */
 static int seal_thread(void)
 {
@@ -71,7 +71,7 @@ static int seal_thread(void)
 		LOAD(ARGUMENT(0)),
 		EQUAL(LIBC_FIRST, 6, 0),
 		EQUAL(LIBC_LAST, 5, 0),
-		LOAD(ARGUMENT(1)), /* the action to set; NULL: it only asks */
+		LOAD(ARGUMENT(1)), /* the action to set; NULL: only a query */
 		EQUAL(0, 0, 2),
 		LOAD(ARGUMENT(1) + 4),
 		EQUAL(0, 1, 0),
@@ -109,7 +109,10 @@ static void *run_sealed(void *arg)
 	return NULL;
 }
 
-/* In a thread with all signals blocked. False: there is no thread, or it could not be sealed. */
+/*
+ * Runs the call in a thread with all signals blocked. Returns false if the thread could not be
+ * created or sealed.
+ */
 static bool in_sealed_thread(struct run *run)
 {
 	sigset_t all, before;
@@ -157,7 +160,7 @@ static int add_object(struct dl_phdr_info *info, size_t bytes, void *arg)
 	return add_place(arg, info->dlpi_addr);
 }
 
-/* What has been loaded since `before` is theirs. */
+/* Adds libraries that were loaded since `before` to `theirs`. */
 static int add_new(struct dl_phdr_info *info, size_t bytes, void *arg)
 {
 	const struct places *before = arg;
@@ -172,15 +175,15 @@ static bool is_theirs(const struct sigaction *action)
 {
 	Dl_info found;
 
-	/* sa_handler and sa_sigaction are one place. */
+	/* sa_handler and sa_sigaction share one address */
 	return action->sa_handler != SIG_DFL && action->sa_handler != SIG_IGN &&
 	       dladdr((const void *)(uintptr_t)action->sa_handler, &found) != 0 &&
 	       has_place(&theirs, (uintptr_t)found.dli_fbase);
 }
 
 /*
- * Handlers of theirs that were not there before go. Should the program have set an action between
- * the look and the change, that one comes back.
+ * Restores actions that have become handlers of these libraries. The program may set an action
+ * between the query and the change; that action is then set again.
  */
 static void put_back(const struct sigaction before[NSIG])
 {
@@ -195,7 +198,7 @@ static void put_back(const struct sigaction before[NSIG])
 	}
 }
 
-/* Without a seal: in this thread, with its signals blocked. */
+/* Runs the call without a seal: in this thread, with its signals blocked. */
 static void run_watched(struct run *run, const struct places *loaded)
 {
 	struct sigaction before[NSIG] = { 0 };

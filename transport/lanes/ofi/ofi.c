@@ -1,5 +1,5 @@
 /*
- * ofi.c - the ofi lane's table: endpoints, and when which port is moved. See ofi.h.
+ * ofi.c - the ofi lane's table: endpoints, and the progress of ports. See ofi.h.
  */
 #include "transport/lanes/ofi/ofi_calls.h"
 
@@ -13,7 +13,7 @@
 
 #ifdef TWI_HAVE_OFI
 
-#define TIMER_TURNS 16 /* polls for each look at the clock */
+#define TIMER_TURNS 16 /* polls for each read of the clock */
 
 static int lane_open(struct twi_engine *engine, struct twi_lane **out)
 {
@@ -28,7 +28,7 @@ static int lane_open(struct twi_engine *engine, struct twi_lane **out)
 	return TOW_OK;
 }
 
-/* A knob that names the lane or a provider asks for libfabric; else a device of a fabric does. */
+/* libfabric is wanted if a knob names the lane or a provider, or if there is a fabric device. */
 static bool lane_wanted(const struct twi_lane *lane, const char **why_out)
 {
 	const struct twi_knobs *knobs = &lane->engine->knobs;
@@ -86,7 +86,7 @@ static void endpoint_close(struct tow_endpoint *base)
 	for (uint32_t i = 0; i < port->peer_room; i++) {
 		struct twi_ofi_peer *peer = port->peers[i];
 
-		/* Handshakes that it accepted have nobody to go to now. */
+		/* Handshakes that this endpoint accepted have no owner now. */
 		if (peer != NULL && peer->state == TWI_OFI_GREETING && !peer->base.connector)
 			twi_ofi_peer_free(peer);
 	}
@@ -116,7 +116,7 @@ static bool peer_abort(struct tow_peer *base, struct tow_op *op, int status, boo
 	return twi_ofi_abort_recv(twi_ofi_peer_of(base), op, status, force);
 }
 
-/* What waited for room in libfabric, for slots and records. */
+/* Moves what waited for room in libfabric, for slots or for records. */
 static unsigned move_port(struct twi_ofi_port *port)
 {
 	struct twi_list *pos, *next;
@@ -140,7 +140,7 @@ static unsigned move_port(struct twi_ofi_port *port)
 	return count;
 }
 
-/* Peers that have said good-bye, once that is out. */
+/* Frees closed peers whose BYE has left. */
 static void let_go(struct twi_ofi_port *port)
 {
 	for (uint32_t i = 0; i < port->peer_room; i++) {
@@ -168,8 +168,8 @@ static unsigned port_progress(struct twi_ofi_port *port)
 	if (twi_unlikely(port->closing > 0))
 		let_go(port);
 	/*
-	 * The thread of a tow_fd may go and poll it without asking again: libfabric has to agree to
-	 * that, and the descriptor has to be in the thread's ring, before the engine is given back.
+	 * The thread of a tow_fd may go and poll it without another call. Before the engine is
+	 * released, libfabric must agree to that, and the descriptor must be in the thread's ring.
 	 */
 	if (twi_unlikely(atomic_load_explicit(&port->lane->base.engine->watchers,
 					      memory_order_relaxed) > 0))
@@ -192,7 +192,7 @@ static unsigned lane_progress(struct twi_lane *base)
 	return count;
 }
 
-/* What is on its way out goes; then what libfabric holds of others is cut off. */
+/* Sends outgoing packets first. Then ends everything that libfabric still holds. */
 static void lane_close(struct twi_lane *base)
 {
 	struct twi_ofi_lane *lane = twi_ofi_lane_of(base);
@@ -259,7 +259,7 @@ static void lane_ring_gone(struct twi_lane *base, unsigned index)
 		twi_container_of(pos, struct twi_ofi_port, link)->armed_rings &= ~(1u << index);
 }
 
-/* A descriptor has become readable: progress, which comes anyway, looks why. */
+/* A descriptor has become readable. The next progress finds out why. */
 static void lane_completed(struct twi_lane *base, uint64_t user_data, int res, uint32_t flags,
 			   const void *data)
 {
@@ -278,7 +278,7 @@ static void lane_completed(struct twi_lane *base, uint64_t user_data, int res, u
 
 #else
 
-/* Without libfabric the lane is there to say so. */
+/* Without libfabric the lane exists only to report that. */
 static int refuse_lane(void)
 {
 	return twi_error(TOW_ENOTSUP, "the ofi lane is not there: %s", TWI_OFI_OFF);
@@ -412,7 +412,7 @@ static void twi_ofi_look_again(struct tow_peer *peer, uint64_t tag, uint32_t con
 const struct twi_lane_ops twi_lane_ofi = {
 	.id = TWI_LANE_OFI,
 	.scheme = "ofi",
-	.memory_polled = true, /* a look at a queue; whoever opens an endpoint wants it looked at */
+	.memory_polled = true, /* a read of a queue, for those who open an endpoint here */
 	.open = lane_open,
 	.wanted = lane_wanted,
 	.close = lane_close,

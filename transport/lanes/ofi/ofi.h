@@ -2,30 +2,30 @@
  * ofi.h - the ofi lane: messages over libfabric's reliable datagram endpoints (FI_EP_RDM).
  *
  *	tow_endpoint --- port: domain, endpoint, completion queue, addresses ---+--- peer
- *	                  |  slots: packets on their way out                    +--- peer
+ *	                  |  slots: outgoing packets                            +--- peer
  *	                  |  buffers: packets that have come                    +--- ...
  *	                  |  gives: our large messages that are offered
- *	                  +  pulls: their large messages on their way in
+ *	                  +  pulls: their large messages that have met a receive
  *
  *	small: op -> EAGER packet (injected, or from a slot): complete ... buffer -> user's memory
  *	large: op -> RTS -> [a receive is posted] -> READ:   fi_read into it -> DONE
  *	                                          -> TAGGED: CTS, fi_tsend into it -> DONE
  *	                                          -> FRAGS:  CTS, FRAG packets, copied -> DONE
  *
- * There are no connections: a peer is two numbers, each side's for the other, exchanged in a
- * handshake (ofi_hello.c) and drawn at random, so that nobody who has not seen them can speak in a
- * peer's name. All bounds, statuses and the order of messages are those of session.h.
+ * There are no connections. A peer is two numbers, one of each side for the other, which the
+ * handshake exchanges (ofi_hello.c). They are random, so a process that has not seen them cannot
+ * speak in a peer's name. All bounds, statuses and the order of messages are those of session.h.
  *
- * A message that is read may be taken back by its sender at any time, without asking: each offer
- * has a cell in the sender's registered memory that holds the offer's number as long as it stands.
- * The reader reads the cell after the payload; if the number is not there the message was never
- * sent. What is in libfabric's hands (a read, a tagged receive, a tagged send) cannot be taken
- * back: such an operation ends when libfabric lets go, and if that takes too long the whole port
- * is closed, which makes it.
+ * A sender may take back a message that is being read, at any time and without asking. Each offer
+ * has a *cell* in the sender's registered memory, which holds the offer's number as long as the
+ * offer stands. The receiver reads the cell after the payload. If the number is not there, the
+ * message counts as never sent. A request that libfabric has (a read, a tagged receive, a tagged
+ * send) cannot be taken back: its operation ends when libfabric completes it. If that takes too
+ * long the whole port is closed, which forces it.
  *
  * A port outlives its endpoint until its last peer has gone.
  *
- * Budget of a small message: one packet put together, one call of libfabric; nothing is allocated.
+ * Budget of a small message: one packet is built, libfabric is called once, nothing is allocated.
  */
 #ifndef TWI_OFI_OFI_H
 #define TWI_OFI_OFI_H
@@ -52,16 +52,16 @@
 #include "transport/wire/frame.h"
 #include "transport/wire/rule.h"
 
-#define TWI_OFI_SMALL_BYTES 256u /* of a packet in a small slot */
+#define TWI_OFI_SMALL_BYTES 256u /* bytes of a packet in a small slot */
 #define TWI_OFI_SMALL_SLOTS 512u
-#define TWI_OFI_RESERVE     128u /* small slots that messages leave for control */
+#define TWI_OFI_RESERVE     128u /* small slots reserved for control packets */
 #define TWI_OFI_BIG_SLOTS   48u
 #define TWI_OFI_BUFFERS     32u /* single receives, without FI_MULTI_RECV */
-#define TWI_OFI_MULTI       8u  /* buffers with it, each of this many of the largest packets */
+#define TWI_OFI_MULTI       8u  /* buffers with FI_MULTI_RECV */
 #define TWI_OFI_GIVES       512u
 #define TWI_OFI_PULLS       128u
-#define TWI_OFI_READS       4u         /* of one message at a time */
-#define TWI_OFI_READ_BYTES  (8u << 20) /* of one read */
+#define TWI_OFI_READS       4u         /* reads of one message at a time */
+#define TWI_OFI_READ_BYTES  (8u << 20) /* bytes of one read */
 #define TWI_OFI_PEERS_MAX   4096u
 #define TWI_OFI_STRANGERS   256u /* handshakes at once */
 #define TWI_OFI_EARLY_MAX   4096u
@@ -79,7 +79,7 @@ struct twi_ofi_port;
 
 enum twi_ofi_kind { TWI_OFI_REQ_BUFFER, TWI_OFI_REQ_SLOT, TWI_OFI_REQ_PULL, TWI_OFI_REQ_GIVE };
 
-/* What libfabric is given as context; it may write into ctx until the completion (FI_CONTEXT). */
+/* A request of libfabric, which may write into ctx until it completes the request (FI_CONTEXT). */
 struct twi_ofi_req {
 	struct fi_context2 ctx;
 	uint8_t kind;
@@ -88,7 +88,7 @@ struct twi_ofi_req {
 	uint64_t bytes;
 };
 
-/* A packet on its way out. */
+/* An outgoing packet. */
 struct twi_ofi_slot {
 	struct twi_ofi_req req;
 	struct twi_list link; /* free, or on peer->pending */
@@ -104,54 +104,54 @@ struct twi_ofi_buffer {
 	bool posted;
 };
 
-/* A large message of ours that is offered, until it has arrived or was taken back. */
+/* A large message that this side offers, until it has arrived or was taken back. */
 struct twi_ofi_give {
-	struct twi_ofi_req req; /* of its tagged send */
-	struct twi_list link; /* free; or on port->sending: waits to be sent, whole or in pieces */
+	struct twi_ofi_req req; /* of the tagged send */
+	struct twi_list link;   /* free; or on port->sending: to be sent, whole or in pieces */
 	struct tow_op *op;
 	struct twi_ofi_peer *peer;
 	volatile uint64_t *cell;
-	uint64_t tag; /* that the receiver wants it sent with */
-	uint8_t way;  /* 0: nobody has asked for it yet */
-	int ending;   /* the status that the operation gets when its memory is let go; 0: none */
+	uint64_t tag; /* that the receiver wants on the message */
+	uint8_t way;  /* 0: the receiver has not asked for it yet */
+	int ending;   /* the operation's status once its memory is free; 0: none */
 };
 
-/* A large message of theirs that has met a receive. */
+/* A large message of the other side that has met a receive. */
 struct twi_ofi_pull {
 	struct twi_ofi_req reqs[TWI_OFI_READS];
 	struct twi_list link;  /* free, or on peer->pulls */
-	struct twi_list retry; /* on port->retry: libfabric was full */
+	struct twi_list retry; /* on port->retry: libfabric's queue was full */
 	struct twi_ofi_peer *peer;
 	struct tow_op *op;
 	struct twi_ofi_where where;
-	uint64_t *cell; /* where the sender's cell is read to */
+	uint64_t *cell; /* destination of the read of the sender's cell */
 	uint64_t seq, bytes, issued, landed, tag;
-	uint64_t whole_bytes; /* of the message, of which a part may be dropped */
+	uint64_t whole_bytes; /* of the message; a part may be dropped */
 	uint32_t checksum, in_flight;
 	uint8_t way;
-	uint8_t why; /* it was withdrawn: enum twi_ofi_cancel */
+	uint8_t why; /* why it was withdrawn: enum twi_ofi_cancel */
 	bool checked, cell_asked, withdrawn;
-	int failed; /* of a read: the peer is lost when all have ended */
-	int ending; /* as above */
+	int failed; /* error of a read: ends the peer when all reads have ended */
+	int ending; /* as in twi_ofi_give */
 };
 
-/* A large message of theirs that waits for a receive, or with one for a pull. */
+/* A large message of the other side that waits for a receive, or has one and waits for a pull. */
 struct twi_ofi_arrival {
 	struct twi_unexpected arrival;
 	struct twi_ofi_where where;
 	uint32_t checksum;
 	bool checked;
-	bool allocated; /* else it lives no longer than the call */
+	bool allocated; /* false: it lives only during the call */
 };
 
-/* What has overtaken what was sent before it. */
+/* A packet that has overtaken packets sent before it. */
 struct twi_ofi_early {
 	struct twi_list link;
 	uint32_t number, bytes;
 	uint8_t data[];
 };
 
-/* A control packet for which there was no slot. */
+/* A control packet that waits for a slot. */
 struct twi_ofi_owed {
 	uint8_t type;
 	uint64_t seq, tag, value;
@@ -160,7 +160,7 @@ struct twi_ofi_owed {
 enum twi_ofi_state {
 	TWI_OFI_GREETING, /* authentication and HELLO are on their way */
 	TWI_OFI_UP,
-	TWI_OFI_CLOSING, /* nothing new begins; BYE follows when neither side reads the other */
+	TWI_OFI_CLOSING, /* starts nothing new; sends BYE when neither side reads the other */
 	TWI_OFI_LOST,
 };
 
@@ -168,28 +168,28 @@ struct twi_ofi_peer {
 	struct tow_peer base;
 	struct twi_ofi_port *port;
 	struct twi_list blocked; /* on port->blocked: `pending` is not empty */
-	struct twi_list stalled; /* on port->stalled: a send waits, or a word */
-	struct twi_list ailing;  /* on port->ailing: broken, and its end is to come */
-	uint64_t here, there;    /* the session's number: ours for the peer, the peer's for us */
+	struct twi_list stalled; /* on port->stalled: a send or a control packet waits */
+	struct twi_list ailing;  /* on port->ailing: broken, to be ended */
+	uint64_t here, there;    /* session numbers: ours for the peer, the peer's for us */
 	struct twi_ofi_name name;
 	fi_addr_t address;
-	uint8_t state, rule;                /* rule: that it has broken (rule.h); 0: none */
-	bool said_hello, heard_hello, left; /* left: it gave its connect up */
+	uint8_t state, rule;                /* rule: the one that it has broken (rule.h); 0: none */
+	bool said_hello, heard_hello, left; /* left: the peer gave up its connect */
 	bool said_bye, heard_bye;
-	int broken; /* status */
+	int broken; /* the status that it ends with; 0: not broken */
 	char fault[400];
 	struct tow_op *dial;
-	uint64_t deadline_ns; /* of the handshake, or of the farewell */
+	uint64_t deadline_ns; /* of the handshake, or of the close */
 	uint64_t heard_ns, asked_ns;
-	uint64_t ended_ns; /* when its process was seen to have ended; 0: it was not */
+	uint64_t ended_ns; /* when its process was seen to have ended; 0: not seen */
 	struct twi_auth auth;
 
 	/* sending */
 	struct twi_outbox outbox;
-	struct twi_list pending; /* slots that libfabric did not take yet */
+	struct twi_list pending; /* slots that libfabric has not accepted yet */
 	struct twi_ofi_owed *owed;
 	uint32_t owed_count, owed_room;
-	uint32_t gives; /* large messages that are offered or on their way */
+	uint32_t gives; /* large messages that are offered or being sent */
 	uint32_t slots; /* packets of ours that libfabric has, or will get */
 	uint32_t number_out, number_in;
 	uint32_t piece_bytes; /* of a large message that goes in pieces */
@@ -203,7 +203,7 @@ struct twi_ofi_peer {
 	uint32_t early_count;
 	uint64_t received_ns;
 	uint32_t acks_owed;
-	uint32_t held; /* requests in libfabric's hands that touch users' memory */
+	uint32_t held; /* requests in libfabric that touch users' memory */
 };
 
 struct twi_ofi_port {
@@ -220,13 +220,13 @@ struct twi_ofi_port {
 	uint32_t index;
 	uint64_t inject_bytes, message_bytes_max;
 	bool local_mr, virtual_addresses, reads, tagged, reads_in_order, prefers_tagged;
-	bool reads_two; /* places in one read, in their order */
+	bool reads_two; /* one read takes two addresses, in order */
 	bool multi_recv, registered, dead;
-	bool driven; /* it must be called again and again while something is on its way */
+	bool driven; /* needs calls all the time while a packet is out */
 	int wait_fd; /* -1: the queue is polled */
 	uint32_t armed_rings;
-	uint64_t nap_ns, quiet_ns; /* quiet since then, with a waiter; 0: not */
-	bool asleep_ok;            /* the last fi_trywait: waiting on the descriptor is safe */
+	uint64_t nap_ns, quiet_ns; /* quiet since then with a waiter; 0: not quiet */
+	bool asleep_ok;            /* the last fi_trywait: the descriptor may be waited on */
 
 	uint8_t *memory; /* of the pool: slots, buffers, cells */
 	uint64_t memory_bytes;
@@ -235,7 +235,7 @@ struct twi_ofi_port {
 	struct twi_ofi_slot *slots;
 	struct twi_list small_free, big_free;
 	uint32_t small_count, big_count, slots_out;
-	uint32_t quick_bytes; /* larger packets cost a lot more; 0: no such border */
+	uint32_t quick_bytes; /* larger packets cost much more; 0: no such size */
 	struct twi_ofi_buffer buffers[TWI_OFI_BUFFERS];
 	uint32_t buffer_count, buffer_bytes;
 	uint64_t in_flight; /* requests other than receives of packets */
@@ -247,13 +247,13 @@ struct twi_ofi_port {
 
 	struct twi_list blocked, stalled, ailing, sending, retry;
 	uint32_t turns;
-	bool freed; /* a slot, give or pull, or credit, has come back */
+	bool freed; /* a slot, give, pull or credit has come back */
 	uint64_t next_tag, tag_mask;
 	struct twi_ofi_peer **peers;
 	uint32_t peer_room, peer_count, strangers, closing;
-	uint64_t logged_ns; /* the last line about a handshake that failed */
-	uint64_t timer_ns;  /* when handshakes and silence are looked at next */
-	uint64_t let_go_ns; /* when the port is closed for the requests it does not let go; 0: no */
+	uint64_t logged_ns; /* the last log line about a failed handshake */
+	uint64_t timer_ns;  /* the next check of handshakes and silence */
+	uint64_t let_go_ns; /* when the port is closed to end its requests; 0: not */
 };
 
 struct twi_ofi_endpoint {

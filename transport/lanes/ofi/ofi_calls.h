@@ -1,5 +1,6 @@
 /*
- * ofi_calls.h - what the files of the ofi lane call of each other. ofi.h has the structures.
+ * ofi_calls.h - the functions that the files of the ofi lane call of each other. ofi.h has the
+ * structures.
  */
 #ifndef TWI_OFI_CALLS_H
 #define TWI_OFI_CALLS_H
@@ -12,12 +13,17 @@
 int twi_ofi_port_open(struct twi_ofi_lane *lane, const struct twi_ofi_wish *wish,
 		      struct twi_ofi_port **out);
 void twi_ofi_port_close(struct twi_ofi_port *port);
-/* Frees the port when neither endpoint nor peers are left. */
+/* Frees the port when it has neither an endpoint nor peers. */
 void twi_ofi_port_release(struct twi_ofi_port *port);
-/* The descriptor that local operations on memory of `claim` name; NULL where none is needed. False:
- * one is needed, and there is none. */
+/*
+ * Writes the descriptor of the leased memory for local operations; NULL if none is needed. Returns
+ * false if one is needed and missing.
+ */
 bool twi_ofi_local(const struct twi_ofi_port *port, const struct twi_claim *claim, void **desc_out);
-/* How a peer names `memory` in a registered region. False: it cannot. */
+/*
+ * Writes the address and key by which a peer reads `memory` of a registered region. Returns false
+ * if a peer cannot.
+ */
 bool twi_ofi_remote(const struct twi_ofi_port *port, const struct twi_region *region,
 		    const void *memory, uint64_t *address_out, uint64_t *key_out);
 
@@ -25,15 +31,15 @@ bool twi_ofi_remote(const struct twi_ofi_port *port, const struct twi_region *re
 struct twi_ofi_slot *twi_ofi_slot_take(struct twi_ofi_port *port, uint32_t bytes, bool control);
 bool twi_ofi_say(struct twi_ofi_peer *peer, uint8_t type, uint64_t seq, uint64_t tag,
 		 uint64_t value);
-/* What a packet carries. */
+/* The contents of a packet. */
 struct twi_ofi_load {
 	const void *data;
-	const struct tow_op *op; /* it is a piece of this one's message, or NULL */
-	bool message;            /* it is of a small message, of `space` */
+	const struct tow_op *op; /* a packet of this operation's message, or NULL */
+	bool message;            /* part of a small message of `space` */
 	uint8_t space;
 };
 extern const struct twi_ofi_load twi_ofi_no_load;
-/* False: there is no slot, and nothing was done. */
+/* Returns false if there is no slot; nothing was done then. */
 bool twi_ofi_send_packet(struct twi_ofi_peer *peer, struct twi_ofi_packet *packet,
 			 const struct twi_ofi_load *load, bool control);
 bool twi_ofi_unblock(struct twi_ofi_peer *peer);
@@ -41,25 +47,25 @@ unsigned twi_ofi_poll(struct twi_ofi_port *port);
 int twi_ofi_post_buffers(struct twi_ofi_port *port);
 void twi_ofi_arm(struct twi_ofi_port *port);
 
-/* ofi_peer.c: who is there. */
+/* ofi_peer.c: peers. */
 struct twi_ofi_peer *twi_ofi_peer_create(struct twi_ofi_port *port, const struct twi_ofi_name *name,
 					 const char *address);
 struct twi_ofi_peer *twi_ofi_peer_find(const struct twi_ofi_port *port, uint64_t session);
 void twi_ofi_peer_free(struct twi_ofi_peer *peer);
-/* The peer cannot go on: its end comes with the next progress. The thread's message says why. */
+/* The peer cannot go on, and ends with the next progress. The thread's message says why. */
 void twi_ofi_break(struct twi_ofi_peer *peer, int status);
-/* The peer has broken a rule: what it did exactly, behind its address. TOW_EPROTOCOL. */
+/* The peer has broken a rule. The message has the peer's address and the details. TOW_EPROTOCOL. */
 #define twi_ofi_fault(peer, number, ...)                                                           \
 	((peer)->rule = (uint8_t)(number),                                                         \
 	 twi_rule_error((peer)->base.address, number, __VA_ARGS__))
 unsigned twi_ofi_bury(struct twi_ofi_port *port);
 void twi_ofi_peer_close(struct tow_peer *base);
-/* Something that libfabric had in hand has ended: a peer that waited for it may go. */
+/* A request in libfabric has ended: frees a peer that waited for it. */
 void twi_ofi_peer_let_go(struct twi_ofi_peer *peer);
 void twi_ofi_peer_describe(struct tow_peer *base, struct twi_emit *emit);
 /* ofi_measure.c: `fabric` has TWI_STATE_FABRIC bytes. */
 void twi_ofi_peer_measure(struct tow_peer *base, struct twi_state_link *out, char *fabric);
-/* Everything ends now: for a lane that is closed. The port is freed. */
+/* Ends everything and frees the port, when the lane is closed. */
 void twi_ofi_port_end(struct twi_ofi_port *port);
 void twi_ofi_timers(struct twi_ofi_port *port, uint64_t now_ns);
 uint64_t twi_ofi_due(struct twi_ofi_port *port, uint64_t now_ns);
@@ -76,11 +82,11 @@ int twi_ofi_greeted(struct twi_ofi_peer *peer, const struct twi_ofi_packet *pack
 extern const struct twi_outbox_ops twi_ofi_outbox;
 void twi_ofi_drain(struct twi_ofi_peer *peer);
 int twi_ofi_asked(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet);
-/* A send that was taken back ends when the other side has answered. */
+/* Returns whether a send that was taken back waits for the other side's answer. */
 bool twi_ofi_awaits_answer(const struct twi_ofi_peer *peer);
 /*
- * The other side may wait for what was to be sent with a tag: it is told of what never will be.
- * True: it does wait. Else it may be gone, and nothing can be said to it.
+ * Sends CANCEL for each message that the other side awaits with a tag and that is not sent yet.
+ * Returns whether there was one. If not, the other side may be gone, and nothing can be sent to it.
  */
 bool twi_ofi_withdraw_unsent(struct twi_ofi_peer *peer);
 int twi_ofi_arrived(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet);
@@ -102,18 +108,18 @@ int twi_ofi_more(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet,
 int twi_ofi_offered(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet,
 		    const uint8_t *payload);
 int twi_ofi_withdrawn(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet);
-/* The sender has taken back the message that op has met (enum twi_ofi_cancel); nobody reads it. */
+/* The sender has taken back the message of `op` (enum twi_ofi_cancel). No read of it is left. */
 void twi_ofi_taken_back(struct twi_ofi_peer *peer, struct tow_op *op, uint8_t why);
 bool twi_ofi_ack(struct twi_ofi_peer *peer);
 extern const struct twi_inbox_ops twi_ofi_inbox;
-/* A row of its own for the offer, that is to be freed. NULL: no memory. */
+/* Copies an offer into a row of its own, which is freed later. NULL: no memory. */
 struct twi_ofi_arrival *twi_ofi_arrival_keep(const struct twi_ofi_arrival *made);
 
 /* ofi_pull.c */
 void twi_ofi_pull_start(struct twi_ofi_peer *peer, struct tow_op *op,
 			const struct twi_ofi_arrival *offer);
 void twi_ofi_pull_done(struct twi_ofi_req *req, int err, uint64_t bytes);
-/* Pulls have become free: receives that wait for one. */
+/* Starts receives that waited for a free pull. */
 void twi_ofi_pull_matched(struct twi_ofi_peer *peer);
 void twi_ofi_pull_go(struct twi_ofi_pull *pull);
 struct twi_ofi_pull *twi_ofi_pull_find(struct twi_ofi_peer *peer, uint64_t seq);
@@ -122,13 +128,16 @@ int twi_ofi_frag(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet,
 		 const uint8_t *payload);
 unsigned twi_ofi_pull_retry(struct twi_ofi_port *port);
 
-/* Of an operation whose message has a number. */
+/* The id of an operation whose message has a number. */
 static inline uint64_t twi_ofi_rpc_id(const struct twi_ofi_peer *peer, const struct tow_op *op)
 {
 	return twi_peer_rpc_id(&peer->base, op->seq, op->kind == TWI_OP_SEND);
 }
 
-/* ofi_silence.c: looks at an open connection; when to look again. Its process has ended. */
+/*
+ * ofi_silence.c. listen: checks an open connection for silence and returns when to check again.
+ * process_ended: the peer's process has ended.
+ */
 uint64_t twi_ofi_listen(struct twi_ofi_peer *peer, uint64_t now_ns);
 void twi_ofi_process_ended(struct tow_peer *base);
 

@@ -1,13 +1,14 @@
 /*
- * ofi_hello.c - how two sides that have an address only become peers. See ofi.h, docs/ofi.md.
+ * ofi_hello.c - the handshake: two sides that have only an address become peers. See ofi.h and
+ * docs/ofi.md.
  *
  *	connector                                acceptor
  *	    AUTH (session 0, from, name, step) -->   a stranger: bounded in number and time
  *	    <-- AUTH (from, name, step)
  *	    [AUTH -->]                               until both are satisfied
- *	    HELLO -->                    <-- HELLO   bounds; whoever has sent and got one is up
+ *	    HELLO -->                    <-- HELLO   bounds; a side that sent and got one is up
  *
- * Of a stranger nothing is looked at but what it takes to answer: its number, its address, its step
+ * Of a stranger only the fields needed for an answer are read: its number, its address and its step
  * of authentication.
  */
 #include "transport/lanes/ofi/ofi_calls.h"
@@ -23,7 +24,7 @@
 #include "diag/record/diag.h"
 #include "transport/op/lane_host.h"
 
-/* Sends what authentication has to say. */
+/* Sends the messages of the authentication. */
 static int say_auth(struct twi_ofi_peer *peer)
 {
 	uint8_t step[TWI_AUTH_OUT_MAX];
@@ -76,7 +77,7 @@ static int say_hello(struct twi_ofi_peer *peer)
 	return TOW_OK;
 }
 
-/* Both sides have said everything. */
+/* Both sides have sent everything: hands the peer to the user. */
 static int come_up(struct twi_ofi_peer *peer)
 {
 	struct tow_op *op = peer->dial;
@@ -131,13 +132,13 @@ static int on_hello(struct twi_ofi_peer *peer, const uint8_t *payload)
 	peer->inbox.claim_above = peer->outbox.eager_bytes;
 	peer->piece_bytes =
 		twi_min(peer->port->packet_bytes - TWI_OFI_HEAD_BYTES, hello.payload_max_bytes);
-	/* AUTH has said the major version. */
+	/* AUTH has carried the major version. */
 	peer->base.theirs =
 		(struct twi_feature_side){ hello.features, TWI_OFI_VERSION, hello.minor };
 	return TOW_OK;
 }
 
-/* Asked when both HELLOs are out, so that either side can say why it does not go on. */
+/* Called when both HELLOs have been sent, so that either side can say why it does not go on. */
 static int agree_peer(struct twi_ofi_peer *peer)
 {
 	const struct twi_feature_side ours = { features_of(peer), TWI_OFI_VERSION, TWI_OFI_MINOR };
@@ -148,7 +149,7 @@ static int agree_peer(struct twi_ofi_peer *peer)
 	return status;
 }
 
-/* Which interface it is: libfabric's name of it, and the host's. */
+/* Writes the interface: libfabric's name of it, and the host's. */
 static void name_iface(const struct twi_ofi_port *port, struct twi_way *way)
 {
 	const struct fi_info *info = twi_ofi_domain_info(port->domain);
@@ -165,8 +166,8 @@ static void name_iface(const struct twi_ofi_port *port, struct twi_way *way)
 }
 
 /*
- * Before this side says HELLO, which tells the other that it is connected, and again when both have
- * said what they can.
+ * Checks the knob `require`. Called before this side sends HELLO, which tells the other side that
+ * it is connected, and again when both HELLOs have come.
  */
 static int meet_peer(struct twi_ofi_peer *peer)
 {
@@ -201,7 +202,7 @@ static int on_auth(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packe
 	if (status < 0) {
 		char why[TWI_ERROR_BYTES];
 
-		/* what the other side is to know of it, and then the reason again */
+		/* sends the refusal, and then restores the message */
 		snprintf(why, sizeof(why), "%s", tow_error_message());
 		say_auth(peer);
 		return twi_error(status, "%s", why);
@@ -229,7 +230,7 @@ static int on_bye(struct twi_ofi_peer *peer, uint64_t value)
 	return twi_error(TOW_EREFUSED, "%s refused the connection", peer->base.address);
 }
 
-/* The acceptor answers: its HELLO tells the connector that it is connected. */
+/* The acceptor sends its HELLO last, because it tells the connector that it is connected. */
 static bool may_say_hello(const struct twi_ofi_peer *peer)
 {
 	return twi_auth_done(&peer->auth) && !peer->said_hello &&
@@ -271,7 +272,7 @@ int twi_ofi_greeted(struct twi_ofi_peer *peer, const struct twi_ofi_packet *pack
 	return status;
 }
 
-/* The first packet of somebody unknown. What is wrong with it costs nothing but a counter. */
+/* Handles the first packet of an unknown sender. A bad packet costs nothing but a counter. */
 void twi_ofi_stranger(struct twi_ofi_port *port, const struct twi_ofi_packet *packet,
 		      const uint8_t *payload)
 {

@@ -1,8 +1,8 @@
 /*
- * ofi_io.c - packets out and in, the completion queue, and what a sleeper waits for. See ofi.h.
+ * ofi_io.c - outgoing and incoming packets, the completion queue, and sleeping. See ofi.h.
  *
- * A packet that libfabric does not take (FI_EAGAIN) waits on its peer's list, and all that follow
- * behind it, so the order stays; progress tries again. The slots bound how many can wait.
+ * A packet that libfabric does not accept (FI_EAGAIN) waits on its peer's list, and all later ones
+ * wait behind it, so the order stays. Progress tries again. The slots bound how many can wait.
  */
 #include "transport/lanes/ofi/ofi_calls.h"
 
@@ -52,7 +52,7 @@ static void slot_free(struct twi_ofi_port *port, struct twi_ofi_slot *slot)
 	port->freed = true;
 }
 
-/* Hands a slot to libfabric. False: not now. A peer that cannot be reached is broken. */
+/* Hands a slot to libfabric. Returns false if it must wait. Breaks a peer that is unreachable. */
 static bool post_slot(struct twi_ofi_peer *peer, struct twi_ofi_slot *slot)
 {
 	struct twi_ofi_port *port = peer->port;
@@ -114,7 +114,7 @@ static void build_packet(struct twi_engine *engine, uint8_t *at,
 			at[i] = from[i];
 }
 
-/* The packet is copied by libfabric within the call. False: not done. */
+/* Sends a packet that libfabric copies within the call. Returns false if that is impossible now. */
 static bool inject_packet(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet,
 			  const struct twi_ofi_load *load)
 {
@@ -159,13 +159,13 @@ bool twi_ofi_send_packet(struct twi_ofi_peer *peer, struct twi_ofi_packet *packe
 	twi_list_push_back(&peer->pending, &slot->link);
 	if (twi_list_empty(&peer->blocked))
 		twi_list_push_back(&port->blocked, &peer->blocked);
-	peer->base.engine->armed_since_enter = true; /* a sleeper tries again */
+	peer->base.engine->armed_since_enter = true; /* a sleeper must retry */
 	return true;
 }
 
 /*
- * What must be said and finds no slot waits outside, at most once for each operation there can be;
- * a peer that takes so little has gone.
+ * Stores a control packet that finds no slot, at most one for each operation that can exist. A peer
+ * that accepts so little counts as lost.
  */
 static void owe_packet(struct twi_ofi_peer *peer, uint8_t type, uint64_t seq, uint64_t tag,
 		       uint64_t value)
@@ -216,7 +216,7 @@ static int on_bye(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p)
 				  (int)p->value);
 }
 
-/* This side closes the peer, and hears the other one out about what is under way. */
+/* Handles packets of a peer that this side is closing: only those about what is under way count. */
 static int handle_last(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p)
 {
 	switch (p->type) {
@@ -302,7 +302,7 @@ static void too_early(struct twi_ofi_peer *peer)
 	twi_ofi_break(peer, TOW_EPROTOCOL);
 }
 
-/* A packet has overtaken others: completions of this provider are out of order. It waits. */
+/* Stores a packet that has overtaken others, because this provider completes out of order. */
 static void hold_packet(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p,
 			const uint8_t *data, uint32_t bytes)
 {
@@ -321,18 +321,18 @@ static void hold_packet(struct twi_ofi_peer *peer, const struct twi_ofi_packet *
 	}
 	early->number = p->number;
 	early->bytes = bytes;
-	/* One that has no payload is the library's own. */
+	/* A packet without payload is the library's own. */
 	twi_path_copy_small(peer->base.engine, p->payload_bytes > 0 ? p->space : TWI_SPACE_LINK,
 			    early->data, data, bytes);
 	while (pos != &peer->early &&
 	       (int32_t)(twi_container_of(pos, struct twi_ofi_early, link)->number - p->number) > 0)
 		pos = pos->prev;
 	twi_list_init(&early->link);
-	twi_list_push_front(pos, &early->link); /* behind pos */
+	twi_list_push_front(pos, &early->link); /* after pos */
 	peer->early_count++;
 }
 
-/* Those that waited for the packet that has just been handled. */
+/* Handles stored packets that follow the packet just handled. */
 static void catch_up(struct twi_ofi_peer *peer)
 {
 	uint32_t payload_max = peer->port->packet_bytes - TWI_OFI_HEAD_BYTES;
@@ -365,7 +365,7 @@ static void on_packet(struct twi_ofi_port *port, const uint8_t *data, size_t byt
 
 	if (twi_ofi_packet_get(data, bytes, port->packet_bytes - TWI_OFI_HEAD_BYTES, &p, &fault) !=
 	    TOW_OK) {
-		/* Whoever it names need not have sent it. */
+		/* The peer that the packet names may not be its sender. */
 		twi_count(engine->diag, TWI_C_protocol_errors, 1);
 		twi_log(engine->diag, 2, "ofi: a message of %zu bytes was dropped: %s", bytes,
 			fault);
@@ -377,7 +377,7 @@ static void on_packet(struct twi_ofi_port *port, const uint8_t *data, size_t byt
 	}
 	peer = twi_ofi_peer_find(port, p.session);
 	if (peer == NULL)
-		return; /* closed meanwhile */
+		return; /* it was closed meanwhile */
 	peer->heard_ns = twi_engine_now(engine);
 	if (twi_likely(p.number == peer->number_in))
 		take_packet(peer, &p, data + TWI_OFI_HEAD_BYTES);
@@ -409,7 +409,7 @@ int twi_ofi_post_buffers(struct twi_ofi_port *port)
 		int err = port->buffers[i].posted ? 0 : post_buffer(port, &port->buffers[i]);
 
 		if (err == FI_EAGAIN && i > 0)
-			return TOW_OK; /* the others follow as there is room */
+			return TOW_OK; /* no room for more: those posted must do */
 		if (err != 0)
 			return twi_fi_error(err, "fi_recv");
 	}
@@ -445,7 +445,7 @@ static void req_completed(struct twi_ofi_port *port, struct twi_ofi_req *req,
 	}
 }
 
-/* A request has failed. Those without a context were injected: silence tells of that peer. */
+/* A request has failed. A request without a context was injected: silence will show the loss. */
 static void req_failed(struct twi_ofi_port *port, const struct fi_cq_err_entry *entry)
 {
 	struct twi_ofi_req *req = entry->op_context;
@@ -510,7 +510,7 @@ unsigned twi_ofi_poll(struct twi_ofi_port *port)
 	return events;
 }
 
-/* Before a sleep: libfabric must agree to it, and its descriptor wakes whoever sleeps. */
+/* Prepares a sleep: libfabric must agree to it, and its descriptor must wake the sleeper. */
 void twi_ofi_arm(struct twi_ofi_port *port)
 {
 	struct fid *fids[1] = { &port->cq->fid };

@@ -1,7 +1,7 @@
 /*
- * ofi_measure.c - how a peer of the ofi lane does, for the question why a job does not go on. The
- * connection below is libfabric's, so that TCP_INFO is out of reach also where it is TCP: what is
- * known is what this lane counts itself.
+ * ofi_measure.c - measures a peer of the ofi lane, to explain why a job does not go on. The
+ * connection below belongs to libfabric, so TCP_INFO is out of reach even if it is TCP. The lane
+ * can only report what it counts itself.
  */
 #include "transport/lanes/ofi/ofi_calls.h"
 
@@ -11,7 +11,7 @@
 
 #include "diag/judge/rank_state.h"
 
-/* Large messages that are offered to it, or on their way. */
+/* The bytes of large messages that are offered to the peer, or are being sent. */
 static uint64_t given_bytes(const struct twi_ofi_peer *peer)
 {
 	const struct twi_ofi_port *port = peer->port;

@@ -1,8 +1,8 @@
 /*
- * ofi_peer.c - who is there, for how long, and what becomes of their operations. See ofi.h.
+ * ofi_peer.c - creates and ends peers, and ends their operations. See ofi.h.
  *
- * A peer that breaks is only marked where that is found out, as its caller may be in the middle of
- * it; twi_ofi_bury ends it at the next progress.
+ * A peer that breaks is only marked at first, because its caller may still be using it.
+ * twi_ofi_bury ends it at the next progress.
  */
 #include "transport/lanes/ofi/ofi_calls.h"
 #include "transport/message/waiting.h"
@@ -26,7 +26,7 @@ static bool same_name(const struct twi_ofi_name *a, const struct twi_ofi_name *b
 	return a->count == b->count && memcmp(a->bytes, b->bytes, a->count) == 0;
 }
 
-/* Another peer at the same address: some providers have one entry for both. */
+/* Finds another peer at the same address: some providers have one entry for both. */
 static struct twi_ofi_peer *find_namesake(const struct twi_ofi_port *port,
 					  const struct twi_ofi_peer *except,
 					  const struct twi_ofi_name *name)
@@ -145,7 +145,7 @@ void twi_ofi_peer_free(struct twi_ofi_peer *peer)
 
 	twi_assert(peer->held == 0);
 	peer->broken = peer->broken != 0 ? peer->broken : TOW_ECLOSED;
-	twi_ofi_unblock(peer); /* gives back what was never sent */
+	twi_ofi_unblock(peer); /* frees slots that were never sent */
 	for (uint32_t i = 0; peer->slots > 0 && i < TWI_OFI_SMALL_SLOTS + TWI_OFI_BIG_SLOTS; i++) {
 		if (port->slots[i].peer == peer) {
 			port->slots[i].peer = NULL;
@@ -183,7 +183,10 @@ void twi_ofi_break(struct twi_ofi_peer *peer, int status)
 	if (peer->broken != 0)
 		return;
 	snprintf(fault, sizeof(fault), "%s", tow_error_message());
-	/* It is told why, if that goes at once; that it does not may break it in turn. */
+	/*
+	 * Sends the reason to the peer, if that is possible at once. A failure of this send may
+	 * itself break the peer.
+	 */
 	if (status == TOW_EPROTOCOL && peer->rule != 0 && peer->state == TWI_OFI_UP)
 		twi_ofi_send_packet(peer, &bye, &twi_ofi_no_load, true);
 	if (peer->broken == 0)
@@ -193,7 +196,7 @@ void twi_ofi_break(struct twi_ofi_peer *peer, int status)
 	peer->base.engine->armed_since_enter = true;
 }
 
-/* Receives that wait with their offers for a pull. */
+/* Ends receives that wait, with their offers, for a pull. */
 static void end_matched(struct twi_ofi_peer *peer, int status)
 {
 	struct twi_list *entry;
@@ -226,7 +229,7 @@ static void end_receives(struct twi_ofi_peer *peer, int status)
 		if (pull->ending == 0)
 			pull->ending = status;
 		twi_op_unwatch(pull->op);
-		/* After a good-bye, on either side, what is not taken back is on its way. */
+		/* After a BYE of either side, what was not withdrawn is on its way. */
 		if (pull->way == TWI_OFI_TAGGED && peer->broken != 0 && !peer->heard_bye)
 			fi_cancel(&peer->port->ep->fid, &pull->reqs[0].ctx);
 	}
@@ -243,7 +246,7 @@ static void end_operations(struct twi_ofi_peer *peer, int status)
 	}
 }
 
-/* Strangers can fail as often as they like: one line a second. */
+/* Strangers can fail as often as they like, so only one line a second is logged. */
 static void peer_refused(struct twi_ofi_peer *peer)
 {
 	struct twi_engine *engine = peer->base.engine;
@@ -303,7 +306,7 @@ unsigned twi_ofi_bury(struct twi_ofi_port *port)
 	return count;
 }
 
-/* Nothing of the other side's is read here, and it has answered what this side took back. */
+/* Returns whether this side reads nothing from the other, and all its withdrawals are answered. */
 static bool has_settled(const struct twi_ofi_peer *peer)
 {
 	for (struct twi_list *pos = peer->pulls.next; pos != &peer->pulls; pos = pos->next) {
@@ -354,7 +357,7 @@ void twi_ofi_peer_close(struct tow_peer *base)
 		twi_ofi_peer_let_go(peer);
 }
 
-/* libfabric's endpoint is closed, and with it all that it holds; all peers there are lost. */
+/* Closes libfabric's endpoint, which ends all requests that it holds. All its peers are lost. */
 static void port_dies(struct twi_ofi_port *port)
 {
 	fi_close(&port->ep->fid);
@@ -378,7 +381,7 @@ static void port_dies(struct twi_ofi_port *port)
 	port->wait_fd = -1;
 }
 
-/* Memory of operations that have ended for us is not given back. */
+/* libfabric still holds memory of operations of a lost peer: closes the endpoint. */
 static void cut_off(struct twi_ofi_port *port)
 {
 	twi_error(TOW_EPEER,
@@ -420,8 +423,8 @@ static uint64_t look_at(struct twi_ofi_peer *peer, uint64_t now_ns)
 }
 
 /*
- * What was to come with a tag, by the good-bye of its sender, has not: it is given up before the
- * endpoint is. Whoever says good-bye and sends nothing costs nobody else.
+ * Cancels tagged receives that a BYE has promised and that have not come. This happens before the
+ * endpoint is closed. So a peer that says BYE and sends nothing costs no other peer anything.
  */
 static void cancel_tagged(struct twi_ofi_port *port)
 {
@@ -434,7 +437,7 @@ static void cancel_tagged(struct twi_ofi_port *port)
 	}
 }
 
-/* The requests of peers that have gone. When this is to be looked at again. */
+/* Checks the requests of peers that have gone. Returns when to check again. */
 static uint64_t look_at_held(struct twi_ofi_port *port, uint64_t now_ns)
 {
 	uint64_t cancel_ns = port->let_go_ns - TWI_OFI_LET_GO_NS / 2;
@@ -471,7 +474,7 @@ void twi_ofi_timers(struct twi_ofi_port *port, uint64_t now_ns)
 	port->timer_ns = next;
 }
 
-/* A large message is on its way: what moves it does so in less than a sleep takes. */
+/* Returns whether a large message is being moved. Its next step takes less time than a sleep. */
 static bool port_moving(const struct twi_ofi_port *port)
 {
 	for (uint32_t i = 0; i < port->peer_room; i++) {
@@ -483,7 +486,7 @@ static bool port_moving(const struct twi_ofi_port *port)
 	return false;
 }
 
-/* Somebody waits for something here. */
+/* Returns whether an operation or handshake waits for something here. */
 static bool port_busy(const struct twi_ofi_port *port)
 {
 	if (port->in_flight > 0 || port->strangers > 0 || port->closing > 0)
@@ -500,10 +503,10 @@ static bool port_busy(const struct twi_ofi_port *port)
 }
 
 /*
- * Without a descriptor the queue is looked at ever more seldom: a waiter that has polled in vain
- * for spin_ns sleeps for 20 us at first, and doubles that as long as nothing comes. While a large
- * message is on its way it goes on polling for ten times as long: a sleep in the middle of 80 us of
- * copying cost 250 (measured, 1 MiB over shm).
+ * Without a descriptor the queue is polled at growing intervals. A waiter that has polled in vain
+ * for spin_ns first sleeps for 20 us, and doubles that while nothing comes. While a large message
+ * is on its way, the waiter goes on polling for TWI_OFI_QUIET_NS (500 us). Otherwise a sleep within
+ * 80 us of copying would cost 250 us (measured, 1 MiB over shm).
  */
 uint64_t twi_ofi_due(struct twi_ofi_port *port, uint64_t now_ns)
 {
@@ -536,7 +539,7 @@ static void describe_candidates(const struct twi_ofi_port *port, struct twi_emit
 		const struct twi_ofi_candidate *c = &port->candidates->entry[i];
 
 		if (!c->taken && strcmp(c->offer.provider, last) == 0)
-			continue; /* it is there once for each interface */
+			continue; /* listed once for each interface */
 		last = c->offer.provider;
 		twi_emit_object_begin(emit, NULL);
 		twi_emit_str(emit, "provider", c->offer.provider);

@@ -1,5 +1,6 @@
 /*
- * ofi_port.c - a port: a libfabric endpoint with all that belongs to it. See ofi.h.
+ * ofi_port.c - opens and closes a port: a libfabric endpoint with everything that belongs to it.
+ * See ofi.h.
  */
 #include "transport/lanes/ofi/ofi_calls.h"
 
@@ -70,7 +71,7 @@ static void lay_records(struct twi_ofi_port *port, uint64_t *cells)
 	}
 }
 
-/* One piece of the pool for all that libfabric sends from and receives into. */
+/* Takes one block of the pool for everything that libfabric sends from and receives into. */
 static int lay_out(struct twi_ofi_port *port)
 {
 	struct twi_engine *engine = port->lane->base.engine;
@@ -112,7 +113,7 @@ static int lay_out(struct twi_ofi_port *port)
 	return TOW_OK;
 }
 
-/* With a descriptor to sleep on where the provider has one. */
+/* Opens the completion queue, with a descriptor to sleep on if the provider has one. */
 static int open_queue(struct twi_ofi_port *port)
 {
 	struct fi_cq_attr attr = {
@@ -137,7 +138,7 @@ static int open_queue(struct twi_ofi_port *port)
 	return err == 0 ? TOW_OK : twi_fi_error(err, "fi_cq_open");
 }
 
-/* Returns libfabric's error, positive; *what_out is what failed. */
+/* Returns libfabric's error, positive. *what_out names the call that failed. */
 static int enable_endpoint(struct twi_ofi_port *port, const char **what_out)
 {
 	int err;
@@ -161,9 +162,9 @@ static int enable_endpoint(struct twi_ofi_port *port, const char **what_out)
 }
 
 /*
- * libfabric's shm names an endpoint's file in /dev/shm by the number of the process and a count.
- * Where a process of the same number was killed, or lives in another container, that file is there
- * already and the endpoint is busy; the next endpoint has the next name.
+ * libfabric's shm names an endpoint's file in /dev/shm by the pid and a count. The file may already
+ * exist: a process with this pid was killed, or lives in another container. Then the endpoint is
+ * busy, and the next endpoint has the next name.
  */
 static int open_endpoint(struct twi_ofi_port *port)
 {
@@ -185,7 +186,7 @@ static int open_endpoint(struct twi_ofi_port *port)
 		port->ep = NULL;
 		err = 0;
 	}
-	/* Only now: before it is enabled an endpoint of libfabric's shm crashes on this. */
+	/* Only now: an endpoint of libfabric's shm crashes on this before it is enabled. */
 	if (err == 0 && port->multi_recv &&
 	    fi_setopt(&port->ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &least,
 		      sizeof(least)) != 0)
@@ -198,7 +199,7 @@ static int open_endpoint(struct twi_ofi_port *port)
 	return err == 0 ? TOW_OK : twi_fi_error(err, what);
 }
 
-/* libfabric's shm installs handlers here, so as to remove its files. */
+/* libfabric's shm installs signal handlers here, to remove its files. */
 static int open_guarded(void *arg)
 {
 	struct twi_ofi_port *port = arg;
@@ -207,7 +208,7 @@ static int open_guarded(void *arg)
 	return status == TOW_OK ? open_endpoint(port) : status;
 }
 
-/* What the provider is like. */
+/* Copies the provider's properties. */
 static void read_info(struct twi_ofi_port *port)
 {
 	const struct fi_info *info = twi_ofi_domain_info(port->domain);
@@ -221,7 +222,7 @@ static void read_info(struct twi_ofi_port *port)
 	port->reads = (info->caps & FI_RMA) != 0;
 	port->tagged = (info->caps & FI_TAGGED) != 0;
 	port->multi_recv = (info->caps & FI_MULTI_RECV) != 0;
-	/* Tags of ours are numbers as wide as the provider's. */
+	/* Our tags are numbers as wide as the provider's. */
 	port->tag_mask = info->ep_attr->mem_tag_format;
 	for (unsigned shift = 1; shift < 64; shift *= 2)
 		port->tag_mask |= port->tag_mask >> shift;
@@ -235,7 +236,7 @@ static void read_info(struct twi_ofi_port *port)
 	port->prefers_tagged = twi_ofi_prefers_tagged(port->provider);
 }
 
-/* The pool becomes the domain's, and with it the memory for packets. */
+/* Registers the pool with the domain, and with it the memory for packets. */
 static int register_pool(struct twi_ofi_port *port)
 {
 	struct twi_engine *engine = port->lane->base.engine;
@@ -255,7 +256,7 @@ static int register_pool(struct twi_ofi_port *port)
 				 "be registered: %.200s",
 				 port->provider, tow_error_message());
 	if (mr == NULL)
-		port->reads = false; /* there would be no cells */
+		port->reads = false; /* cells cannot be read without it */
 	port->memory_desc = mr != NULL && port->local_mr ? fi_mr_desc(mr) : NULL;
 	return TOW_OK;
 }
@@ -325,7 +326,7 @@ int twi_ofi_port_open(struct twi_ofi_lane *lane, const struct twi_ofi_wish *wish
 	return TOW_OK;
 }
 
-/* Closing the endpoint ends all that libfabric has in hand. */
+/* Closes the port. Closing the endpoint ends all requests that libfabric holds. */
 void twi_ofi_port_close(struct twi_ofi_port *port)
 {
 	struct twi_engine *engine = port->lane->base.engine;

@@ -1,5 +1,5 @@
 /*
- * ofi_pull.c - large messages on their way in: read, received with a tag, or in pieces. See ofi.h.
+ * ofi_pull.c - incoming large messages: read, received with a tag, or in pieces. See ofi.h.
  */
 #include "transport/lanes/ofi/ofi_calls.h"
 
@@ -38,7 +38,7 @@ void twi_ofi_pull_end(struct twi_ofi_pull *pull)
 	port->freed = true;
 }
 
-/* All payload is there, and it is the message. */
+/* All payload has come, and the offer still stood. */
 static void finish_pull(struct twi_ofi_pull *pull)
 {
 	struct twi_ofi_peer *peer = pull->peer;
@@ -56,7 +56,7 @@ static void finish_pull(struct twi_ofi_pull *pull)
 	twi_inbox_received(&peer->inbox, op, bytes);
 }
 
-/* Nothing of it is with libfabric any more, and it does not go on. */
+/* Ends a pull that has stopped. libfabric has no request of it any more. */
 static void give_up(struct twi_ofi_pull *pull)
 {
 	struct twi_ofi_peer *peer = pull->peer;
@@ -99,7 +99,7 @@ static void read_posted(struct twi_ofi_pull *pull, struct twi_ofi_req *req, uint
 	pull->peer->port->in_flight++;
 }
 
-/* True when it is posted; false: not now, or the pull has failed. */
+/* Returns true when the read is posted; false if not now, or if the pull has failed. */
 static bool read_taken(struct twi_ofi_pull *pull, struct twi_ofi_req *req, ssize_t rc,
 		       uint64_t bytes)
 {
@@ -115,8 +115,8 @@ static bool read_taken(struct twi_ofi_pull *pull, struct twi_ofi_req *req, ssize
 }
 
 /*
- * The last piece and the cell in one read, where that is carried out in the order of its parts:
- * whoever stands in shared memory or a stream reads them so.
+ * Reads the last piece and the cell in one request. The provider must carry out the parts in order,
+ * as those over shared memory or a stream do.
  */
 static ssize_t read_last(struct twi_ofi_pull *pull, struct twi_ofi_req *req, uint64_t bytes,
 			 void *desc)
@@ -169,7 +169,7 @@ static bool read_payload(struct twi_ofi_pull *pull, struct twi_ofi_req *req)
 	return true;
 }
 
-/* Whether the message still stood when its last byte was read. */
+/* Reads the cell, which tells whether the offer still stood when its last byte was read. */
 static bool read_cell(struct twi_ofi_pull *pull, struct twi_ofi_req *req)
 {
 	struct twi_ofi_port *port = pull->peer->port;
@@ -204,7 +204,7 @@ static void go_read(struct twi_ofi_pull *pull)
 	}
 }
 
-/* The receive stands before its sender is told of it, so that the message never waits there. */
+/* The receive is posted before the CTS goes out, so that the message never waits in libfabric. */
 static void go_tagged(struct twi_ofi_pull *pull)
 {
 	struct twi_ofi_port *port = pull->peer->port;
@@ -233,7 +233,7 @@ void twi_ofi_pull_go(struct twi_ofi_pull *pull)
 		give_up(pull);
 }
 
-/* `cut`: a part of it is dropped. What is sent with a tag must fit. */
+/* Chooses the path. With `cut` a part of the message is dropped; a message with a tag must fit. */
 static uint8_t choose_way(const struct twi_ofi_peer *peer, const struct tow_op *op,
 			  const struct twi_ofi_where *where, bool cut)
 {
@@ -248,7 +248,7 @@ static uint8_t choose_way(const struct twi_ofi_peer *peer, const struct tow_op *
 	return where->tagged && port->tagged && !cut ? TWI_OFI_TAGGED : TWI_OFI_FRAGS;
 }
 
-/* All pulls are in use: the receive waits with what it has met. */
+/* All pulls are in use: the receive waits with the offer that it has met. */
 static void wait_for_pull(struct twi_ofi_peer *peer, struct tow_op *op,
 			  const struct twi_ofi_arrival *offer)
 {
@@ -279,8 +279,9 @@ void twi_ofi_pull_matched(struct twi_ofi_peer *peer)
 }
 
 /*
- * What libfabric cannot write takes the connection with it, and what is written here the process.
- * The first and the last page stand for all (reach.h).
+ * Returns whether the receive's memory can be written. Bad memory would end the connection if
+ * libfabric writes it, and the process if this code does. The first and the last page stand for all
+ * (reach.h).
  */
 static bool can_write(struct twi_ofi_peer *peer, struct tow_op *op, uint64_t bytes)
 {
@@ -325,7 +326,7 @@ void twi_ofi_pull_start(struct twi_ofi_peer *peer, struct tow_op *op,
 	pull->why = TWI_OFI_CANCEL_WISHED;
 	pull->failed = pull->ending = 0;
 	pull->way = choose_way(peer, op, &offer->where, fits < bytes);
-	/* Pieces come all, and are dropped here; of what is read the rest is not asked for. */
+	/* All pieces come, and surplus ones are dropped here. A read never asks for the surplus. */
 	pull->bytes = pull->way == TWI_OFI_FRAGS ? bytes : fits;
 	pull->tag = port->next_tag++ & port->tag_mask;
 	op->stage = TWI_STAGE_GRANTED;
@@ -349,9 +350,9 @@ void twi_ofi_pull_done(struct twi_ofi_req *req, int err, uint64_t bytes)
 	if (err != 0 || (pull->way == TWI_OFI_TAGGED && bytes != pull->bytes))
 		pull->failed = err != 0 ? TOW_EPEER : TOW_EPROTOCOL;
 	else
-		pull->landed += req->bytes; /* of the cell alone: 0 */
+		pull->landed += req->bytes; /* 0 for the cell alone */
 	if (pull->withdrawn)
-		pull->failed = 0; /* a receive that was canceled */
+		pull->failed = 0; /* the receive was canceled */
 	if (pull_stopped(pull)) {
 		if (pull->in_flight == 0)
 			give_up(pull);
@@ -367,14 +368,14 @@ void twi_ofi_pull_done(struct twi_ofi_req *req, int err, uint64_t bytes)
 	twi_ofi_peer_let_go(peer);
 }
 
-/* A piece of a large message. */
+/* Handles a piece of a large message. */
 int twi_ofi_frag(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p, const uint8_t *payload)
 {
 	struct twi_ofi_pull *pull = twi_ofi_pull_find(peer, p->seq);
 	uint64_t fits;
 
 	if (pull == NULL && p->seq <= peer->inbox.seq_received)
-		return TOW_OK; /* refused meanwhile */
+		return TOW_OK; /* it was refused meanwhile */
 	if (pull == NULL || pull->way != TWI_OFI_FRAGS || p->value != pull->landed ||
 	    p->payload_bytes > pull->bytes - pull->landed)
 		return twi_ofi_fault(peer, TWI_RULE_DATA_UNASKED,

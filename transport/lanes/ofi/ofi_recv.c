@@ -1,6 +1,6 @@
 /*
- * ofi_recv.c - messages on their way in: packets of small ones, offers. What meets what is the
- * inbox's (transport/message/inbox.h). See ofi.h.
+ * ofi_recv.c - incoming messages: packets of small ones, and offers. The inbox matches them with
+ * receives (transport/message/inbox.h). See ofi.h.
  */
 #include "transport/lanes/ofi/ofi_calls.h"
 
@@ -58,7 +58,7 @@ bool twi_ofi_ack(struct twi_ofi_peer *peer)
 	return true;
 }
 
-/* --- what the inbox asks --- */
+/* --- the inbox's table --- */
 
 static void offer_matched(struct twi_inbox *inbox, struct tow_op *op,
 			  struct twi_unexpected *arrival)
@@ -68,7 +68,7 @@ static void offer_matched(struct twi_inbox *inbox, struct tow_op *op,
 
 	if (op->view == TWI_VIEW_WHOLE) {
 		twi_claim_init(&op->claim);
-		twi_claim_lease(&peer->base, op); /* where its memory is registered */
+		twi_claim_lease(&peer->base, op); /* if its memory is registered */
 	}
 	op->result_bytes = arrival->bytes;
 	twi_ofi_pull_start(peer, op, offer);
@@ -116,7 +116,7 @@ void twi_ofi_recv(struct tow_peer *base, struct tow_op *op)
 
 /* --- packets --- */
 
-/* Checks what every message must obey: the next number, within the credit. */
+/* Checks the rules for every message: it has the next number, and the credit allows it. */
 static int admit_packet(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p)
 {
 	uint32_t bytes = p->type == TWI_OFI_RTS ? 0
@@ -145,7 +145,7 @@ int twi_ofi_more(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p, cons
 	return TOW_OK;
 }
 
-/* Of one packet, or of several: then its length is said. */
+/* A small message of one packet, or the first of several packets, which has the total length. */
 int twi_ofi_eager(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p, const uint8_t *payload)
 {
 	const struct twi_inbound in = {
@@ -203,7 +203,7 @@ int twi_ofi_offered(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p,
 	return TOW_OK;
 }
 
-/* The message that op was to get was taken back: it waits for the next one. */
+/* The sender has withdrawn the message of `op`: the receive waits for the next one. */
 static void repost_receive(struct twi_ofi_peer *peer, struct tow_op *op)
 {
 	if (op->view == TWI_VIEW_WHOLE)
@@ -212,7 +212,7 @@ static void repost_receive(struct twi_ofi_peer *peer, struct tow_op *op)
 	twi_inbox_repost(&peer->inbox, op);
 }
 
-/* To a sender that waits until nobody reads its memory any more. A BYE has said that of all. */
+/* Answers a sender that waits until its memory is not read any more. A BYE answers them all. */
 static void answer_cancel(struct twi_ofi_peer *peer, uint64_t seq, uint8_t why)
 {
 	if (why == TWI_OFI_CANCEL_ASKS && !peer->said_bye)
@@ -230,7 +230,7 @@ void twi_ofi_taken_back(struct twi_ofi_peer *peer, struct tow_op *op, uint8_t wh
 		repost_receive(peer, op);
 }
 
-/* The sender has taken message seq back. */
+/* The sender has withdrawn message seq. */
 int twi_ofi_withdrawn(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p)
 {
 	const uint8_t why = (uint8_t)p->value;
@@ -267,19 +267,19 @@ int twi_ofi_withdrawn(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p)
 		twi_inbox_drop_offer(&peer->inbox, offer);
 		offer_free(offer_of(offer));
 	}
-	/* Who has heard that it arrived or was refused takes this for nothing. */
+	/* A sender that knows that the message arrived or was refused ignores this. */
 	answer_cancel(peer, seq, why);
 	return TOW_OK;
 }
 
-/* The offer that a receive has met is among the messages that wait again, in front. */
+/* Puts an offer that a receive has met back in front of the waiting messages. */
 static void put_back(struct twi_ofi_peer *peer, struct tow_op *op)
 {
 	struct twi_ofi_arrival *offer = op->lane_state;
 
 	op->lane_state = NULL;
 	op->seq = 0;
-	offer->arrival.credited = true; /* held again, on behalf of this side's own operation */
+	offer->arrival.credited = true; /* its credit was given back at the match */
 	twi_list_remove(&op->link);
 	twi_inbox_put_back(&peer->inbox, &offer->arrival);
 }
@@ -297,7 +297,7 @@ bool twi_ofi_abort_recv(struct twi_ofi_peer *peer, struct tow_op *op, int status
 	}
 	if (op->stage != TWI_STAGE_GRANTED)
 		return false;
-	if (!force) { /* it completes as it would, unless its message is taken back */
+	if (!force) { /* it ends as usual unless its message is withdrawn */
 		op->canceled = true;
 		return false;
 	}
@@ -305,7 +305,7 @@ bool twi_ofi_abort_recv(struct twi_ofi_peer *peer, struct tow_op *op, int status
 	if (pull == NULL || pull->ending != 0)
 		return false;
 	if (pull->in_flight > 0) {
-		pull->ending = status; /* libfabric has its memory */
+		pull->ending = status; /* libfabric still uses its memory */
 		twi_op_unwatch(op);
 		return false;
 	}

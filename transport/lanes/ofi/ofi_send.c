@@ -1,6 +1,6 @@
 /*
- * ofi_send.c - messages on their way out: packets, offers, and what the receiver answers. See ofi.h
- * and transport/message/outbox.h.
+ * ofi_send.c - outgoing messages: packets, offers, and the receiver's answers. See ofi.h and
+ * transport/message/outbox.h.
  */
 #include "transport/lanes/ofi/ofi_calls.h"
 
@@ -31,7 +31,7 @@ void twi_ofi_give_free(struct twi_ofi_give *give)
 {
 	struct twi_ofi_port *port = give->peer->port;
 
-	*give->cell = 0; /* whoever reads now finds that there is no message */
+	*give->cell = 0; /* a reader now finds that there is no message */
 	atomic_thread_fence(memory_order_seq_cst);
 	twi_list_remove(&give->link);
 	twi_list_push_back(&port->give_free, &give->link);
@@ -48,18 +48,18 @@ enum twi_need twi_ofi_need(struct tow_peer *base, const struct tow_op *op)
 
 	if (port->local_mr)
 		return TWI_NEED_REGISTERED;
-	/* What is read from afar has a key; where a send does as well, none is needed. */
+	/* Memory for remote reads needs a key. Where a send does as well, none is needed. */
 	return op->kind == TWI_OP_SEND && port->reads && !port->prefers_tagged ? TWI_NEED_WISHED
 									       : TWI_NEED_NOTHING;
 }
 
-/* What must be said goes first; to a peer that is about to be ended nothing goes. */
+/* Owed control packets go first. A peer that is about to end gets nothing. */
 static bool may_write(const struct twi_ofi_peer *peer)
 {
 	return twi_likely(peer->owed_count == 0) && peer->broken == 0;
 }
 
-/* In how many packets a small message goes. */
+/* Returns how many packets a small message takes. */
 static uint32_t pieces_of(const struct twi_ofi_port *port, uint64_t bytes)
 {
 	uint64_t piece = port->quick_bytes - TWI_OFI_HEAD_BYTES;
@@ -69,7 +69,7 @@ static uint32_t pieces_of(const struct twi_ofi_port *port, uint64_t bytes)
 	return (uint32_t)((bytes + piece - 1) / piece);
 }
 
-/* There are slots for all of it. */
+/* Sends the other packets of a message. The caller has checked that there are slots for all. */
 static void send_rest(struct twi_ofi_peer *peer, const struct twi_outbound *out, uint64_t offset)
 {
 	while (offset < out->bytes) {
@@ -123,8 +123,9 @@ static bool send_eager(struct twi_outbox *outbox, const struct twi_outbound *out
 }
 
 /*
- * What libfabric cannot read takes the connection with it: such a message is offered in pieces
- * alone, and ends when it is asked for (reach.h says why two pages stand for all).
+ * Memory that libfabric cannot read would end the connection. Such a message is offered in pieces
+ * only, and ends when the receiver asks for it. The first and the last page stand for all
+ * (reach.h).
  */
 static bool can_read(const struct tow_op *op)
 {
@@ -132,7 +133,7 @@ static bool can_read(const struct tow_op *op)
 	       twi_op_reach_ends(op, op->bytes, false) == op->bytes;
 }
 
-/* Where the payload of op lies, and the cell that it stands by. */
+/* Describes where the payload of `op` is, and the cell that its offer uses. */
 static void describe_where(struct twi_ofi_peer *peer, struct tow_op *op, struct twi_ofi_give *give,
 			   struct twi_ofi_where *where)
 {
@@ -187,7 +188,7 @@ static bool send_offer(struct twi_outbox *outbox, struct tow_op *op)
 	twi_ofi_where_put(payload, &where);
 	if (twi_outbox_sum_offer(outbox, op, &packet.checksum))
 		packet.flags = TWI_OFI_CHECKSUM;
-	/* Before anybody can read it: the offer stands. */
+	/* The cell is set before the receiver can read it. */
 	*give->cell = where.cell;
 	atomic_thread_fence(memory_order_seq_cst);
 	if (!twi_ofi_send_packet(peer, &packet, &load, false)) {
@@ -212,7 +213,7 @@ static void send_waits(struct twi_outbox *outbox, struct tow_op *op)
 		twi_list_push_back(&peer->port->stalled, &peer->stalled);
 }
 
-/* Credit, slots or gives have come: what waits goes, in order. */
+/* Sends what waits, in order, after credit, slots or gives have come. */
 void twi_ofi_drain(struct twi_ofi_peer *peer)
 {
 	uint32_t paid = 0;
@@ -236,10 +237,11 @@ void twi_ofi_drain(struct twi_ofi_peer *peer)
 }
 
 /*
- * The receiver may be reading it, and libfabric may be in the middle of that in this process, so
- * memory that its owner could unmap now stays in use until the receiver has said that it is through
- * (REFUSE, or DONE), or is lost. The pool's is there as long as its runtime, so a deadline does not
- * wait; who cancels hears whether the message has come.
+ * Returns whether a withdrawal must wait for the receiver's answer. The receiver may still be
+ * reading the message, and libfabric may be copying it in this process. Memory that its owner could
+ * unmap therefore stays in use until the receiver has answered (REFUSE or DONE), or is lost. Pool
+ * memory lasts as long as its runtime, so a deadline does not wait for an answer. A caller that
+ * cancels waits, to know whether the message has come.
  */
 static bool must_settle(const struct twi_ofi_peer *peer, const struct tow_op *op, bool force)
 {
@@ -248,7 +250,7 @@ static bool must_settle(const struct twi_ofi_peer *peer, const struct tow_op *op
 	       (peer->base.features & TWI_FEATURE_BIT(ofi_settles)) != 0;
 }
 
-/* The receiver is told. False: the send ends with `status` when it has answered. */
+/* Tells the receiver. Returns false if the send ends only with the answer, with `status`. */
 static bool withdraw_offer(struct twi_ofi_peer *peer, struct tow_op *op, int status, bool force)
 {
 	struct twi_ofi_give *give = give_of(op);
@@ -261,7 +263,7 @@ static bool withdraw_offer(struct twi_ofi_peer *peer, struct tow_op *op, int sta
 	if (!asks)
 		return true;
 	give->ending = status;
-	if (op->claim.kind != TWI_CLAIM_POOL) /* else its deadline still ends it */
+	if (op->claim.kind != TWI_CLAIM_POOL) /* otherwise its deadline can still end it */
 		twi_op_unwatch(op);
 	return false;
 }
@@ -282,7 +284,7 @@ static bool take_back(struct twi_outbox *outbox, struct tow_op *op, int status, 
 	case TWI_STAGE_BULK:
 		if (give->req.busy) {
 			if (force) {
-				give->ending = status; /* libfabric has its memory */
+				give->ending = status; /* libfabric still uses its memory */
 				twi_op_unwatch(op);
 			}
 			return false;
@@ -309,7 +311,7 @@ static bool send_lost(struct twi_outbox *outbox, struct tow_op *op, int status)
 
 	if (give == NULL)
 		return true;
-	if (!give->req.busy && give->ending != 0) { /* its answer is awaited, or comes no more */
+	if (!give->req.busy && give->ending != 0) { /* it awaits an answer, or gets none */
 		if (peer->broken != 0)
 			twi_outbox_end(outbox, op, give->ending, 0);
 		return false;
@@ -318,7 +320,7 @@ static bool send_lost(struct twi_outbox *outbox, struct tow_op *op, int status)
 		return peer->broken != 0 || op->stage == TWI_STAGE_SENT ||
 		       withdraw_offer(peer, op, status, true);
 	if (give->ending == 0)
-		give->ending = status; /* libfabric has its memory */
+		give->ending = status; /* libfabric still uses its memory */
 	twi_op_unwatch(op);
 	return false;
 }
@@ -368,7 +370,7 @@ bool twi_ofi_withdraw_unsent(struct twi_ofi_peer *peer)
 	return waits;
 }
 
-/* CTS: the receiver wants message seq sent. One that was taken back meanwhile is not there. */
+/* CTS: the receiver wants message seq. A message that was withdrawn meanwhile is not found. */
 int twi_ofi_asked(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet)
 {
 	struct tow_op *op = twi_outbox_find(&peer->outbox, packet->seq);
@@ -396,7 +398,7 @@ int twi_ofi_asked(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet
 	return TOW_OK;
 }
 
-/* True when the tagged send is with libfabric, or the peer is broken. */
+/* Returns true when libfabric has the tagged send, or the peer is broken. */
 static bool push_tagged(struct twi_ofi_give *give)
 {
 	struct twi_ofi_peer *peer = give->peer;
@@ -427,7 +429,7 @@ static bool push_tagged(struct twi_ofi_give *give)
 	return true;
 }
 
-/* False: the message has ended, and its row is free. */
+/* Returns false if the message has ended and its row is free. */
 static bool readable_piece(struct twi_ofi_peer *peer, struct tow_op *op, uint64_t bytes)
 {
 	if (twi_op_reach(op, op->moved, bytes, false) == bytes)
@@ -438,7 +440,7 @@ static bool readable_piece(struct twi_ofi_peer *peer, struct tow_op *op, uint64_
 	return false;
 }
 
-/* True when all pieces are out. */
+/* Returns true when all pieces have been sent. */
 static bool push_frags(struct twi_ofi_give *give)
 {
 	struct twi_ofi_peer *peer = give->peer;
@@ -464,7 +466,7 @@ static bool push_frags(struct twi_ofi_give *give)
 	return true;
 }
 
-/* Moves messages that their receivers have asked for. Returns how many went. */
+/* Sends messages that their receivers have asked for. Returns how many were sent. */
 unsigned twi_ofi_push(struct twi_ofi_port *port)
 {
 	struct twi_list *pos, *next;
@@ -485,7 +487,7 @@ unsigned twi_ofi_push(struct twi_ofi_port *port)
 	return count;
 }
 
-/* The tagged send of a message has ended. */
+/* The tagged send of a message has completed. */
 void twi_ofi_give_done(struct twi_ofi_give *give, int err)
 {
 	struct twi_ofi_peer *peer = give->peer;
@@ -503,7 +505,7 @@ void twi_ofi_give_done(struct twi_ofi_give *give, int err)
 			  peer->base.address, twi_fi.strerror(err));
 		twi_ofi_break(peer, TOW_EPEER);
 	} else if (op->result_bytes == op->seq) {
-		/* DONE was here before the completion */
+		/* DONE came before the completion */
 		twi_outbox_end(&peer->outbox, op, TOW_OK, op->bytes);
 	}
 	twi_ofi_peer_let_go(peer);
@@ -518,16 +520,16 @@ int twi_ofi_arrived(struct twi_ofi_peer *peer, const struct twi_ofi_packet *pack
 		return twi_ofi_fault(peer, TWI_RULE_NO_SUCH_MESSAGE, "has message %llu, never sent",
 				     (unsigned long long)packet->seq);
 	if (op == NULL)
-		return TOW_OK; /* taken back meanwhile */
+		return TOW_OK; /* it was withdrawn meanwhile */
 	give = give_of(op);
 	if (op->stage == TWI_STAGE_BULK && !give->req.busy)
 		return twi_ofi_fault(peer, TWI_RULE_DONE_EARLY,
 				     "has message %llu before it was sent",
 				     (unsigned long long)packet->seq);
-	if (give->ending == 0 || !give->req.busy) /* else it ends with what it was ended with */
+	if (give->ending == 0 || !give->req.busy) /* else it ends with that status */
 		twi_outbox_arrived(&peer->outbox, op, 0, twi_op_match_ns(op));
 	if (give->req.busy)
-		op->result_bytes = op->seq; /* libfabric is not through with it */
+		op->result_bytes = op->seq; /* libfabric still uses its memory */
 	else
 		twi_outbox_end(&peer->outbox, op, TOW_OK, op->bytes);
 	return TOW_OK;
@@ -550,7 +552,7 @@ int twi_ofi_refused(struct twi_ofi_peer *peer, const struct twi_ofi_packet *pack
 	if (give->req.busy)
 		give->ending = status;
 	else if (give->ending != 0)
-		twi_outbox_end(&peer->outbox, op, give->ending, 0); /* what it was asked for */
+		twi_outbox_end(&peer->outbox, op, give->ending, 0); /* as this side wished */
 	else
 		twi_outbox_end(&peer->outbox, op, status, op->bytes);
 	return TOW_OK;

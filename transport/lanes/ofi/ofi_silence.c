@@ -1,6 +1,6 @@
 /*
- * ofi_silence.c - peers of which nothing is heard: they are asked, and at last they are gone. There
- * is no connection that ends.
+ * ofi_silence.c - peers from which nothing has come: they get a PING, and after a timeout they are
+ * lost. There is no connection whose end could tell.
  */
 #include "transport/lanes/ofi/ofi_calls.h"
 
@@ -9,7 +9,7 @@
 #include "diag/base/error.h"
 #include "transport/op/lane_host.h"
 
-#define ORPHAN_NS 100000000ull /* a process has ended: what it sent may come so long */
+#define ORPHAN_NS 100000000ull /* packets of a process that ended may come for so long */
 
 void twi_ofi_process_ended(struct tow_peer *base)
 {

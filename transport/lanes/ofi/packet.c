@@ -1,5 +1,5 @@
 /*
- * packet.c - see packet.h.
+ * packet.c - the codec of the ofi lane's packets. See packet.h.
  */
 #include "transport/lanes/ofi/packet.h"
 
@@ -13,10 +13,10 @@
 
 _Static_assert(TWI_SPACE_COUNT <= 1 << SPACE_BITS, "spaces have two bits of a packet");
 
-/* What each type may have. */
+/* The bounds of each type of packet. */
 static const struct {
-	bool space, checksum, seq, tag;    /* what has a space has a channel */
-	uint32_t payload_min, payload_max; /* UINT32_MAX: what the receiver takes */
+	bool space, checksum, seq, tag;    /* a type with a space has a channel */
+	uint32_t payload_min, payload_max; /* UINT32_MAX: the receiver's limit */
 	uint64_t value_min, value_max;
 } rules[TWI_OFI_TYPE_END] = {
 	[TWI_OFI_AUTH] = { .payload_min = TWI_OFI_AUTH_HEAD,
@@ -74,7 +74,7 @@ void twi_ofi_packet_put(uint8_t *out, const struct twi_ofi_packet *p)
 	twi_put_le64(out + 40, p->value);
 }
 
-/* NULL: nothing is wrong. */
+/* Returns what is wrong with a header, or NULL. */
 static const char *judge_packet(const struct twi_ofi_packet *p, uint32_t payload_max_bytes)
 {
 	uint32_t payload_max;
@@ -192,7 +192,7 @@ int twi_ofi_hello_get(const uint8_t *in, struct twi_ofi_hello *out)
 	uint64_t payload_max = twi_get_le64(in), credit = twi_get_le64(in + 8);
 	uint64_t features = twi_get_le64(in + 16), last = twi_get_le64(in + 24);
 
-	/* What a newer minor has found a use for is left unread. */
+	/* A field that only a newer minor version uses is ignored. */
 	if (payload_max > TWI_OFI_PAYLOAD_MAX || payload_max < TWI_OFI_PAYLOAD_MIN ||
 	    credit < twi_frame_cost(0) || credit > TWI_WIRE_CREDIT_MAX ||
 	    !twi_features_valid(features) || ((uint16_t)last <= TWI_OFI_MINOR && last >> 16 != 0))

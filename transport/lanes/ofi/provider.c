@@ -1,6 +1,6 @@
 /*
- * provider.c - which provider is how good: pure judgement of what fabric.h calls an offer; and
- * whether this host has a device for any.
+ * provider.c - scores the offers of providers (fabric.h), without calling libfabric; and finds out
+ * whether this host has a device for one.
  */
 #include <dirent.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 
 #include "transport/lanes/ofi/fabric.h"
 
-/* By the core provider's name; the first row that fits counts. */
+/* Known providers by the core provider's name. The first row that fits counts. */
 static const struct {
 	const char *core;
 	unsigned score;
@@ -89,9 +89,9 @@ bool twi_ofi_is_driven(const char *provider)
 }
 
 /*
- * libfabric's shm passes what it can inject through its own queue and goes to the other process'
- * memory for the rest (0.8 us against 3.5); rxm has buffers of 16 KiB and begins a rendezvous of
- * its own above.
+ * libfabric's shm passes what it can inject through its own queue, and copies the rest through the
+ * other process's memory (0.8 us against 3.5). rxm has buffers of 16 KiB, and begins a rendezvous
+ * of its own above that size.
  */
 uint32_t twi_ofi_quick_bytes(const char *provider, uint64_t inject_bytes)
 {
@@ -104,7 +104,7 @@ uint32_t twi_ofi_quick_bytes(const char *provider, uint64_t inject_bytes)
 	return 0;
 }
 
-/* What makes an offer useless whatever it is called; NULL: nothing. */
+/* Returns what makes an offer useless whatever its provider's name is, or NULL. */
 static const char *why_unfit(const struct twi_ofi_offer *offer, const struct twi_ofi_bits *honoured)
 {
 	if (!offer->messages)
@@ -147,7 +147,7 @@ unsigned twi_ofi_judge(const struct twi_ofi_offer *offer, const struct twi_ofi_w
 	return score;
 }
 
-/* How the names of the devices begin that a process opens to use a fabric, by folder. */
+/* Prefixes of the device files that a process opens to use a fabric, by folder. */
 static const struct {
 	const char *folder, *prefix;
 } devices[] = {

@@ -1,14 +1,14 @@
 /*
- * cuda.c - NVIDIA devices by the driver API alone, found with dlopen (cuda_api.h).
+ * cuda.c - NVIDIA devices through the driver API alone, which dlopen loads (cuda_api.h).
  *
- * The primary context is retained, so that memory of the runtime's own (PyTorch, XLA) is of the
- * same context; it is made current only around our calls. Streams are our own and do not wait for
- * the default stream. Chunks end by events, which are asked (cuEventQuery), never waited for: a
- * host function on the stream would tell sooner but is not called any more once the context has
- * failed. Hence a sleeping thread looks every POLL_NS while something is in flight.
+ * The primary context is retained, so that it is also the context of memory of the CUDA runtime (as
+ * of PyTorch and XLA). It is current only during our calls. Our streams do not wait for the default
+ * stream. Events end the chunks; they are queried (cuEventQuery) and never waited for. A host
+ * function on the stream would report the end sooner, but is no longer called once the context has
+ * failed. Hence a sleeping thread queries every POLL_NS while something is in flight.
  *
- * Calls that graph capture forbids (allocating, registering) are made in relaxed mode: a capture of
- * the user's in this thread goes on undisturbed.
+ * Graph capture forbids some calls (allocating, registering). They are made in relaxed mode, so a
+ * user's capture in this thread goes on undisturbed.
  *
  * Spec: "cuda[:N][,lib=FILE]".
  */
@@ -25,7 +25,7 @@
 #include "transport/engine/engine.h"
 
 #define POLL_NS     50000u
-#define CHUNK_BYTES (4u << 20) /* 0.2 ms of PCIe 4: what an abort waits for is eight of these */
+#define CHUNK_BYTES (4u << 20) /* 0.2 ms over PCIe 4; an abort waits for eight chunks */
 #define CLOSE_NS    1000000000ull
 #define FOREIGN_MAX 64
 
@@ -36,9 +36,9 @@ struct cuda {
 	twi_cu_device ordinal;
 	twi_cu_context context;
 	bool retained;
-	_Atomic bool dead; /* the context has failed: nothing works any more */
+	_Atomic bool dead; /* the context has failed: all later calls fail */
 	pthread_mutex_t lock;
-	void *foreign[FOREIGN_MAX]; /* registered by others: not ours to unregister */
+	void *foreign[FOREIGN_MAX]; /* registered by other code, which unregisters them */
 	uint32_t foreign_count;
 	twi_cu_stream stream[TWI_DEVICE_STREAMS];
 	twi_cu_event event[TWI_DEVICE_STREAMS][TWI_DEVICE_CHUNKS];
@@ -63,7 +63,7 @@ static int cuda_failure(struct cuda *cuda, const char *call, twi_cu_result resul
 			 twi_cuda_name(&cuda->api, result), result);
 }
 
-/* Our context becomes current, in relaxed capture mode; leave gives back what was before. */
+/* Makes our context current, in relaxed capture mode. leave_context restores the previous state. */
 static twi_cu_result enter_context(struct cuda *cuda, int *mode)
 {
 	twi_cu_result result = cuda->api.cuCtxPushCurrent(cuda->context);
@@ -167,8 +167,9 @@ static twi_cu_result create_streams(struct cuda *cuda)
 }
 
 /*
- * What is in flight ends before its memory goes: within a second, or it never will. Memory that is
- * still registered then stays pinned by the driver, so that a late write hits nobody else's page.
+ * Waits until copies in flight have ended, before their memory goes. A copy that takes more than a
+ * second counts as hung. The driver keeps memory pinned that is still registered then, so a late
+ * write hits no page of other data.
  */
 static void settle_copies(struct cuda *cuda)
 {
@@ -259,9 +260,10 @@ static const struct twi_device_facts *cuda_facts(const struct twi_device *device
 }
 
 /*
- * Memory of somebody else's: registered (712), or allocated by the driver (1, as for any memory
- * that cannot be registered; cuMemHostGetFlags tells which). When both its ends are, it is taken as
- * mapped, and is not ours to unregister. A gap between them would cost speed and a failing copy,
+ * Handles a refused registration. Other code may already have registered the memory (error 712). Or
+ * the driver has allocated it (error 1, which any memory gets that cannot be registered).
+ * cuMemHostGetFlags tells these apart. If the driver knows both ends of the memory, it counts as
+ * mapped and is not ours to unregister. A gap between the ends would cost speed and a failed copy,
  * never content.
  */
 static twi_cu_result accept_foreign(struct cuda *cuda, void *base, uint64_t bytes,
@@ -372,8 +374,10 @@ static twi_cu_result start_copy(struct cuda *cuda, const struct twi_device_copy 
 	result = api->cuEventRecord(cuda->event[copy->direction][copy->slot], stream);
 	if (result != TWI_CU_OK) {
 		*call_out = "cuEventRecord";
-		/* It is on its way and nothing will tell its end: a failure must have taken
-		 * nothing. */
+		/*
+		 * The copy is in flight and no event will tell its end. A failure must have taken
+		 * nothing, so this waits.
+		 */
 		api->cuStreamSynchronize(stream);
 	}
 	return result;
@@ -414,7 +418,7 @@ static int cuda_query(struct twi_device *device, enum tow_direction direction, u
 		return TOW_AGAIN;
 	if (result == TWI_CU_OK)
 		return TOW_OK;
-	/* Errors of a context stick to it: every later call gets the same. */
+	/* An error of a context is permanent: every later call returns the same error. */
 	atomic_store_explicit(&cuda->dead, true, memory_order_relaxed);
 	cuda_failure(cuda, "cuEventQuery", result);
 	return TOW_EDEVICE;

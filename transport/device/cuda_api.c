@@ -1,5 +1,5 @@
 /*
- * cuda_api.c - finding the CUDA driver. See cuda_api.h.
+ * cuda_api.c - finds the functions of the CUDA driver. See cuda_api.h.
  */
 #include "transport/device/cuda_api.h"
 
@@ -12,7 +12,7 @@
 
 #define DRIVER_LIBRARY "libcuda.so.1"
 
-/* ISO C has no cast from what dlsym returns to a function. */
+/* ISO C has no cast from dlsym's result to a function pointer. */
 union found {
 	void *object;
 	void (*function)(void);

@@ -1,10 +1,10 @@
 /*
- * cuda_api.h - the part of the CUDA driver API that is used here, declared by ourselves: building
- * needs no CUDA, and running needs only the driver's library.
+ * cuda_api.h - our own declaration of the part of the CUDA driver API that is used here. The build
+ * needs no CUDA, and a run needs only the driver's library.
  *
- * The driver keeps several versions of a function under one name. cuGetProcAddress is asked for the
- * one that existed in a given CUDA version; a driver without it (before 11.3) has them under the
- * suffixed symbols.
+ * The driver keeps several versions of a function under one name. cuGetProcAddress returns the
+ * version that existed in a given CUDA version. A driver without cuGetProcAddress (before 11.3) has
+ * the versions under suffixed symbols.
  */
 #ifndef TWI_CUDA_API_H
 #define TWI_CUDA_API_H
@@ -36,7 +36,7 @@ enum {
 	TWI_CU_CAPTURE_RELAXED = 2,
 };
 
-/* X(name, version asked of cuGetProcAddress, symbol for dlsym, parameters) */
+/* X(name, version for cuGetProcAddress, symbol for dlsym, parameters) */
 #define TWI_CUDA_MAP(X)                                                                            \
 	X(cuInit, 2000, cuInit, (unsigned flags))                                                  \
 	X(cuDriverGetVersion, 2020, cuDriverGetVersion, (int *out))                                \
@@ -68,7 +68,7 @@ enum {
 	X(cuMemcpyDtoHAsync, 3020, cuMemcpyDtoHAsync_v2,                                           \
 	  (void *to, twi_cu_ptr from, size_t bytes, twi_cu_stream))
 
-/* The same; a driver may lack them, and the pointer is NULL then. */
+/* The same for functions that a driver may lack; their pointers are NULL then. */
 #define TWI_CUDA_OPTIONAL_MAP(X)                                                                   \
 	X(cuThreadExchangeStreamCaptureMode, 10010, cuThreadExchangeStreamCaptureMode, (int *mode))
 
@@ -81,12 +81,13 @@ struct twi_cuda_api {
 };
 
 /*
- * Loads the driver's library (NULL: "libcuda.so.1"), finds the functions and starts it. It stays
- * loaded for good, as drivers must. TOW_OK; TOW_ENOTSUP with what is missing; TOW_EDEVICE.
+ * Loads the driver's library (NULL: "libcuda.so.1"), finds its functions and calls cuInit. The
+ * library stays loaded forever, as drivers must. TOW_OK; TOW_ENOTSUP with what is missing;
+ * TOW_EDEVICE.
  */
 int twi_cuda_load(const char *library, struct twi_cuda_api *out);
 
-/* The driver's own name of a result, "CUDA_ERROR_OUT_OF_MEMORY". */
+/* The driver's name of a result, such as "CUDA_ERROR_OUT_OF_MEMORY". */
 const char *twi_cuda_name(const struct twi_cuda_api *api, twi_cu_result result);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * device.c - the list of backends, and how their specs are read. See device.h.
+ * device.c - the list of backends, and the parser of their specs. See device.h.
  */
 #include "transport/device/device.h"
 
@@ -69,7 +69,7 @@ static int refuse_item(const struct twi_spec_item *item, const char *what)
 	return twi_error(TOW_EINVAL, "device: %s=%.60s is not %s", item->name, item->value, what);
 }
 
-/* A whole or broken number and its unit out of a table; false when it is none. */
+/* Parses a number, maybe with a fraction, and a unit of the table. Returns false if it is bad. */
 static bool scaled_number(const char *text, const char *const *unit, const double *factor,
 			  uint64_t *out)
 {
@@ -77,7 +77,7 @@ static bool scaled_number(const char *text, const char *const *unit, const doubl
 	double value;
 
 	if (!isdigit((unsigned char)text[0]))
-		return false; /* no sign, no infinity, no name of a number */
+		return false; /* no sign, no infinity, no NaN */
 	value = strtod(text, &end);
 	for (unsigned i = 0; unit[i] != NULL; i++) {
 		if (strcmp(end, unit[i]) == 0) {
@@ -120,14 +120,14 @@ static bool somebody_sleeps(const struct twi_engine *engine)
 void twi_device_signal(struct twi_engine *engine, const _Atomic bool *stop)
 {
 	/*
-	 * seq_cst, as in sleep_once of engine_drive.c: either this sees the sleeper, or the sleeper
-	 * sees the signal.
+	 * seq_cst, as in sleep_once of engine_drive.c: either this thread sees the sleeper, or the
+	 * sleeper sees the signal.
 	 */
 	atomic_store_explicit(&engine->device_signal, 1, memory_order_seq_cst);
 	while (somebody_sleeps(engine) &&
 	       atomic_load_explicit(&engine->device_signal, memory_order_seq_cst) != 0 &&
 	       !atomic_load_explicit(stop, memory_order_acquire)) {
-		/* The table of rings is the holder's; one who holds it will look, or leave soon. */
+		/* Only the holder may use the table of rings. A holder will poll, or leave soon. */
 		if (twi_engine_try_enter(engine)) {
 			twi_engine_wake(engine);
 			twi_background_wake(engine);

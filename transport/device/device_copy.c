@@ -1,9 +1,9 @@
 /*
- * device_copy.c - copies between host and device: cut, staged where they must be, ended in order.
- * See device_copy.h.
+ * device_copy.c - copies between host and device: cut into chunks, staged if necessary, ended in
+ * order. See device_copy.h.
  *
- * Data path: no allocation, no lock but the staging's own (and that only for bytes that are copied
- * anyway), no system call but the driver's.
+ * Data path: it allocates nothing. It takes no lock but the staging's, and only for bytes that are
+ * copied anyway. It makes no system call but the driver's.
  */
 #include "transport/device/device_copy.h"
 
@@ -15,10 +15,10 @@
 #include "transport/engine/engine.h"
 #include "transport/op/path.h"
 
-#define STARVED_RETRY_NS 1000000u /* who returns a staging chunk does not tell */
+#define STARVED_RETRY_NS 1000000u /* the return of a staging chunk sends no signal */
 #define DRAIN_NAP_NS     20000
 
-/* Why it is staged. */
+/* Returns the reason for staging. */
 static enum twi_reason staging_reason(const struct tow_op *op)
 {
 	return op->claim.kind == TWI_CLAIM_OUTSIDE ? TWI_R_pool_exhausted : TWI_R_device_unmapped;
@@ -29,7 +29,7 @@ static struct tow_op *op_of(struct twi_list *link)
 	return twi_container_of(link, struct tow_op, link);
 }
 
-/* The operation has no chunk in flight any more. */
+/* Completes an operation that has no chunk in flight any more. */
 static void finish_copy(struct tow_op *op)
 {
 	struct tow_device *device = op->copy.device;
@@ -49,7 +49,7 @@ static void finish_copy(struct tow_op *op)
 	twi_op_complete(op, status, op->copy.landed);
 }
 
-/* The first operation that still has something to start, or NULL. */
+/* The first operation that still has bytes to start, or NULL. */
 static struct tow_op *next_op(struct twi_device_queue *queue)
 {
 	for (struct twi_list *at = queue->ops.next; at != &queue->ops; at = at->next) {
@@ -61,7 +61,7 @@ static struct tow_op *next_op(struct twi_device_queue *queue)
 	return NULL;
 }
 
-/* Starts the next chunk of `op`. TOW_OK; TOW_AGAIN for want of staging; a failure of the device. */
+/* Starts the next chunk of `op`. TOW_OK; TOW_AGAIN: no staging is free; a failure of the device. */
 static int start_chunk(struct tow_device *device, struct twi_device_queue *queue, struct tow_op *op)
 {
 	struct twi_engine *engine = device->engine;
@@ -125,7 +125,7 @@ static unsigned pump_queue(struct tow_device *device, struct twi_device_queue *q
 	return events;
 }
 
-/* No chunk is started any more, and those on their way have a bounded time. */
+/* Starts no more chunks. Those in flight have a bounded time to end. */
 static void end_early(struct tow_op *op, int status)
 {
 	struct tow_device *device = op->copy.device;
@@ -135,7 +135,7 @@ static void end_early(struct tow_op *op, int status)
 		device->drain_by_ns = twi_engine_now(op->engine) + TWI_DEVICE_DRAIN_NS;
 }
 
-/* What a chunk has brought goes to the user, unless the operation has ended before. */
+/* Hands the chunk's bytes to the user, unless the operation has ended before. */
 static void land_chunk(struct tow_device *device, struct twi_device_queue *queue,
 		       struct twi_device_chunk *chunk, int status)
 {
@@ -244,7 +244,7 @@ uint64_t twi_device_deadline_ns(struct tow_device *device)
 
 		at = twi_min(at, ends);
 	}
-	/* A virtual clock need not go on for it: who holds the chunks makes it go on. */
+	/* A virtual clock need not advance for this: the holders of staging chunks advance it. */
 	if ((device->queue[0].starved || device->queue[1].starved) &&
 	    !device->engine->virtual_clock) {
 		uint64_t again = twi_engine_now(device->engine) + STARVED_RETRY_NS;
@@ -285,7 +285,7 @@ void twi_copy_queue(struct tow_op *op)
 		pump_queue(device, queue);
 }
 
-/* The chunks of a staged operation go on without it: they touch staging only. */
+/* Detaches a staged operation from its chunks, which go on: they touch only staging. */
 static void leave_chunks(struct tow_op *op)
 {
 	struct twi_device_queue *queue = &op->copy.device->queue[op->copy.direction];
@@ -303,7 +303,7 @@ static void leave_chunks(struct tow_op *op)
 void twi_copy_abort(struct tow_op *op, int status)
 {
 	twi_assert_held(op->engine);
-	/* Off the list of deadlines in any case: it is not to be ended a second time. */
+	/* Off the list of deadlines in any case, so that no deadline ends it a second time. */
 	twi_op_unwatch(op);
 	if (op->copy.ending < 0)
 		return;
@@ -319,7 +319,7 @@ static void abort_all(struct tow_device *device, int status)
 	for (unsigned i = 0; i < TWI_DEVICE_STREAMS; i++) {
 		struct twi_list *pos, *next;
 
-		/* An abort ends no other operation than its own, so `next` stays valid. */
+		/* An abort ends only its own operation, so `next` stays valid. */
 		twi_list_for_each_safe (pos, next, &device->queue[i].ops) {
 			twi_copy_abort(op_of(pos), status);
 		}
@@ -336,7 +336,7 @@ void twi_device_lose(struct tow_device *device, const char *why)
 	twi_log(device->engine->diag, 1, "%s: the device is lost: %s", device->label, why);
 	pthread_mutex_lock(&device->lock);
 	device->backend = NULL;
-	/* From here on nothing of ours is touched by it, so what is in flight may end. */
+	/* After close the device touches no memory of ours, so everything in flight may end. */
 	backend->ops->close(backend);
 	pthread_mutex_unlock(&device->lock);
 	for (unsigned i = 0; i < TWI_DEVICE_STREAMS; i++) {
@@ -347,7 +347,7 @@ void twi_device_lose(struct tow_device *device, const char *why)
 	device->drain_by_ns = UINT64_MAX;
 }
 
-/* Lets a little time pass: real, or to the device's next event. False: none will come. */
+/* Waits a little: in real time, or to the device's next event. Returns false if there is none. */
 static bool device_nap(struct tow_device *device)
 {
 	const struct timespec a_little = { .tv_nsec = DRAIN_NAP_NS };
@@ -355,7 +355,7 @@ static bool device_nap(struct tow_device *device)
 	uint64_t next;
 
 	if (!engine->virtual_clock) {
-		/* This thread looks: a thread of the device must not wait for the engine. */
+		/* This thread polls now, so no thread of the device must wait for the engine. */
 		atomic_store_explicit(&engine->device_signal, 0, memory_order_seq_cst);
 		nanosleep(&a_little, NULL);
 		return true;

@@ -1,10 +1,10 @@
 /*
- * device_object.c - the public calls on devices: opening and closing one, its memory, what the pool
- * tells it to map, and what /v1/devices says. Copies start in device_start.c.
+ * device_object.c - the public calls on devices: open and close, memory, and information. Also the
+ * device as a registrar of the pool, and /v1/devices. Copies start in device_start.c.
  *
- * Each device is a registrar of the pool: it learns of every extent, and of the user's registered
- * regions, as it learns of the pool. Where it refuses the pool it maps the staging part alone,
- * which is small, so that it stays usable at the price of a counted copy.
+ * Each device is a registrar of the pool, and gets every extent and every region that the user
+ * registers. A device that refuses the pool maps only the staging part, which is small. It stays
+ * usable then, at the price of a counted copy.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +28,7 @@ bool twi_device_mapped(struct tow_device *device, const void *p, uint64_t bytes)
 	for (uint32_t i = 0; i < device->map_count && !found; i++) {
 		uint64_t offset = (uint64_t)((uintptr_t)p - device->maps[i].base);
 
-		/* below base the difference wraps around and is too large as well */
+		/* below base the difference wraps around and is too large, too */
 		found = offset < device->maps[i].bytes && bytes <= device->maps[i].bytes - offset;
 	}
 	pthread_mutex_unlock(&device->maps_lock);
@@ -104,7 +104,7 @@ static void unmap_memory(struct tow_device *device, void *base, uint64_t bytes, 
 	pthread_mutex_unlock(&device->lock);
 }
 
-/* Called by the pool, with its control lock held. */
+/* The pool calls this with its control lock held. */
 static int registrar_add(void *ctx, const struct twi_region *region)
 {
 	struct tow_device *device = ctx;
@@ -113,7 +113,7 @@ static int registrar_add(void *ctx, const struct twi_region *region)
 	if (status < 0 && region->kind == TWI_REGION_EXTENT)
 		snprintf(device->unmapped_because, sizeof(device->unmapped_because), "%s",
 			 tow_error_message());
-	/* For the pool a device that fails to map has no mapping: it goes on without. */
+	/* For the pool a device that fails to map has no mapping; the pool goes on without it. */
 	return status == TOW_EDEVICE ? TOW_ENOTSUP : status;
 }
 
@@ -156,7 +156,7 @@ static void device_delete(struct tow_device *device)
 	free(device);
 }
 
-/* The pool was refused: the staging part alone, so that copies can at least go through it. */
+/* If the pool was refused, maps the staging part alone, so that copies can go through it. */
 static void map_staging(struct tow_device *device)
 {
 	const struct twi_staging *staging = &device->engine->staging;
@@ -189,7 +189,7 @@ static int map_pool(struct tow_device *device)
 	return TOW_OK;
 }
 
-/* Everything but the queues, which are empty. The engine need not be held. */
+/* Frees everything but the queues, which are empty. The engine need not be held. */
 static void take_down(struct tow_device *device)
 {
 	const struct twi_staging *staging = &device->engine->staging;
@@ -279,7 +279,7 @@ TOW_PUBLIC int tow_device_open(struct tow_runtime *runtime, const char *spec,
 {
 	struct twi_error_kept kept;
 
-	twi_error_keep(&kept); /* memory that it cannot map is staged, and no failure of the call */
+	twi_error_keep(&kept); /* keeps it: unmappable memory is staged, no failure of the call */
 	return twi_error_settle(&kept, open_device(runtime, spec, device_out));
 }
 
@@ -382,7 +382,7 @@ TOW_PUBLIC int tow_device_free(struct tow_device_memory *memory)
 	status = check_forked(device->engine, "tow_device_free");
 	if (status < 0)
 		return status;
-	/* acquire: pairs with the releases of device_copy.c: the last copy has let go before */
+	/* acquire: pairs with the releases in device_copy.c; the last copy has ended before */
 	if (atomic_load_explicit(&memory->uses, memory_order_acquire) != 0)
 		return twi_error(TOW_EBUSY, "%s: a copy with this memory is in flight; wait for it",
 				 device->label);

@@ -1,5 +1,5 @@
 /*
- * device_start.c - where a copy begins: its arguments, and how its host memory is used.
+ * device_start.c - starts a copy: checks its arguments and decides how its host memory is used.
  *
  *	pool, mapped                   leased, in place
  *	pool, not mapped; outside      leased, staged
@@ -16,15 +16,16 @@
 #include "transport/engine/engine.h"
 #include "transport/op/op_options.h"
 
-/* Is the region, which is held, mapped for the device? */
+/* Returns whether the region, which is held, is mapped for the device. */
 static bool region_mapped(struct tow_device *device, const struct twi_region *region)
 {
 	return region != NULL && twi_device_mapped(device, region->base, region->bytes);
 }
 
 /*
- * Takes hold of host memory outside the pool where it is registered with this device, or can be:
- * late, and only what is too large for one staging chunk, since less is copied sooner than mapped.
+ * Holds the region of host memory outside the pool, if it is registered with this device or can be
+ * registered late. Only memory larger than one staging chunk is registered late, because a copy of
+ * less is faster than a mapping.
  */
 static bool hold_region(struct tow_op *op)
 {
@@ -59,7 +60,7 @@ static int refuse_staging(const struct tow_op *op)
 			 pool ? device->unmapped_because : "");
 }
 
-/* Memory of the user's is used in place only with a hold on its region: it may go at any time. */
+/* Decides whether host memory is used in place. User memory needs a hold, or it may be unmapped. */
 static bool in_place(struct tow_op *op)
 {
 	struct tow_device *device = op->copy.device;
@@ -71,7 +72,7 @@ static bool in_place(struct tow_op *op)
 	return op->claim.kind == TWI_CLAIM_UNREGISTERED && hold_region(op);
 }
 
-/* Decides whether the host memory is used in place, and keeps it from other use meanwhile. */
+/* Leases the host memory, and decides whether it is used in place or staged. */
 static int hold_host(struct tow_op *op)
 {
 	struct tow_device *device = op->copy.device;
@@ -170,7 +171,7 @@ TOW_PUBLIC int tow_device_copy_start(struct tow_device *device, enum tow_directi
 		atomic_fetch_add_explicit(&device_memory->uses, 1, memory_order_relaxed);
 		twi_op_watch(op);
 		twi_copy_queue(op);
-		engine->armed_since_enter = true; /* one that is polled needs somebody who polls */
+		engine->armed_since_enter = true; /* it must be polled, so a thread must poll */
 	} else {
 		twi_claim_drop(engine, &op->claim);
 		twi_op_discard(op);

@@ -1,9 +1,9 @@
 /*
  * fake.c - the software DMA engine. See fake.h.
  *
- * One lock guards all of it. Jobs stand in a ring for each direction; the oldest ends first. Under
- * a real clock the device's thread ends them and signals the engine; under a virtual one query
- * does.
+ * One lock guards the whole device. Each direction has a ring of jobs, of which the oldest ends
+ * first. Under a real clock the device's thread ends them and signals the engine. Under a virtual
+ * clock query ends them.
  */
 #include "transport/device/fake.h"
 
@@ -28,7 +28,7 @@ struct job {
 
 struct wire {
 	struct job job[TWI_DEVICE_CHUNKS];
-	uint64_t free_ns; /* when the last byte of what it carries has left */
+	uint64_t free_ns; /* when the wire's last byte has left */
 };
 
 struct map {
@@ -64,7 +64,7 @@ const struct twi_fake_seen *twi_fake_seen(const struct twi_device *device)
 	return &((const struct fake *)(const void *)device)->seen;
 }
 
-/* Memory of the device, listed for the end of one that is lost. */
+/* Memory of the device. The list lets a device that is lost free it. */
 struct fake_memory {
 	struct twi_list link;
 	uint64_t bytes;
@@ -94,7 +94,7 @@ static bool is_nth(uint64_t wanted, uint64_t count)
 	return wanted == TWI_FAKE_ALL || (wanted != 0 && wanted == count);
 }
 
-/* The oldest job of a wire that runs, or NULL. */
+/* The oldest running job of a wire, or NULL. */
 static struct job *oldest_job(struct wire *wire)
 {
 	struct job *found = NULL;
@@ -108,7 +108,7 @@ static struct job *oldest_job(struct wire *wire)
 	return found;
 }
 
-/* The chunk's time has come: its bytes move, if it and the device are in order. */
+/* Ends a chunk that is due. Moves its bytes, unless the chunk or the device fails by its spec. */
 static void end_job(struct fake *fake, struct job *job, uint64_t now_ns)
 {
 	struct twi_fake_entry *entry = &fake->seen.entry[job->number % TWI_FAKE_LOG];
@@ -129,7 +129,7 @@ static void end_job(struct fake *fake, struct job *job, uint64_t now_ns)
 	job->state = JOB_ENDED;
 }
 
-/* Ends what is due; returns when the next will be. */
+/* Ends the jobs that are due. Returns when the next one is due. */
 static uint64_t run_jobs(struct fake *fake, uint64_t now_ns, bool *any)
 {
 	uint64_t next = UINT64_MAX;
@@ -344,7 +344,7 @@ static void fake_free(struct twi_device *device, void *memory)
 	free(memory);
 }
 
-/* When a chunk that starts now ends, if nothing goes wrong. */
+/* When a chunk that starts now ends, if nothing fails. */
 static uint64_t job_due_ns(struct fake *fake, struct wire *wire, uint64_t bytes, uint64_t now_ns)
 {
 	uint64_t start = twi_max(wire->free_ns, now_ns);

@@ -1,10 +1,10 @@
 /*
  * fake.h - a software DMA engine, for tests, benches and machines without an accelerator.
  *
- * It has a translation table of its own and refuses what is not inside one entry of it, so that a
- * copy that ought to have been staged fails here instead of on somebody's accelerator. Each
- * direction is a wire with a bandwidth, behind a latency; bytes move at the moment when their chunk
- * ends, by a thread of the device's, or under a virtual clock by the thread that drives.
+ * It has a translation table and refuses memory that is not inside one entry of the table. So a
+ * copy that should have been staged fails here, and not first on a real accelerator. Each direction
+ * is a wire with a bandwidth, followed by a latency. Bytes move when their chunk ends. The device's
+ * thread moves them, or under a virtual clock the thread that drives.
  *
  *	chunk 1  |== on the wire ==|----latency----> its bytes move, it has ended
  *	chunk 2                    |== on the wire ==|----latency---->
@@ -37,10 +37,10 @@ struct twi_fake_options {
 	bool any, nomap;
 };
 
-/* TOW_OK or TOW_EINVAL naming what is wrong. */
+/* Returns TOW_OK, or TOW_EINVAL with a message that names the fault. */
 int twi_fake_options(const char *spec, struct twi_fake_options *out);
 
-/* One chunk as it was given to the device, whatever came of it. */
+/* A chunk as the device got it, whatever its result. */
 struct twi_fake_entry {
 	enum tow_direction direction;
 	bool ended_well;
@@ -51,11 +51,11 @@ struct twi_fake_entry {
 	uint64_t start_ns, end_ns;
 };
 
-/* What the device has seen. The entries are the last TWI_FAKE_LOG chunks, by number % that. */
+/* Records of the device. `entry` has the last TWI_FAKE_LOG chunks; chunk n is n % TWI_FAKE_LOG. */
 struct twi_fake_seen {
 	uint64_t maps, unmaps, refused_addresses;
 	uint64_t chunks;
-	uint64_t bytes[TWI_DEVICE_STREAMS]; /* moved */
+	uint64_t bytes[TWI_DEVICE_STREAMS]; /* bytes moved */
 	struct twi_fake_entry entry[TWI_FAKE_LOG];
 };
 

@@ -1,5 +1,5 @@
 /*
- * fake_spec.c - the options of the fake device. See fake.h.
+ * fake_spec.c - parses the options of the fake device. See fake.h.
  */
 #include <stddef.h>
 #include <stdio.h>

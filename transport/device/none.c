@@ -1,6 +1,6 @@
 /*
- * none.c - the device that is not there: for runtimes that take the spec from a configuration and
- * have no accelerator. It opens, and has no memory.
+ * none.c - a device that does not exist, for runtimes whose configuration has a spec but that have
+ * no accelerator. It can be opened, and has no memory.
  */
 #include "diag/base/error.h"
 #include "transport/device/device.h"

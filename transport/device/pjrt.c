@@ -1,20 +1,20 @@
 /*
- * pjrt.c - any device that has a PJRT plugin: TPUs, GPUs under XLA, its CPU client.
+ * pjrt.c - any device that has a PJRT plugin: TPUs, GPUs under XLA, XLA's CPU client.
  *
- * Mapping is PJRT_Client_DmaMap. A plugin that says "unimplemented" (XLA's CPU client: the device's
- * memory is the host's) takes any host memory and does with it what it must by itself: staging in
- * front of it would add a copy and win nothing. So such a device is used unmapped and without
- * staging, and says so in /v1/devices. Where DmaMap is there, unmapped memory is staged by us,
- * since the plugin would do the same unseen.
+ * Mapping is PJRT_Client_DmaMap. A plugin without it says "unimplemented". XLA's CPU client is one,
+ * because the device's memory is the host's. Such a plugin takes any host memory and prepares it by
+ * itself, so staging before it would add a copy and gain nothing. The device is then used unmapped
+ * and without staging, and says so in /v1/devices. If DmaMap exists, this code stages unmapped
+ * memory, since the plugin would do the same unseen.
  *
- * To the device: PJRT_Client_BufferFromHostBuffer with kImmutableUntilTransferCompletes, u8[n]; the
- * chunk has ended when the plugin is done with the host buffer and the new buffer is ready. From
- * the device: PJRT_Buffer_CopyRawToHost, or PJRT_Buffer_ToHostBuffer of a whole buffer where that
- * is not there. Copies are not cut: a tensor is one buffer, and the plugin cuts as its device likes
- * it. PJRT allocates for each copy whatever we do, so this backend may, too.
+ * To the device: PJRT_Client_BufferFromHostBuffer with kImmutableUntilTransferCompletes, u8[n]. The
+ * chunk has ended when the plugin no longer uses the host buffer and the new buffer is ready. From
+ * the device: PJRT_Buffer_CopyRawToHost, or without it PJRT_Buffer_ToHostBuffer of a whole buffer.
+ * Copies are not cut: a tensor is one buffer, and the plugin cuts as its device prefers. PJRT
+ * allocates for each copy in any case, so this backend may allocate, too.
  *
- * A thread that polls asks for events (PJRT_Event_IsReady). A thread that sleeps is woken by the
- * plugin's notification (pjrt_ready.h); where that is not to be had, it asks every POLL_NS while
+ * A polling thread queries the events (PJRT_Event_IsReady). The plugin's notification wakes a
+ * sleeping thread (pjrt_ready.h). Without notifications that thread queries every POLL_NS while
  * something is in flight.
  *
  * Spec: "pjrt:FILE[,device=N]".
@@ -34,11 +34,11 @@
 #include "transport/engine/engine.h"
 
 #define POLL_NS  50000u
-#define WORD_NS  2000000u /* the plugin gives word; this is for one that forgets to */
+#define WORD_NS  2000000u /* with notifications, in case the plugin forgets one */
 #define CLOSE_NS 1000000000ull
 
 struct job {
-	void *event[2]; /* asked in this order; NULL: none */
+	void *event[2]; /* queried in this order; NULL: none */
 	const char *what;
 };
 
@@ -50,10 +50,10 @@ struct pjrt {
 	void *target; /* the PJRT_Device */
 	struct job job[TWI_DEVICE_STREAMS][TWI_DEVICE_CHUNKS];
 	struct twi_pjrt_ready *ready;
-	bool gives_word;          /* as long as it has never refused to */
-	_Atomic uint64_t buffers; /* that live */
-	bool left;                /* its plugin hangs: nothing is destroyed any more */
-	pthread_mutex_t lock;     /* memories */
+	bool gives_word;          /* notifications work: none was refused so far */
+	_Atomic uint64_t buffers; /* that exist */
+	bool left;                /* the plugin hangs, so nothing is destroyed any more */
+	pthread_mutex_t lock;     /* for `memories` */
 	struct twi_list memories;
 };
 
@@ -110,7 +110,7 @@ static void dma_unmap(struct pjrt *pjrt, void *base)
 				  TWI_PJRT_DMA_UNMAP_BYTES, "PJRT_Client_DmaUnmap");
 }
 
-/* Whether the plugin knows mapping at all is known only by trying it, on a page of our own. */
+/* Tries DmaMap on a page of our own. Only a call shows whether the plugin has it. */
 static int try_mapping(struct pjrt *pjrt)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -152,7 +152,7 @@ static int find_device(struct pjrt *pjrt, uint64_t index)
 	return status;
 }
 
-/* Functions without which nothing can be done, so that open says it and not the first copy. */
+/* Checks functions that every copy needs, so that open fails and not the first copy. */
 static int check_functions(const struct twi_pjrt *plugin)
 {
 	static const enum twi_pjrt_function needed[] = {
@@ -220,7 +220,7 @@ static int pjrt_query(struct twi_device *device, enum tow_direction direction, u
 	return status;
 }
 
-/* A client that is destroyed waits for what it does; one that hangs is left as it is. */
+/* Waits for jobs in flight, as destroying the client would. A client that hangs is left alone. */
 static bool client_settled(struct pjrt *pjrt)
 {
 	const struct timespec nap = { .tv_nsec = POLL_NS };
@@ -373,7 +373,7 @@ static int to_device(struct pjrt *pjrt, const struct twi_device_copy *copy, stru
 		job->what = "a copy to the device";
 		job->event[0] = args.done_with_host;
 		ready.buffer = args.buffer;
-		/* Without it the copy has ended when the host buffer is free: nearly the same. */
+		/* Without it the copy ends when the host buffer is free: nearly the same. */
 		if (twi_pjrt_has(&pjrt->plugin, TWI_PJRT_BUFFER_READY_EVENT) &&
 		    twi_pjrt_do(&pjrt->plugin, TWI_PJRT_BUFFER_READY_EVENT, &ready,
 				"PJRT_Buffer_ReadyEvent") == TOW_OK)

@@ -1,5 +1,5 @@
 /*
- * pjrt_api.c - loading a PJRT plugin and calling it. See pjrt_api.h.
+ * pjrt_api.c - loads a PJRT plugin and calls it. See pjrt_api.h.
  */
 #include "transport/device/pjrt_api.h"
 
@@ -16,7 +16,7 @@
 
 _Static_assert(offsetof(struct twi_pjrt_table, function) == 40, "the layout of PJRT_Api");
 
-/* Tables that have been initialised: a plugin must not be twice. */
+/* Tables of plugins that are initialised: a plugin must not be initialised twice. */
 static struct {
 	pthread_mutex_t lock;
 	const struct twi_pjrt_table *table[PLUGINS_MAX];
@@ -50,10 +50,10 @@ void twi_pjrt_error_destroy(const struct twi_pjrt *pjrt, void *error)
 	struct twi_pjrt_object_args args = { .head.struct_size = sizeof(args), .object = error };
 
 	if (error != NULL && twi_pjrt_has(pjrt, TWI_PJRT_ERROR_DESTROY))
-		pjrt->table->function[TWI_PJRT_ERROR_DESTROY](&args); /* it returns nothing */
+		pjrt->table->function[TWI_PJRT_ERROR_DESTROY](&args); /* returns nothing */
 }
 
-/* Takes the plugin's error object apart and destroys it. */
+/* Reads the plugin's error object and destroys it. */
 static int pjrt_failure(const struct twi_pjrt *pjrt, void *error, const char *what)
 {
 	struct twi_pjrt_error_code_args code = { .head.struct_size = sizeof(code), .error = error };
@@ -121,7 +121,7 @@ static int check_table(const struct twi_pjrt *pjrt)
 	return TOW_OK;
 }
 
-/* Under the lock: is there room, and is it to be initialised still? */
+/* Initialises a plugin, unless that was done before. Holds the lock. */
 static int initialise_plugin(const struct twi_pjrt *pjrt)
 {
 	struct twi_pjrt_object_args args = { .object = NULL };
@@ -142,7 +142,7 @@ static int initialise_plugin(const struct twi_pjrt *pjrt)
 
 int twi_pjrt_load(const char *path, struct twi_pjrt *out)
 {
-	/* ISO C has no cast from what dlsym returns to a function. */
+	/* ISO C has no cast from dlsym's result to a function pointer. */
 	union {
 		void *object;
 		const struct twi_pjrt_table *(*get)(void);
@@ -156,7 +156,7 @@ int twi_pjrt_load(const char *path, struct twi_pjrt *out)
 		return twi_error(TOW_ENOTSUP, "device pjrt: no plugin: %.300s", dlerror());
 	entry.object = dlsym(handle, "GetPjrtApi");
 	if (entry.object == NULL) {
-		dlclose(handle); /* it is something else, and has not been called */
+		dlclose(handle); /* not a plugin, and not called yet */
 		return twi_error(TOW_ENOTSUP, "device pjrt: %.200s has no GetPjrtApi", path);
 	}
 	out->table = entry.get();

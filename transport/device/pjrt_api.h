@@ -1,11 +1,11 @@
 /*
- * pjrt_api.h - the part of the PJRT C API that is used here, declared by ourselves.
+ * pjrt_api.h - our own declaration of the part of the PJRT C API that is used here.
  *
- * A plugin exports GetPjrtApi, which returns a table: its size, its version, and functions that are
- * only ever appended. So a function is known by its number, and is there when the table reaches so
- * far. Each takes one structure that opens with its size, and returns NULL or an error object. The
- * numbers and layouts are those of PJRT 0.67 to 0.115 (major version 0); a plugin of another major
- * version is refused.
+ * A plugin exports GetPjrtApi, which returns a table: its size, its version, and functions. New
+ * functions are only appended. So a function is identified by its number, and exists if the table
+ * is long enough. Each function takes one structure that begins with its size, and returns NULL or
+ * an error object. The numbers and layouts are those of PJRT 0.67 to 0.115 (major version 0). A
+ * plugin of another major version is refused.
  *
  *	PJRT_Api: | size | extensions | version: size ext major minor | fn 0 | fn 1 | ... |
  *	            0      8            16                               40     48
@@ -48,7 +48,7 @@ enum {
 	TWI_PJRT_IMMUTABLE_UNTIL_TRANSFER_COMPLETES = 1,
 };
 
-/* How every argument structure begins. */
+/* The head of every argument structure. */
 struct twi_pjrt_head {
 	size_t struct_size;
 	void *extension;
@@ -67,7 +67,7 @@ struct twi_pjrt_table {
 	twi_pjrt_call function[];
 };
 
-/* Arguments of one object, in or out: destroy, is ready, error, initialise with none used. */
+/* Arguments with one object, in or out: for destroy, error, and, without object, initialise. */
 struct twi_pjrt_object_args {
 	struct twi_pjrt_head head;
 	void *object;
@@ -95,7 +95,7 @@ struct twi_pjrt_ready_args {
 struct twi_pjrt_on_ready_args {
 	struct twi_pjrt_head head;
 	void *event;
-	void (*callback)(void *error, void *argument); /* the error is the callee's */
+	void (*callback)(void *error, void *argument); /* the callee owns the error */
 	void *argument;
 };
 
@@ -126,7 +126,7 @@ struct twi_pjrt_dma_map_args {
 	struct twi_pjrt_head head;
 	void *client;
 	void *data;
-	size_t bytes; /* not of DmaUnmap */
+	size_t bytes; /* not in DmaUnmap */
 };
 
 struct twi_pjrt_from_host_args {
@@ -170,7 +170,7 @@ struct twi_pjrt_buffer_event_args {
 	void *event; /* out */
 };
 
-/* DmaUnmap's structure ends before `bytes`; a plugin may check that it is not told more. */
+/* DmaUnmap's structure ends before `bytes`. A plugin may check that the size is not larger. */
 #define TWI_PJRT_DMA_UNMAP_BYTES offsetof(struct twi_pjrt_dma_map_args, bytes)
 
 /* A loaded plugin. */
@@ -180,16 +180,17 @@ struct twi_pjrt {
 };
 
 /*
- * Loads a plugin, checks its table and initialises it, once in a process. It stays loaded for good:
- * plugins leave threads behind. TOW_OK; TOW_ENOTSUP with what is missing or wrong; TOW_EDEVICE.
+ * Loads a plugin, checks its table and initialises it once in a process. The plugin stays loaded
+ * forever, because plugins leave threads behind. TOW_OK; TOW_ENOTSUP with what is missing or wrong;
+ * TOW_EDEVICE.
  */
 int twi_pjrt_load(const char *path, struct twi_pjrt *out);
 
-/* Does the plugin's table hold that function? */
+/* Returns whether the plugin's table has that function. */
 bool twi_pjrt_has(const struct twi_pjrt *pjrt, enum twi_pjrt_function function);
 
 /*
- * Calls it. TOW_OK; TOW_ENOTSUP when the plugin lacks it or says "unimplemented"; TOW_EPERM;
+ * Calls a function. TOW_OK; TOW_ENOTSUP if the plugin lacks it or says "unimplemented"; TOW_EPERM;
  * TOW_ENOMEM; TOW_EDEVICE, with the plugin's message. `what` names the call in messages.
  */
 int twi_pjrt_call_named(const struct twi_pjrt *pjrt, enum twi_pjrt_function function, void *args,
@@ -197,10 +198,10 @@ int twi_pjrt_call_named(const struct twi_pjrt *pjrt, enum twi_pjrt_function func
 #define twi_pjrt_do(pjrt, function, args, what)                                                    \
 	twi_pjrt_call_named(pjrt, function, args, sizeof(*(args)), what)
 
-/* The same for a function whose fault nobody can be told: objects are destroyed with it. */
+/* Calls a function that destroys an object. No caller could handle its failure. */
 void twi_pjrt_destroy(const struct twi_pjrt *pjrt, enum twi_pjrt_function function, void *object);
 
-/* Destroys an error that the plugin has handed out; NULL is legal. */
+/* Destroys an error object of the plugin. NULL is legal. */
 void twi_pjrt_error_destroy(const struct twi_pjrt *pjrt, void *error);
 
 #endif

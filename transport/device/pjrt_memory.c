@@ -1,5 +1,5 @@
 /*
- * pjrt_memory.c - pieces of PJRT buffers. See pjrt_memory.h.
+ * pjrt_memory.c - the pieces of a device memory that is made of PJRT buffers. See pjrt_memory.h.
  */
 #include "transport/device/pjrt_memory.h"
 
@@ -49,7 +49,7 @@ static void drop_piece(struct twi_pjrt_memory *memory, struct twi_pjrt_piece **a
 	free(piece);
 }
 
-/* Cuts `piece` short at `offset`; what lies from `end` on becomes the spare behind it. */
+/* Cuts `piece` short at `offset`. Its part from `end` on becomes a piece of its own, the spare. */
 static void split_piece(struct twi_pjrt_piece *piece, struct twi_pjrt_room *room, uint64_t offset,
 			uint64_t end)
 {

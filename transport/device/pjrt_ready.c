@@ -1,5 +1,5 @@
 /*
- * pjrt_ready.c - see pjrt_ready.h.
+ * pjrt_ready.c - notification of ended events. See pjrt_ready.h.
  */
 #include "transport/device/pjrt_ready.h"
 
@@ -15,11 +15,11 @@
 struct twi_pjrt_ready {
 	struct twi_pjrt plugin;
 	struct twi_engine *engine;
-	pthread_mutex_t lock;      /* held by who signals: the engine lives */
-	_Atomic bool stop;         /* it is closed, or about to be */
-	_Atomic uintptr_t asking;  /* the thread that asks now; 0: none */
-	_Atomic uint32_t referees; /* callbacks that are owed, and who made this */
-	_Atomic uint64_t words;    /* that have come */
+	pthread_mutex_t lock;      /* held by a thread that signals: the engine lives */
+	_Atomic bool stop;         /* set by close */
+	_Atomic uintptr_t asking;  /* the thread that calls OnReady now; 0: none */
+	_Atomic uint32_t referees; /* outstanding callbacks, and the creator */
+	_Atomic uint64_t words;    /* notifications so far */
 };
 
 static uintptr_t this_thread(void)
@@ -52,8 +52,8 @@ static void let_go(struct twi_pjrt_ready *ready)
 }
 
 /*
- * By the plugin. From within the asking there is nobody to be told, and the lock must not be
- * waited for: its holder may wait for the engine, which the asking thread has.
+ * Called by the plugin. Within OnReady no thread needs a signal. It must not wait for the lock
+ * there, because the lock's holder may wait for the engine, which the calling thread holds.
  */
 static void event_ended(void *error, void *argument)
 {
@@ -98,7 +98,7 @@ void twi_pjrt_ready_close(struct twi_pjrt_ready *ready)
 	if (ready == NULL)
 		return;
 	atomic_store_explicit(&ready->stop, true, memory_order_release);
-	pthread_mutex_lock(&ready->lock); /* who was signalling has ended */
+	pthread_mutex_lock(&ready->lock); /* waits for a thread that signals */
 	pthread_mutex_unlock(&ready->lock);
 	let_go(ready);
 }

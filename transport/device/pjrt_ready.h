@@ -1,9 +1,9 @@
 /*
- * pjrt_ready.h - word from a PJRT plugin that an event has ended, so that who sleeps for it wakes.
+ * pjrt_ready.h - notification by a PJRT plugin that an event has ended, to wake a sleeping thread.
  *
- * The plugin calls back from a thread of its own, or from within the asking; it cannot be told to
- * forget a callback, and one may come after its device has been closed. So what it is given lives
- * as long as callbacks are owed.
+ * The plugin calls back from a thread of its own, or within the call that asks. A callback cannot
+ * be withdrawn, and may come after its device has been closed. So its argument lives until no
+ * callback is outstanding.
  */
 #ifndef TWI_PJRT_READY_H
 #define TWI_PJRT_READY_H
@@ -15,19 +15,22 @@
 struct twi_engine;
 struct twi_pjrt_ready;
 
-/* NULL: no memory, or the plugin has no such function; then its events must be asked often. */
+/*
+ * Returns NULL if there is no memory, or if the plugin has no such function. Then the caller must
+ * query the plugin's events often.
+ */
 struct twi_pjrt_ready *twi_pjrt_ready_new(const struct twi_pjrt *plugin, struct twi_engine *engine);
 
 /*
- * Has the engine signalled (twi_device_signal) when `event` ends. The engine is held. False: the
- * plugin refuses, and there will be no word.
+ * Asks the plugin to signal the engine (twi_device_signal) when `event` ends. The engine is held.
+ * Returns false if the plugin refuses; no notification will come then.
  */
 bool twi_pjrt_ready_ask(struct twi_pjrt_ready *ready, void *event);
 
-/* How often word has come; 0 of NULL. */
+/* The number of notifications so far; 0 for NULL. */
 uint64_t twi_pjrt_ready_words(const struct twi_pjrt_ready *ready);
 
-/* No word reaches the engine any more when this returns. NULL is legal. */
+/* On return no further notification reaches the engine. NULL is legal. */
 void twi_pjrt_ready_close(struct twi_pjrt_ready *ready);
 
 #endif

@@ -1,8 +1,8 @@
 /*
  * blocking.c - start, wait and release in one call, for programs that need no more than that.
  *
- * They are made of the public calls. What they start ends before they return: the time that a
- * caller gives is the operation's deadline, not the wait's, so no buffer is in use afterwards.
+ * These calls are made of the public ones. What they start ends before they return: the caller's
+ * timeout is the operation's deadline, not the wait's. So no buffer is in use afterwards.
  */
 #include "diag/base/clock.h"
 #include "diag/base/error.h"
@@ -13,7 +13,7 @@
 #include "transport/op/endpoint.h"
 #include "transport/op/message.h"
 
-/* Only where nobody waits inside a callback: that thread would wait for itself. */
+/* Refuses a call in a completion callback: the thread would wait for itself. */
 static int check_caller(struct tow_group *group, const char *call)
 {
 	int status = twi_group_check(group, call);
@@ -23,7 +23,7 @@ static int check_caller(struct tow_group *group, const char *call)
 	return status;
 }
 
-/* What is left of timeout_ns since `since_ns`. */
+/* Returns the rest of timeout_ns since `since_ns`. */
 static uint64_t left_ns(uint64_t timeout_ns, uint64_t since_ns)
 {
 	uint64_t gone_ns = timeout_ns == TOW_FOREVER ? 0 : twi_now_ns() - since_ns;
@@ -31,7 +31,7 @@ static uint64_t left_ns(uint64_t timeout_ns, uint64_t since_ns)
 	return gone_ns < timeout_ns ? timeout_ns - gone_ns : 0;
 }
 
-/* Waits for what has a deadline of its own, so that it has ended then, and gives it back. */
+/* Waits for an operation, which ends by its own deadline, and releases it. */
 static int end_op(struct tow_op *op, struct tow_result *result_out)
 {
 	int status = tow_op_wait(op, TOW_FOREVER);
@@ -62,7 +62,7 @@ TOW_PUBLIC int tow_group_connect(struct tow_group *group, uint32_t rank, uint64_
 	return status;
 }
 
-/* Starts it, unless it is over at once, and waits for it. */
+/* Starts a message, and waits for it unless it has ended at once. */
 static int pass_message(struct tow_group *group, const char *call, uint32_t rank,
 			const struct twi_message *message, uint64_t timeout_ns,
 			struct tow_result *result_out)
@@ -128,7 +128,7 @@ TOW_PUBLIC int tow_wait_all(struct tow_op *const *ops, size_t count, uint64_t ti
 	}
 	if (first == TOW_OK)
 		return TOW_OK;
-	/* The message is that of the first failure, and not of the last one. */
+	/* The thread's message is to be that of the first failure, not of the last. */
 	for (size_t i = 0; i < count; i++) {
 		if (ops[i] != NULL && tow_op_wait(ops[i], 0) < 0)
 			break;

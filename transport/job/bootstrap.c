@@ -1,5 +1,5 @@
 /*
- * bootstrap.c - the launchers that hand a rank to a process, in order. See bootstrap.h.
+ * bootstrap.c - finds the launcher that gave this process its rank. See bootstrap.h.
  */
 #include "transport/job/bootstrap.h"
 
@@ -167,7 +167,7 @@ bool twi_host_port_put(const char *host, uint16_t port, char *out, size_t bytes)
 	return length > 0 && (size_t)length < bytes;
 }
 
-/* Options and TOW_*: the same variables, and what is set there wins. */
+/* Options and TOW_*: an option replaces the variable of the same meaning. */
 
 static const char *options_present(const struct twi_scan *scan)
 {
@@ -246,7 +246,7 @@ static const struct {
 	[TWI_LAUNCHER_SINGLE] = { single_present, single_read },
 };
 
-/* What the user may say beside any launcher. */
+/* Reads what the user may set beside any launcher. */
 static int read_overrides(struct twi_scan *scan)
 {
 	const char *store = scan->in->store;
@@ -268,7 +268,7 @@ static int read_overrides(struct twi_scan *scan)
 	if (store == NULL || *store == '\0')
 		store = twi_scan_get(scan, "TOW_STORE");
 	if (scan->in->caller)
-		scan->store = ""; /* what the launcher says of a store is not needed */
+		scan->store = ""; /* the launcher's address of a store is not needed */
 	if (scan->in->caller || store == NULL || *store == '\0')
 		return TOW_OK;
 	if (!twi_host_port(store, 0, host, sizeof(host), &port))
@@ -280,7 +280,7 @@ static int read_overrides(struct twi_scan *scan)
 	return TOW_OK;
 }
 
-/* What must hold whoever said it. */
+/* Checks what must hold for any launcher. */
 static int check_job(const struct twi_scan *scan)
 {
 	struct twi_bootstrap *out = scan->out;

@@ -1,6 +1,6 @@
 /*
- * bootstrap_cluster.c - the schedulers of whole clusters: Slurm's steps, and what Kubernetes starts
- * with an index. Neither says where rank 0 is, so it is derived from names.
+ * bootstrap_cluster.c - reads the variables of cluster schedulers: Slurm steps, and pods with an
+ * index of Kubernetes. Neither gives the host of rank 0, so it is derived from names.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,7 +12,10 @@
 #include "diag/base/error.h"
 #include "transport/job/bootstrap_scan.h"
 
-/* A number of at most nine digits at *at, which moves behind it; its width is kept for zeros. */
+/*
+ * Reads a number of at most nine digits at *at, and moves *at behind it. The width keeps leading
+ * zeros.
+ */
 static bool take_number(const char **at, uint64_t *value_out, unsigned *width_out)
 {
 	uint64_t value = 0;
@@ -25,7 +28,10 @@ static bool take_number(const char **at, uint64_t *value_out, unsigned *width_ou
 	return width > 0 && width <= 9;
 }
 
-/* "[01-03,7]" at *at: the first number as it is written, and how many numbers there are. */
+/*
+ * Reads "[01-03,7]" at *at. Returns the first number as it is written, and how many numbers there
+ * are.
+ */
 static bool take_ranges(const char **at, char *first_out, size_t first_size, uint64_t *count_out)
 {
 	uint64_t low, high, count = 0;
@@ -62,7 +68,7 @@ static bool append_text(char *out, size_t size, const char *text, size_t length)
 	return true;
 }
 
-/* One item, "n[1-2]x[3-4]", up to a comma or the end; *at moves there. */
+/* Reads one item, "n[1-2]x[3-4]", up to a comma or the end, and moves *at there. */
 static bool take_item(const char **at, char *first_out, size_t first_size, uint64_t *count_out)
 {
 	uint64_t count = 1, more;
@@ -114,8 +120,8 @@ bool twi_hostlist(const char *list, char *first_out, size_t first_size, uint64_t
 }
 
 /*
- * Slurm. The script of sbatch has SLURM_PROCID = 0 too, without being a step: it is no rank. A step
- * shows by its own variables.
+ * Slurm. The script of sbatch has SLURM_PROCID = 0, too, but it is no step and has no rank. A step
+ * has variables of its own.
  */
 
 const char *twi_slurm_present(const struct twi_scan *scan)
@@ -159,7 +165,7 @@ static int slurm_store(const struct twi_scan *scan, int64_t job, int64_t step)
 				 "%s: SLURM_STEP_NUM_NODES = %" PRId64 ", expected %" PRIu64
 				 ", the hosts of SLURM_STEP_NODELIST = '%.64s'",
 				 scan->who, nodes, count, list);
-	/* Several steps of one job may share a host, so the step counts too. */
+	/* Several steps of one job may share a host, so the port depends on the step, too. */
 	return twi_scan_store(scan, host, (uint16_t)(TWI_SLURM_PORT + (job + 613 * step) % 4096));
 }
 
@@ -190,12 +196,12 @@ int twi_slurm_read(const struct twi_scan *scan)
 }
 
 /*
- * Kubernetes: a LeaderWorkerSet, a Job with indices, a StatefulSet. The latter two do not say how
- * many pods there are: TOW_WORLD_SIZE does; a StatefulSet's pod, which has nothing but a number at
- * the end of its name, is taken for a rank only with it.
+ * Kubernetes: a LeaderWorkerSet, a Job with indices, a StatefulSet. The latter two do not give the
+ * number of pods, so TOW_WORLD_SIZE must. A pod of a StatefulSet has only the number at the end of
+ * its name. Without TOW_WORLD_SIZE it is not taken for a rank.
  */
 
-/* The number behind the last '-' of the pod's name; NULL when there is none. */
+/* Returns the number behind the last '-' of the pod's name; NULL when there is none. */
 static const char *ordinal_of(const char *hostname)
 {
 	const char *dash = strrchr(hostname, '-');
@@ -246,7 +252,7 @@ static int read_leader_worker_set(const struct twi_scan *scan)
 	return scan->store != NULL ? TOW_OK : twi_scan_store(scan, leader, TWI_STORE_PORT);
 }
 
-/* "<name>-0" of the pod "<name>-<i>", in the domain of the service that the pods are in. */
+/* The store is at "<name>-0" for the pod "<name>-<i>", in the domain of the pods' service. */
 static int pod_store(const struct twi_scan *scan, const char *pod, const char *ordinal)
 {
 	const char *dot = strchr(scan->in->fqdn, '.');

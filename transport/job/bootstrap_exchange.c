@@ -1,5 +1,6 @@
 /*
- * bootstrap_exchange.c - see bootstrap_exchange.h.
+ * bootstrap_exchange.c - asks launchers and callers in threads, until a deadline; the concept is in
+ * bootstrap_exchange.h.
  */
 #include "transport/job/bootstrap_exchange.h"
 
@@ -20,8 +21,9 @@
 #include "diag/base/thread.h"
 
 /*
- * What a library is asked, in a thread. Two hold it, who asks and the thread, and the second to let
- * go frees it: when time is up the thread may be stuck in the library for as long as it likes.
+ * A call of a library or of the caller's function, in a thread. The thread that asks and the one
+ * that calls both hold this, and the second to let go frees it. After the deadline the call may
+ * still be stuck for any time.
  */
 struct question {
 	pthread_mutex_t lock;
@@ -54,7 +56,7 @@ static void let_go(struct question *question)
 	free(question);
 }
 
-/* The caller's function may answer anything. */
+/* The caller's function may return anything. */
 static int judge_answer(const char *call, int status)
 {
 	if (status == TOW_OK)
@@ -80,7 +82,7 @@ static int ask_caller(struct question *question)
 	if (question->what == ASK_PUT)
 		return judge_answer("put", caller->put(caller->user, TWI_EXCHANGE_KEY,
 						       question->value, question->value_bytes));
-	question->value_bytes = SIZE_MAX; /* one that says nothing has not answered */
+	question->value_bytes = SIZE_MAX; /* stays so if the function does not set it */
 	return judge_answer("get", caller->get(caller->user, TWI_EXCHANGE_KEY, question->value,
 					       sizeof(question->value), &question->value_bytes,
 					       question->timeout_ns));
@@ -103,7 +105,10 @@ static void *ask_thread(void *arg)
 		question->status = twi_pmi2_exchange(question->rank, question->address);
 	if (question->status < 0)
 		snprintf(question->why, sizeof(question->why), "%s", tow_error_message());
-	/* The kernel orders what is written above before what who reads this sees. */
+	/*
+	 * The kernel orders the writes above before the reads of the thread that reads this
+	 * descriptor.
+	 */
 	while (write(question->done_fd, &one, sizeof(one)) < 0 && errno == EINTR)
 		;
 	let_go(question);
@@ -139,8 +144,8 @@ static struct question *make_question(enum what what)
 }
 
 /*
- * Asks in a thread, and waits for the answer. Not TOW_OK: *question may be in use still. TOW_AGAIN:
- * there is no answer in time.
+ * Asks in a thread, and waits for the answer. If not TOW_OK, *question may still be in use.
+ * TOW_AGAIN: there is no answer in time.
  */
 static int await_answer(struct question *question, const struct twi_until *until)
 {
@@ -212,13 +217,15 @@ int twi_exchange(struct twi_bootstrap *bootstrap, const char *mine, const struct
 		status = ask_library(bootstrap, mine, ASK_ADDRESS, until, &answer);
 		if (status == TOW_OK)
 			snprintf(bootstrap->store, sizeof(bootstrap->store), "%s", answer.address);
-		/* What srun --mpi=pmi2 serves understands PMI 1, too. */
+		/* The server of srun --mpi=pmi2 understands PMI 1, too. */
 		if (status != TOW_ENOTSUP || bootstrap->exchange != TWI_EXCHANGE_PMI2)
 			return status;
 	}
 	if (mine != NULL)
 		snprintf(bootstrap->store, sizeof(bootstrap->store), "%s", mine);
-	/* A descriptor of our own, as the program may close the other, with MPI_Finalize. */
+	/*
+	 * This is a copy of the descriptor, as MPI_Finalize of the program may close the original.
+	 */
 	bootstrap->pmi_fd = fcntl(atoi(bootstrap->pmi), F_DUPFD_CLOEXEC, 3);
 	if (bootstrap->pmi_fd < 0)
 		return twi_error_errno(TOW_ESYSTEM, errno, "pmi: PMI_FD = %s", bootstrap->pmi);
@@ -241,7 +248,10 @@ void twi_exchange_done(struct twi_bootstrap *bootstrap, const struct twi_until *
 
 /* --- the caller's exchange --- */
 
-/* So long before our deadline the caller's function is to give up: it knows more of the reason. */
+/*
+ * The caller's function is to give up that long before the deadline, as it knows more of the
+ * reason.
+ */
 #define MARGIN_NS (500ull * 1000000)
 
 static int never_returned(const char *call)

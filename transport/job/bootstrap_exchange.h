@@ -1,11 +1,11 @@
 /*
- * bootstrap_exchange.h - telling the store's address to all ranks by what their launcher serves:
- * PMIx and PMI 2 by their libraries, which are loaded when they are needed, and PMI 1 as text.
+ * bootstrap_exchange.h - passes the store's address to all ranks by a service of their launcher.
  *
- * Or by what the caller has: two callbacks of tow_group_options.
+ * The services are PMIx and PMI 2, whose libraries are loaded on demand, and PMI 1 as text. A
+ * caller may bring its own instead: the two callbacks of tow_group_options.
  *
- * All of it blocks, until a deadline. The libraries have no deadlines of their own, so their calls
- * run in a thread that is left to itself when time is up.
+ * All of these calls block, until a deadline. The libraries have no deadlines of their own, so
+ * their calls run in a thread. When the deadline has passed, that thread is abandoned.
  */
 #ifndef TWI_BOOTSTRAP_EXCHANGE_H
 #define TWI_BOOTSTRAP_EXCHANGE_H
@@ -14,19 +14,19 @@
 #include "transport/job/store_net.h"
 #include "transport/security/job_key.h"
 
-/* Asks PMIx for the number of ranks, where the variables do not say it. */
+/* Asks PMIx for the number of ranks, where the variables do not give it. */
 int twi_exchange_size(struct twi_bootstrap *bootstrap, const struct twi_until *until);
 
 /*
- * Collective. mine: rank 0's address, to be told; NULL at the others, where it is put into
- * bootstrap->store. TOW_OK; TOW_ENOTSUP: the library is missing; TOW_EDEADLINE; TOW_EPROTOCOL,
- * TOW_ESYSTEM: what the launcher answers; TOW_ENOMEM.
+ * Collective. Passes rank 0's address, `mine`, to all ranks. At the others `mine` is NULL, and the
+ * address is put into bootstrap->store. TOW_OK; TOW_ENOTSUP: the library is missing; TOW_EDEADLINE;
+ * TOW_EPROTOCOL, TOW_ESYSTEM: failures of the launcher; TOW_ENOMEM.
  */
 int twi_exchange(struct twi_bootstrap *bootstrap, const char *mine, const struct twi_until *until);
 
 /*
- * What was opened for the exchange is closed; when the last group is, not before, as neither PMIx
- * nor PMI can be begun anew for the program's own MPI_Init.
+ * Closes what was opened for the exchange. Called when the last group closes, not before: neither
+ * PMIx nor PMI can be initialized again for the program's own MPI_Init.
  */
 void twi_exchange_done(struct twi_bootstrap *bootstrap, const struct twi_until *until);
 
@@ -35,28 +35,32 @@ void twi_exchange_done(struct twi_bootstrap *bootstrap, const struct twi_until *
 #define TWI_EXCHANGE_KEY   "towline/store"
 #define TWI_EXCHANGE_VALUE 2048u
 
-/* What rank 0 tells the others: its store's address and the job's key, or why it has failed. */
+/*
+ * The record that rank 0 passes to the others: its store's address and the job's key, or its
+ * failure.
+ */
 struct twi_exchange_note {
-	int failed; /* below 0: it has, and `why` says how */
+	int failed; /* below 0: rank 0 has failed, and `why` is its message */
 	char why[TWI_BOOTSTRAP_ERROR];
 	char job[TWI_JOB_BYTES];
 	uint32_t restarts;
 	char store[TWI_STORE_BYTES];
-	struct twi_job_key key; /* not set: every rank has it */
+	struct twi_job_key key; /* not set: every rank has the key already */
 };
 
 /*
- * Both call the caller back in a thread, which is left to itself when time is up. `get` knows job
- * and restarts, against which the value is judged. TOW_OK; what the call fails with; TOW_EDEADLINE;
- * TOW_EPROTOCOL: no value of ours; TOW_EMISMATCH: of another version, job or restart; or what
- * rank 0 has failed with.
+ * Both call the caller's function in a thread, which is abandoned when the deadline has passed. For
+ * `get`, note->job and note->restarts must be set: the value is compared with them. TOW_OK; the
+ * status of the caller's function; TOW_EDEADLINE; TOW_EPROTOCOL: the value is not one of this
+ * library; TOW_EMISMATCH: it is of another version, job or restart; or the status with which rank 0
+ * has failed.
  */
 int twi_exchange_put(const struct twi_exchange_caller *caller, const struct twi_exchange_note *note,
 		     const struct twi_until *until);
 int twi_exchange_get(const struct twi_exchange_caller *caller, struct twi_exchange_note *note,
 		     const struct twi_until *until);
 
-/* exchange_note.c: the value. The bytes written, without a NUL. */
+/* exchange_note.c: writes and parses the value. put returns the bytes written, without a NUL. */
 size_t twi_exchange_note_put(const struct twi_exchange_note *note, char out[TWI_EXCHANGE_VALUE]);
 int twi_exchange_note_take(const char *value, size_t bytes, struct twi_exchange_note *note);
 

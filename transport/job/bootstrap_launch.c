@@ -1,6 +1,6 @@
 /*
- * bootstrap_launch.c - the launchers that start processes and say in variables who is who:
- * torchrun, Megascale, Open MPI, PMIx and PMI. Those of whole clusters: bootstrap_cluster.c.
+ * bootstrap_launch.c - reads the variables of launchers that start processes: torchrun, Megascale,
+ * Open MPI, PMIx and PMI. bootstrap_cluster.c has the schedulers of clusters.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,9 +12,9 @@
 #include "transport/job/bootstrap_scan.h"
 
 /*
- * torchrun. MASTER_ADDR and MASTER_PORT alone, which people export for other launchers, name no
- * rank. MASTER_PORT belongs to torch's own store, whether its agent serves that
- * (TORCHELASTIC_USE_AGENT_STORE) or the program's rank 0 does.
+ * torchrun. Users export MASTER_ADDR and MASTER_PORT alone for other launchers, and these name no
+ * rank. MASTER_PORT belongs to torch's own store, which is served by torch's agent
+ * (TORCHELASTIC_USE_AGENT_STORE) or by the program's rank 0.
  */
 
 const char *twi_torchrun_present(const struct twi_scan *scan)
@@ -61,8 +61,8 @@ int twi_torchrun_read(const struct twi_scan *scan)
 }
 
 /*
- * Megascale: slices of TPU workers. An empty coordinator means that there is none: then, and
- * without Megascale, the workers of one slice are a job where TPU_WORKER_HOSTNAMES names several.
+ * Megascale: slices of TPU workers. An empty coordinator means that there is none. Then, and
+ * without Megascale, the workers of one slice are a job if TPU_WORKER_HOSTNAMES names several.
  */
 
 static bool megascale_on(const struct twi_scan *scan)
@@ -87,7 +87,7 @@ const char *twi_megascale_present(const struct twi_scan *scan)
 	return hosts != NULL && strchr(hosts, ',') != NULL ? "TPU_WORKER_HOSTNAMES" : NULL;
 }
 
-/* The workers of a slice, and the first one's host. */
+/* Returns the number of workers of a slice, and the first worker's host. */
 static int read_workers(const struct twi_scan *scan, int64_t *count_out, char *first, size_t size)
 {
 	const char *hosts, *at;
@@ -172,7 +172,7 @@ int twi_megascale_read(const struct twi_scan *scan)
 							   : megascale_store(scan, first, port);
 }
 
-/* Open MPI: who is who in its own variables, the store's address by PMIx, which it serves. */
+/* Open MPI: ranks come from its own variables, the store's address by PMIx, which it serves. */
 
 const char *twi_openmpi_present(const struct twi_scan *scan)
 {
@@ -223,7 +223,7 @@ const char *twi_pmix_present(const struct twi_scan *scan)
 							      : NULL;
 }
 
-/* How many ranks there are is in no variable: PMIx is asked, or the user says it. */
+/* No variable gives the number of ranks: PMIx is asked, or the user sets it. */
 int twi_pmix_read(const struct twi_scan *scan)
 {
 	struct twi_bootstrap *out = scan->out;
@@ -251,7 +251,7 @@ const char *twi_pmi_present(const struct twi_scan *scan)
 	return NULL;
 }
 
-/* MPICH and its kin. srun --mpi=pmi2 sets the same variables and speaks PMI 2 there. */
+/* MPICH and its relatives. srun --mpi=pmi2 sets the same variables, and serves PMI 2 there. */
 int twi_pmi_read(const struct twi_scan *scan)
 {
 	struct twi_bootstrap *out = scan->out;

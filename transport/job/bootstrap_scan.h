@@ -1,8 +1,9 @@
 /*
- * bootstrap_scan.h - what the readers of the launchers' variables have in common.
+ * bootstrap_scan.h - functions that the readers of the launchers' variables share.
  *
- * Each launcher is a row: `present` names the variable that shows that it started this process, and
- * `read` takes what it says, or refuses with the variable's name, its value, and what was expected.
+ * Each launcher is a row of two functions. `present` returns the name of the variable that shows
+ * that this launcher started the process. `read` takes the values of the launcher's variables. It
+ * refuses a wrong one with the variable's name, its value and what was expected.
  */
 #ifndef TWI_BOOTSTRAP_SCAN_H
 #define TWI_BOOTSTRAP_SCAN_H
@@ -12,33 +13,33 @@
 struct twi_scan {
 	const struct twi_bootstrap_input *in;
 	struct twi_bootstrap *out;
-	const char *who;    /* for messages: the launcher */
-	int64_t world_size; /* of options or TOW_WORLD_SIZE; 0: not set */
-	const char *store;  /* of options or TOW_STORE; NULL: not set */
+	const char *who;    /* the launcher's name, for messages */
+	int64_t world_size; /* from the options or TOW_WORLD_SIZE; 0: not set */
+	const char *store;  /* from the options or TOW_STORE; NULL: not set */
 };
 
-/* NULL: not set. Set to nothing is "". */
+/* Returns the value of a variable. NULL: it is not set. "": it is set, and empty. */
 const char *twi_scan_get(const struct twi_scan *scan, const char *name);
 
-/* A number that must be there and in range. */
+/* Reads a number that must be there and in range. */
 int twi_scan_number(const struct twi_scan *scan, const char *name, int64_t least, int64_t most,
 		    int64_t *out);
 
-/* A number that may be missing: *out stays as it is then. */
+/* Reads a number that may be missing: then *out keeps its value. */
 int twi_scan_maybe(const struct twi_scan *scan, const char *name, int64_t least, int64_t most,
 		   int64_t *out);
 
-/* A text that must be there and not empty. */
+/* Reads a text that must be there and not empty. */
 int twi_scan_text(const struct twi_scan *scan, const char *name, const char *expected,
 		  const char **out);
 
-/* Puts the store's address, where the user has not said another one. */
+/* Sets the store's address. An address from the user replaces it later (finish_scan). */
 int twi_scan_store(const struct twi_scan *scan, const char *host, uint16_t port);
 
-/* The job's name: the knob's, then `id`. What does not fit is cut, and a hash of it is added. */
+/* Sets the job's identity: the knob, then `id`. An id that is too long is cut, and gets a hash. */
 void twi_scan_job(const struct twi_scan *scan, const char *id);
 
-/* The port that we take beside one that is another's. */
+/* The store's port beside a port of another library; see TWI_PORT_BESIDE. */
 uint16_t twi_scan_port_beside(uint16_t port);
 
 /* bootstrap_launch.c */

@@ -1,7 +1,8 @@
 /*
- * exchange_library.c - libpmix and libpmi2, loaded when a launcher has said that it serves them.
- * Nothing of their headers is needed: the few types that we pass are written down here, as their
- * ABIs promise them.
+ * exchange_library.c - libpmix and libpmi2, loaded when a launcher serves them.
+ *
+ * Their headers are not needed: the few types that are passed are declared here, by their stable
+ * ABIs.
  */
 #include <dlfcn.h>
 #include <stdatomic.h>
@@ -32,7 +33,7 @@ struct pmix_value {
 	union {
 		char *string;
 		uint32_t u32;
-		uint64_t room[8]; /* more than any member of theirs has */
+		uint64_t room[8]; /* larger than any member of theirs */
 	} data;
 };
 
@@ -49,7 +50,7 @@ struct pmix {
 	const char *(*error_string)(int status);
 };
 
-/* ISO C has no cast from what dlsym returns to a function. */
+/* ISO C has no cast from the result of dlsym to a function. */
 static bool find_symbol(void *library, const char *name, void *function_out)
 {
 	void **out = function_out;
@@ -74,7 +75,9 @@ static int pmix_failed(const struct pmix *pmix, const char *call, int code)
 	return twi_error(TOW_ESYSTEM, "%s: %s (%d)", call, pmix->error_string(code), code);
 }
 
-/* How often we have initialized it: the library counts, too, so that others may do so besides. */
+/*
+ * How often this library has initialized PMIx. PMIx counts as well, so the program may do so, too.
+ */
 static _Atomic unsigned pmix_opened;
 
 static int pmix_open(struct pmix *pmix)
@@ -117,8 +120,8 @@ static int pmix_get(const struct pmix *pmix, uint32_t rank, const char *key, uin
 }
 
 /*
- * The library stays initialized until twi_pmix_finish: a process that has finalized is one that no
- * fence waits for any more, and others ask for what rank 0 has put.
+ * PMIx stays initialized until twi_pmix_finish. After finalize no fence waits for the process any
+ * more, and other ranks still ask for rank 0's value.
  */
 int twi_pmix_size(int64_t rank, int64_t *size_out)
 {
@@ -170,8 +173,7 @@ int twi_pmix_exchange(int64_t rank, char address[TWI_STORE_BYTES])
 		status = pmix_put(&pmix, address);
 	if (status < 0)
 		return status;
-	/* Before rank 0 has put it, servers differ in whether they wait or say that it is not
-	 * there. */
+	/* Before rank 0's put, some servers wait and others report that the value is missing. */
 	code = pmix.fence(NULL, 0, NULL, 0);
 	if (code != 0)
 		return pmix_failed(&pmix, "PMIx_Fence", code);

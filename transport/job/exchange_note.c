@@ -5,16 +5,16 @@
  *	job NAME                  of the knob and the launcher
  *	restarts N
  *	store HOST:PORT,...
- *	key HEX                   "-": the one that every rank has configured
+ *	key HEX                   "-": the key that every rank has configured
  *
- * or, when it has failed,
+ * or, when rank 0 has failed,
  *
  *	towline 1
  *	failed STATUS
  *	TEXT
  *
- * Others may have put something there, so all of it is hostile: a line too many or too few, a byte
- * that cannot be printed, another version or job is an error that says so.
+ * Other programs may have put something there, so all of it is hostile. A wrong number of lines, a
+ * byte that cannot be printed, another version or another job is an error that says so.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,13 +41,13 @@ size_t twi_exchange_note_put(const struct twi_exchange_note *note, char out[TWI_
 		length = snprintf(out, TWI_EXCHANGE_VALUE,
 				  "towline " VERSION "\njob %s\nrestarts %u\nstore %s\nkey %s\n",
 				  note->job, note->restarts, note->store, hex);
-	/* A stack that keeps a key longer than needed shows it to whoever reads it later. */
+	/* A key must not stay on the stack, where later code could read it. */
 	explicit_bzero(hex, sizeof(hex));
 	twi_assert(length > 0 && (size_t)length < TWI_EXCHANGE_VALUE);
 	return (size_t)length;
 }
 
-/* The next line, which begins with `word`; what follows that is in *rest_out. */
+/* Takes the next line, which begins with `word`. *rest_out is what follows. */
 static int take_line(char **at, const char *word, const char **rest_out)
 {
 	char *line = *at, *end = strchr(line, '\n');
@@ -100,7 +100,7 @@ static int take_failure(char *at, const char *status)
 	return twi_error((int)number, "%.480s", why);
 }
 
-/* The lines behind the first. */
+/* Parses the lines behind the job's. */
 static int take_address(char *at, const char *job, struct twi_exchange_note *note)
 {
 	const char *restarts = "", *store = "", *key = "";

@@ -1,10 +1,10 @@
 /*
- * exchange_pmi.c - PMI 1, as MPICH's mpiexec and its kin serve it on a descriptor: one line of
- * "cmd=NAME key=value ..." asked, one line answered.
+ * exchange_pmi.c - PMI 1, as MPICH's mpiexec and its relatives serve it on a descriptor: a line
+ * "cmd=NAME key=value ..." is sent, and a line is the answer.
  *
- * We greet, put, meet at a barrier and get. Goodbye (cmd=finalize) is said much later: mpiexec may
- * be asked nothing after it, and the program may be about to call MPI_Init itself; but a process
- * that ends without it has failed, to mpiexec, and the others are killed.
+ * The rank greets, puts, meets at a barrier and gets. It sends the goodbye (cmd=finalize) much
+ * later: no request to mpiexec may follow it, and the program may be about to call MPI_Init itself.
+ * But a process that ends without it has failed for mpiexec, which then kills the others.
  */
 #include <errno.h>
 #include <poll.h>
@@ -65,7 +65,7 @@ static int send_line(const struct pmi *pmi, const char *line)
 	return TOW_OK;
 }
 
-/* A byte at a time: what comes after the line is not ours to read. */
+/* Reads one byte at a time: what follows the line is not for this library. */
 static int receive_line(struct pmi *pmi)
 {
 	size_t used = 0;
@@ -93,7 +93,7 @@ static int receive_line(struct pmi *pmi)
 	return TOW_OK;
 }
 
-/* The value of `key` in the answer: up to a blank. */
+/* Returns the value of `key` in the answer, up to a blank. */
 static bool value_of(const struct pmi *pmi, const char *key, char *out, size_t bytes)
 {
 	size_t length = strlen(key);
@@ -115,7 +115,7 @@ static bool value_of(const struct pmi *pmi, const char *key, char *out, size_t b
 	return false;
 }
 
-/* Asks, and looks that the answer is of that kind and no failure. */
+/* Sends a command, and checks that the answer is of that kind and no failure. */
 static int pmi_ask(struct pmi *pmi, const char *line, const char *answer)
 {
 	char text[64];
@@ -174,7 +174,7 @@ int twi_pmi_exchange(int fd, bool first, char address[TWI_STORE_BYTES],
 	return status;
 }
 
-/* If the program has said it already, nobody answers, which is as well. */
+/* If the program has sent it already, no answer comes, which is no fault. */
 void twi_pmi_finish(int fd, const struct twi_until *until)
 {
 	struct pmi pmi = { .fd = fd, .until = until };

@@ -1,5 +1,5 @@
 /*
- * forming.c - see forming.h.
+ * forming.c - the calls of forming.h.
  */
 #include "transport/job/forming.h"
 

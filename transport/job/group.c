@@ -1,5 +1,5 @@
 /*
- * group.c - the public calls on groups: opening, closing, and little values in the store.
+ * group.c - the public calls on groups: opening, closing, and small values in the store.
  */
 #include "transport/job/group.h"
 
@@ -18,7 +18,7 @@
 #include "transport/job/group_message.h"
 #include "transport/op/op_options.h"
 
-/* How long the last group's close waits, at rank 0, for the others to close theirs. */
+/* How long the close of the last group waits, at rank 0, for the other ranks to close theirs. */
 #define LINGER_NS 2000000000ull
 
 #define COLL_END_NS 60000000000ull
@@ -33,7 +33,7 @@ void twi_job_init(struct twi_job *job, const struct tow_options *options, struct
 		given.rank = options->rank;
 		given.world_size = options->world_size;
 	}
-	/* From options or environment alike: a launcher's way is overruled by either. */
+	/* The knob comes from the options or the environment. Either overrides the launcher. */
 	given.store = knobs->store;
 	job->given_rank = given.rank;
 	job->given_world_size = given.world_size;
@@ -112,16 +112,18 @@ struct tow_group *twi_group_make(struct tow_runtime *runtime, struct twi_ranks *
 
 void twi_group_begin(struct tow_group *group)
 {
-	/* One that was closed may have had this number. */
+	/* A group that was closed may have had this number. */
 	(void)twi_label_set(group->ranks->engine->diag, group->id, NULL);
 	twi_group_enter(group->ranks->engine);
 	group->ranks->engine->hooks.coll->group_begin(group);
 	twi_group_messages_begin(group);
-	(void)twi_barrier_log_of(group); /* who never makes one is to be told of, too */
+	(void)twi_barrier_log_of(group); /* reports name also a rank that never makes a barrier */
 	twi_engine_leave(group->ranks->engine);
 }
 
-/* Says goodbye to the store and to the peers, when the last group goes. The engine is not held. */
+/*
+ * Leaves the store and closes the connections, when the last group closes. The engine is not held.
+ */
 static void part_ranks(struct twi_ranks *ranks)
 {
 	const struct twi_until until = { twi_net_now() + LINGER_NS, -1 };
@@ -138,8 +140,9 @@ static void part_ranks(struct twi_ranks *ranks)
 }
 
 /*
- * The group's collectives end. What they have under way ends within moments, and who is at work on
- * this rank's memory is waited for (coll_local.c): the bound is for our own mistakes.
+ * Ends the group's collectives. Those under way end within moments. Other ranks may still work on
+ * this rank's memory, and the call waits for them (coll_local.c). The bound finds faults of the
+ * library.
  */
 static void end_collectives(struct tow_group *group)
 {
@@ -155,7 +158,7 @@ static void end_collectives(struct tow_group *group)
 		twi_engine_leave(engine);
 		twi_assert(ended || twi_net_now() < until);
 		if (!ended)
-			sched_yield(); /* who is waited for may share this core */
+			sched_yield(); /* the awaited rank may share this core */
 	}
 }
 
@@ -171,7 +174,7 @@ static void close_group(struct tow_group *group)
 	twi_engine_leave(ranks->engine);
 	end_collectives(group);
 
-	/* A user until the store is closed, for which the engine is not held. */
+	/* The group stays a user until the store is closed, for which the engine is not held. */
 	twi_group_enter(ranks->engine);
 	last = --ranks->groups == 0;
 	twi_barrier_log_drop(group->barriers);
@@ -207,7 +210,7 @@ int twi_group_open(struct tow_runtime *runtime, const struct tow_group_options *
 		twi_group_begin(group);
 		*group_out = group;
 	}
-	twi_ranks_let_go(ranks); /* the join's */
+	twi_ranks_let_go(ranks); /* the user that the join has made */
 	return group == NULL ? TOW_ENOMEM : TOW_OK;
 }
 
@@ -375,7 +378,7 @@ TOW_PUBLIC int tow_group_peer(struct tow_group *group, uint32_t rank, struct tow
 	return *peer_out == NULL ? TOW_AGAIN : TOW_OK;
 }
 
-/* A user's value: under a name of its own, so that it never meets one of ours. */
+/* Makes the key of a user's value, which is never a key of the library's own. */
 static int user_key(const struct tow_group *group, const char *key, char *out, size_t bytes)
 {
 	if (group->ranks->client == NULL)

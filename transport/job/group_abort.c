@@ -1,9 +1,9 @@
 /*
- * group_abort.c - groups that were aborted (coll/coll_abort.c): their barriers and waits end, and
- * no call begins any more.
+ * group_abort.c - ends the barriers and waits of an aborted group (coll/coll_abort.c). No call on
+ * it begins any more.
  *
- * Calls that wait in the store poll a descriptor of the group beside their socket, which becomes
- * readable, and stays so, when the group is aborted. It is made when the first of them begins.
+ * Calls that wait in the store poll a descriptor of the group beside their socket. It becomes
+ * readable when the group is aborted, and stays so. The first of these calls makes it.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -1,8 +1,10 @@
 /*
- * group_barrier.c - a barrier by dissemination: in round k each rank tells the one 2^k further on,
- * and hears from the one 2^k before; after log2(size) rounds everybody has heard of everybody.
+ * group_barrier.c - a barrier by dissemination.
  *
- * The messages have no payload; their tags have the group, the barrier's number and the round, so
+ * In round k each rank sends to the rank 2^k further on, and receives from the rank 2^k before.
+ * After log2(size) rounds each rank has heard, through others, of every rank.
+ *
+ * The messages have no payload. Their tags have the group, the barrier's number and the round, so
  * barriers and groups that share connections never meet. Everything runs with the engine held.
  */
 #include <stdio.h>
@@ -20,21 +22,21 @@
 #include "transport/op/op_options.h"
 
 struct barrier {
-	struct twi_list link; /* of the log's running ones, until it has ended */
+	struct twi_list link; /* on log->running, until the barrier has ended */
 	struct twi_ranks *ranks;
-	struct tow_op *op;       /* the user's; NULL: it has ended */
-	struct tow_op *inner[2]; /* under way: towards whom we tell, and from whom we hear */
+	struct tow_op *op;       /* the user's operation; NULL: ended */
+	struct tow_op *inner[2]; /* under way: the send side, and the receive side */
 	struct tow_peer *peers[2];
 	bool talking; /* this round's peers are connected */
 	struct twi_barrier_log *log;
 	uint64_t number;
 	uint32_t round;
-	int status; /* of the first that failed */
+	int status; /* status of the first failure */
 };
 
 static void advance_barrier(struct barrier *barrier);
 
-/* It is written down how it ended. What is not in order is worth the flight recorder's file. */
+/* Records how a barrier ended. A failure is worth the flight recorder's file. */
 static void note_end(struct barrier *barrier, int status)
 {
 	struct twi_series *series = &barrier->log->series;
@@ -68,7 +70,7 @@ static void end_barrier(struct barrier *barrier, int status)
 	twi_op_complete(op, status, 0);
 }
 
-/* Frees it when nothing of it is under way. */
+/* Frees a barrier that has no operation under way. */
 static void put_down(struct barrier *barrier)
 {
 	struct twi_ranks *ranks = barrier->ranks;
@@ -80,7 +82,7 @@ static void put_down(struct barrier *barrier)
 	twi_ranks_drop(ranks);
 }
 
-/* The user's operation is ended from outside: deadline or cancel. */
+/* Ends the user's operation early: deadline, cancel or abort. */
 static void abort_barrier(struct tow_op *op, int status)
 {
 	struct barrier *barrier = op->owner;
@@ -92,7 +94,7 @@ static void abort_barrier(struct tow_op *op, int status)
 	}
 }
 
-/* One of the two that a step has is over. */
+/* One of the two operations of a step has ended. */
 static void on_step(struct tow_op *op, const struct tow_result *result)
 {
 	struct barrier *barrier = result->user;
@@ -110,7 +112,7 @@ static void on_step(struct tow_op *op, const struct tow_result *result)
 		abort_barrier(barrier->op, barrier->status);
 }
 
-/* A round: its two ranks, connected first. */
+/* Begins a round: connects to its two ranks first. */
 static void start_connects(struct barrier *barrier)
 {
 	const struct tow_op_options options = {
@@ -150,7 +152,7 @@ static void start_messages(struct barrier *barrier)
 	}
 }
 
-/* What was under way is over: the next step, or the end. */
+/* The operations under way have ended: starts the next step, or ends the barrier. */
 static void advance_barrier(struct barrier *barrier)
 {
 	bool more = barrier->op != NULL && barrier->status == TOW_OK;
@@ -167,7 +169,7 @@ static void advance_barrier(struct barrier *barrier)
 	if (barrier->inner[0] == NULL && barrier->inner[1] == NULL) {
 		end_barrier(barrier, barrier->status);
 		put_down(barrier);
-	} else if (barrier->status < 0) { /* half of a step has not started */
+	} else if (barrier->status < 0) { /* one of the two operations has not started */
 		abort_barrier(barrier->op, barrier->status);
 	}
 }
@@ -216,7 +218,7 @@ void twi_barrier_log_abort(struct twi_barrier_log *log, int status)
 	if (log == NULL)
 		return;
 	snprintf(why, sizeof(why), "%s", tow_error_message());
-	log->users++; /* the last barrier of a closed group may go */
+	log->users++; /* the last barrier of a closed group may drop the log */
 	while ((first = twi_list_first(&log->running)) != NULL) {
 		struct barrier *barrier = twi_container_of(first, struct barrier, link);
 
@@ -253,7 +255,7 @@ bool twi_barrier_of_op(const struct tow_op *op, uint32_t *ctx_out, uint64_t *seq
 	return true;
 }
 
-/* It is started, as seen by others. */
+/* Records the start, as other ranks see it. */
 static void note_start(struct barrier *barrier, const struct tow_op *op)
 {
 	struct twi_barrier_log *log = barrier->log;

@@ -1,9 +1,9 @@
 /*
- * group_join.c - how a rank comes to know the others: the blocking part of tow_group_open.
+ * group_join.c - how a rank meets the others: the blocking part of tow_group_open.
  *
- *	who am I -> rank 0 serves the store -> everybody joins it -> endpoints -> all addresses
+ *	find this rank -> rank 0 serves the store -> all ranks join it -> endpoints -> all addresses
  *
- * It runs without the engine, in the caller's thread or one of ours.
+ * It runs without the engine, in the caller's thread or one of the library.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -19,12 +19,12 @@
 #include "transport/job/bootstrap_exchange.h"
 #include "transport/job/group.h"
 
-/* So long rank 0 serves on after a failure, so that the others hear why. */
+/* How long rank 0 still serves after a failure, so that the other ranks learn the reason. */
 #define LINGER_NS 3000000000ull
-/* So long the caller's exchange may take to tell of a failure. */
+/* How long the caller's exchange may take to pass on a failure. */
 #define TELL_NS 1000000000ull
 
-/* What the runtime found, or what these options say instead. */
+/* Returns what the runtime found, or what these options say instead. */
 static int find_out(struct tow_runtime *runtime, const struct tow_group_options *options,
 		    struct twi_bootstrap *out)
 {
@@ -83,7 +83,7 @@ struct twi_ranks *twi_ranks_make(struct tow_runtime *runtime, const struct twi_b
 		init_slot(&ranks->slots[i], i);
 	init_slot(&ranks->self.slot, ranks->rank);
 	if (getrandom(&ranks->self.word, sizeof(ranks->self.word), 0) < 0)
-		ranks->self.word = 0; /* then it never knows itself, and its dials fail */
+		ranks->self.word = 0; /* then the rank's dials to itself fail */
 	return ranks;
 }
 
@@ -128,7 +128,10 @@ void twi_ranks_destroy(struct twi_ranks *ranks)
 	free(ranks);
 }
 
-/* From now on connections of the runtime are between those who have the key of the exchange. */
+/*
+ * Sets a key that came by the exchange. From now on the runtime connects only to processes that
+ * have it.
+ */
 static void use_key(struct twi_ranks *ranks, const struct twi_job_key *key)
 {
 	twi_group_enter(ranks->engine);
@@ -145,7 +148,7 @@ void twi_ranks_drop_key(struct twi_ranks *ranks)
 	ranks->key_exchanged = false;
 }
 
-/* A job without a key gets one before its store is served. */
+/* Gives a job without a key one before its store is served. */
 static int make_key(struct twi_ranks *ranks)
 {
 	struct twi_job_key key = { .set = true };
@@ -176,14 +179,17 @@ static int put_address(struct twi_ranks *ranks, const char *mine, const struct t
 	return status;
 }
 
-/* Rank 0 has failed: the others are told, by its store if they know that, else by the exchange. */
+/*
+ * Rank 0 has failed: tells the other ranks, by its store if they know the store, else by the
+ * exchange.
+ */
 static void tell_failure(struct twi_ranks *ranks, const struct twi_exchange_caller *caller,
 			 int status)
 {
 	struct twi_until until = { twi_net_now() + TELL_NS, -1 };
 	struct twi_exchange_note note = { .failed = status };
 
-	/* What ended this rank's call is not theirs. */
+	/* Cancel and close concern this rank's call alone; for the others rank 0 has gone. */
 	if (status == TOW_ECANCELED || status == TOW_ECLOSED)
 		note.failed = TOW_EPEER;
 	snprintf(note.why, sizeof(note.why), "rank 0 has failed: %.*s", (int)sizeof(note.why) - 32,
@@ -194,7 +200,7 @@ static void tell_failure(struct twi_ranks *ranks, const struct twi_exchange_call
 		twi_exchange_put(caller, &note, &until);
 }
 
-/* Where rank 0's store is, and with which key. */
+/* Gets the address of rank 0's store and its key. */
 static int get_address(struct twi_ranks *ranks, const struct twi_until *until)
 {
 	struct twi_bootstrap *bootstrap = &ranks->bootstrap;
@@ -217,7 +223,7 @@ static int get_address(struct twi_ranks *ranks, const struct twi_until *until)
 	return status;
 }
 
-/* Rank 0 tells the others where it listens, if they cannot know. */
+/* Rank 0 passes on the address where it listens, if the other ranks cannot know it. */
 static int tell_address(struct twi_ranks *ranks, const struct twi_until *until)
 {
 	struct twi_bootstrap *bootstrap = &ranks->bootstrap;
@@ -253,7 +259,7 @@ static int serve_store(struct twi_ranks *ranks, const struct twi_until *until)
 	if (bootstrap->exchange == TWI_EXCHANGE_ADDRESS)
 		serve.address = bootstrap->store;
 	else if (bootstrap->local_size == bootstrap->world_size)
-		serve.address = TWI_NET_LOOPBACK; /* nobody else needs to see it */
+		serve.address = TWI_NET_LOOPBACK; /* no other host needs to reach it */
 	status = twi_store_server_start(&serve, until, &ranks->server);
 	return status < 0 ? status : tell_address(ranks, until);
 }
@@ -288,7 +294,7 @@ static int join_store(struct twi_ranks *ranks, const struct twi_until *until)
 	join->unreached = note_unreached;
 	join->arg = ranks;
 	status = twi_store_client_open(join, until, &ranks->client);
-	join->unreached = NULL; /* of this client alone */
+	join->unreached = NULL; /* only for this client */
 	if (status == TOW_OK) {
 		ranks->session = twi_store_client_session(ranks->client);
 		twi_forming_reached(&ranks->forming, bootstrap->store);
@@ -296,7 +302,9 @@ static int join_store(struct twi_ranks *ranks, const struct twi_until *until)
 	return status;
 }
 
-/* The host of our endpoint: what leads to the store is what leads to the others. */
+/*
+ * Returns the host of the endpoint. The interface that leads to the store leads to the other ranks.
+ */
 static int choose_host(const struct twi_ranks *ranks, char host[TOW_ADDRESS_MAX])
 {
 	const char *interfaces = ranks->engine->knobs.interfaces;
@@ -305,7 +313,7 @@ static int choose_host(const struct twi_ranks *ranks, char host[TOW_ADDRESS_MAX]
 
 	if (!twi_store_client_host(ranks->client, host))
 		return twi_error(TOW_ESYSTEM, "the system does not say this side's address");
-	/* Rank 0 has reached itself by a way that is open to nobody else. */
+	/* Rank 0 has reached its store by an address that is of no use to other hosts. */
 	if (ranks->server == NULL || !twi_store_server_any(ranks->server) ||
 	    ranks->bootstrap.local_size == (int64_t)ranks->size ||
 	    !twi_net_addresses(interfaces, 1, several, sizeof(several)))
@@ -327,13 +335,13 @@ static int open_endpoint(struct twi_ranks *ranks, struct tow_runtime *runtime, c
 	status = choose_host(ranks, host);
 	if (status < 0)
 		return status;
-	/* Interfaces that the user has named are all to be used; a job on one host needs none. */
+	/* All interfaces that the user has named are to be used. A job on one host needs none. */
 	snprintf(text, sizeof(text), "tow://%s",
 		 *interfaces == '\0' || twi_net_is_loopback(host) ? host : "");
 	return tow_endpoint_open(runtime, text, &ranks->endpoint);
 }
 
-/* An address that another rank has said is put into a call of ours later. */
+/* Keeps the address of another rank. It is checked, as the library passes it to a connect later. */
 static int keep_address(void *arg, uint32_t index, const uint8_t *value, uint32_t bytes)
 {
 	struct twi_ranks *ranks = arg;
@@ -350,7 +358,10 @@ static int keep_address(void *arg, uint32_t index, const uint8_t *value, uint32_
 	return TOW_OK;
 }
 
-/* One that stands for all of this host's tells others nothing: to them it is their own host. */
+/*
+ * Refuses an address that stands for all addresses of this host. For other ranks it would mean
+ * their own host.
+ */
 static int check_address(const char *address)
 {
 	const char *host = strstr(address, "://");
@@ -421,7 +432,10 @@ static int meet_ranks(struct twi_ranks *ranks, struct tow_runtime *runtime, cons
 	return status;
 }
 
-/* The only rank needs an endpoint for messages to itself alone; without one these are refused. */
+/*
+ * The only rank of a job needs an endpoint just for messages to itself. Without one these are
+ * refused.
+ */
 static int meet_oneself(struct twi_ranks *ranks, struct tow_runtime *runtime)
 {
 	char name[TOW_ADDRESS_MAX];
@@ -431,7 +445,7 @@ static int meet_oneself(struct twi_ranks *ranks, struct tow_runtime *runtime)
 	twi_error_keep(&kept);
 	snprintf(name, sizeof(name), "loop://alone-%d-%p", (int)getpid(), (void *)ranks);
 	status = tow_endpoint_open(runtime, name, &ranks->endpoint);
-	if (status == TOW_EINVAL) /* the knob lanes leaves loop out */
+	if (status == TOW_EINVAL) /* the knob `lanes` leaves loop out */
 		status = tow_endpoint_open(runtime, "tow://", &ranks->endpoint);
 	twi_error_settle(&kept, TOW_OK);
 	if (status < 0)
@@ -445,7 +459,7 @@ static int meet_oneself(struct twi_ranks *ranks, struct tow_runtime *runtime)
 	return status;
 }
 
-/* A join that has failed: the message stays the thread's. */
+/* Ends a join that has failed. The thread's message stays. */
 static void give_up(struct twi_ranks *ranks, int status, const struct twi_until *until)
 {
 	uint64_t now = twi_net_now(), linger = 0;
@@ -469,7 +483,7 @@ static void give_up(struct twi_ranks *ranks, int status, const struct twi_until 
 	twi_error(status, "%s", why);
 }
 
-/* This rank, if it is rank 0, has failed before it could serve anything. */
+/* Reports a failure before rank 0 could serve anything, if this is rank 0. */
 static void fail_early(struct tow_runtime *runtime, const struct tow_group_options *options,
 		       const struct twi_bootstrap *bootstrap, int status)
 {

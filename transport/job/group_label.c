@@ -1,5 +1,5 @@
 /*
- * group_label.c - what people call a group: the public calls. The table is diag/record/label.h.
+ * group_label.c - the public calls on the label of a group. The table is diag/record/label.h.
  */
 #include "diag/base/error.h"
 #include "diag/record/diag.h"
@@ -36,7 +36,7 @@ void twi_group_label_like(struct tow_group *group, const char *name)
 
 	twi_error_keep(&kept);
 	twi_label_from(name, label);
-	/* Without memory it is known by its number. */
+	/* Without memory the group is known by its number. */
 	(void)twi_label_set(group->ranks->engine->diag, group->id, label);
 	(void)twi_error_settle(&kept, TOW_OK);
 }

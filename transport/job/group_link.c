@@ -1,8 +1,8 @@
 /*
  * group_link.c - connections between ranks: dialing, and the rank at the other end. See group.h.
  *
- * Everything here runs with the engine held, most of it in callbacks of the library's own
- * operations. A *talk* is a connection that is not a slot's yet: one that we dial, or a client's.
+ * Everything runs with the engine held, most of it in callbacks of the library's own operations. A
+ * *talk* is a connection that no slot has yet: one that is dialed, or an unknown *guest's*.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,14 +27,14 @@ struct talk {
 	struct twi_list link; /* on ranks->talks */
 	struct twi_ranks *ranks;
 	struct tow_peer *peer;
-	struct tow_op *op; /* that is under way */
-	uint32_t rank;     /* whom we dial; of a guest: not known yet */
+	struct tow_op *op; /* operation under way */
+	uint32_t rank;     /* the rank that is dialed; of a guest: ranks->size */
 	uint8_t in[TWI_GROUP_WHO_BYTES];
 };
 
 static void accept_next(struct twi_ranks *ranks);
 
-/* Starts a receive of the talk's, which ends in `done`. */
+/* Starts a receive on the talk's connection, which ends in `done`. */
 static int hear_talk(struct talk *talk, uint64_t tag, uint64_t timeout_ns, tow_op_callback done)
 {
 	const struct tow_op_options options = {
@@ -55,7 +55,7 @@ static void on_said(struct tow_op *op, const struct tow_result *result)
 	tow_op_release(op);
 }
 
-/* Sends words of ours; they have memory of their own, as the send may outlive the talk. */
+/* Sends a control message. It has memory of its own, as the send may outlive the talk. */
 static int say_words(struct talk *talk, uint64_t tag, const uint32_t *words, unsigned count)
 {
 	uint8_t *bytes = malloc(4 * (size_t)count);
@@ -78,12 +78,12 @@ static int say_words(struct talk *talk, uint64_t tag, const uint32_t *words, uns
 	status = twi_message_start(talk->peer, &message, &options, &op);
 	if (status < 0)
 		free(bytes);
-	else /* the clocks are compared at once, so that traces of silent ranks have them too */
+	else /* compare the clocks at once, so that traces of silent ranks have the offset */
 		twi_peer_touch(talk->peer, twi_engine_batch_now(talk->ranks->engine));
 	return status;
 }
 
-/* A talk is over; its connection stays only when it has become a slot's (close false). */
+/* Ends a talk. Its connection stays open only if it is a slot's now (close false). */
 static void end_talk(struct talk *talk, bool close)
 {
 	struct twi_ranks *ranks = talk->ranks;
@@ -112,7 +112,7 @@ static struct talk *begin_talk(struct twi_ranks *ranks, uint32_t rank)
 	return talk;
 }
 
-/* All who wait for the connection: it is there, or it has failed. */
+/* Completes the waits for a connection. A failure also ends the held messages. */
 static void wake_waiters(struct twi_slot *slot, int status)
 {
 	struct twi_list *entry;
@@ -130,7 +130,7 @@ static void wake_waiters(struct twi_slot *slot, int status)
 	}
 }
 
-/* The connection is that to a rank, or one's own. */
+/* Marks the connection as that to a rank of the job, or to this rank itself. */
 static void know_peer(struct tow_peer *peer, uint32_t rank)
 {
 	peer->passing = false;
@@ -139,8 +139,8 @@ static void know_peer(struct tow_peer *peer, uint32_t rank)
 }
 
 /*
- * TOW_OK, or TOW_ENOMEM: then the connection is of no use, and the slot is as it was. Only the
- * first of the hooks can fail, so nothing that another one has begun is to be undone.
+ * Gives the slot its connection. TOW_OK, or TOW_ENOMEM: the connection is of no use, and the slot
+ * is unchanged. Only the first hook can fail, so no other hook has anything to undo.
  */
 static int slot_up(struct twi_ranks *ranks, uint32_t rank, struct tow_peer *peer)
 {
@@ -153,7 +153,7 @@ static int slot_up(struct twi_ranks *ranks, uint32_t rank, struct tow_peer *peer
 	slot->peer = peer;
 	slot->dials = 0;
 	know_peer(peer, rank);
-	/* The library has nothing to say to itself. */
+	/* The library sends itself no control messages. */
 	for (unsigned i = 0; i < TWI_RANK_HOOKS && rank != ranks->rank; i++) {
 		if (ranks->engine->hooks.ranks[i]->up(ranks, rank, peer) < 0) {
 			slot->state = before;
@@ -168,7 +168,7 @@ static int slot_up(struct twi_ranks *ranks, uint32_t rank, struct tow_peer *peer
 	return TOW_OK;
 }
 
-/* What we dialled came to nothing. */
+/* Ends a dial that has given no connection. */
 static void dial_failed(struct twi_ranks *ranks, uint32_t rank, int status)
 {
 	struct twi_slot *slot = twi_ranks_slot(ranks, rank);
@@ -182,7 +182,7 @@ static void dial_failed(struct twi_ranks *ranks, uint32_t rank, int status)
 	wake_waiters(slot, status);
 }
 
-/* The callback of a talk's operation: it is over. False: so is everything. */
+/* Releases a talk's operation that has ended. False: the ranks are closing. */
 static bool talk_goes_on(struct talk *talk, struct tow_op *op)
 {
 	tow_op_release(op);
@@ -190,13 +190,13 @@ static bool talk_goes_on(struct talk *talk, struct tow_op *op)
 	return !talk->ranks->closing;
 }
 
-/* Neither a connection nor a message that is held until there is one. */
+/* True when no operation waits for the connection, and no message is held for it. */
 static bool nobody_waits(const struct twi_slot *slot)
 {
 	return twi_list_empty(&slot->waiting) && twi_list_empty(&slot->held);
 }
 
-/* The lower rank's connection has not come: we dial again. */
+/* Dials again, after a pause or because the lower rank's connection has not come. */
 static void on_waited(struct tow_op *op, const struct tow_result *result)
 {
 	struct talk *talk = result->user;
@@ -209,7 +209,7 @@ static void on_waited(struct tow_op *op, const struct tow_result *result)
 	end_talk(talk, true);
 	if (on && slot->state == TWI_SLOT_WAITING) {
 		if (nobody_waits(slot))
-			slot->state = TWI_SLOT_NONE; /* nobody asks any more */
+			slot->state = TWI_SLOT_NONE; /* no operation needs it any more */
 		else if (slot->dials >= TWI_GROUP_DIALS)
 			dial_failed(ranks, rank, TOW_EPEER);
 		else
@@ -223,14 +223,14 @@ static void end_now(struct tow_op *op, int status)
 	twi_op_complete(op, status, 0);
 }
 
-/* Until a rank is dialed again. */
+/* A pause before a rank is dialed again. */
 static const struct twi_op_ops pause_ops = {
 	.kind = TWI_OP_CALL, .noun = "pause", .span = TWI_SPAN_CALL, .abort = end_now
 };
 
 /*
- * All ranks may dial one at the same moment, more than it takes at once: who is refused dials again
- * in a while. It may have gone as well, so this is not for long. False: that is so.
+ * Dials again after a pause. All ranks may dial one rank at once, more than it accepts, and it
+ * refuses some. It may have gone as well, so there are few such dials. False: none is left.
  */
 static bool dial_later(struct talk *talk)
 {
@@ -290,7 +290,7 @@ static void on_answer(struct tow_op *op, const struct tow_result *result)
 		if (status == TOW_OK)
 			return;
 	} else if (status == TOW_EPEER && dial_later(talk)) {
-		return; /* it has closed what it could not take */
+		return; /* the rank has closed a connection that it could not take */
 	}
 	dial_failed(ranks, talk->rank, status);
 	end_talk(talk, true);
@@ -324,7 +324,7 @@ static void on_connected(struct tow_op *op, const struct tow_result *result)
 	twi_ranks_slot(ranks, talk->rank)->tries.op = NULL;
 	talk->peer = status == TOW_OK ? result->peer : NULL;
 	if (talk->peer != NULL)
-		talk->peer->passing = true; /* the other side may dial as well, and win */
+		talk->peer->passing = true; /* the other rank's dial may win */
 	if (!on || twi_ranks_slot(ranks, talk->rank)->state == TWI_SLOT_UP) {
 		end_talk(talk, true);
 		return;
@@ -356,7 +356,7 @@ void twi_ranks_dial(struct twi_ranks *ranks, uint32_t rank)
 
 	slot->state = TWI_SLOT_DIALING;
 	slot->dials++;
-	if (rank == ranks->rank && ranks->self.back != NULL) { /* of a dial that came to nothing */
+	if (rank == ranks->rank && ranks->self.back != NULL) { /* of a failed dial */
 		tow_peer_close(ranks->self.back);
 		ranks->self.back = NULL;
 	}
@@ -372,7 +372,7 @@ void twi_ranks_dial(struct twi_ranks *ranks, uint32_t rank)
 		end_talk(talk, true);
 }
 
-/* The slot stands as long as the ranks; its number never changes. */
+/* The slot lives as long as the ranks, and its number never changes. */
 static bool waits_for_rank(const struct tow_op *op, char *out, size_t room)
 {
 	const struct twi_slot *slot = op->owner;
@@ -427,7 +427,7 @@ void twi_ranks_give_up(struct twi_ranks *ranks, const void *user)
 	}
 }
 
-/* A guest that has been turned away closes its end; we close ours when it has, or in a while. */
+/* A refused guest closes its end. Then, or after a while, this end is closed. */
 static void on_turned_away(struct tow_op *op, const struct tow_result *result)
 {
 	struct talk *talk = result->user;
@@ -436,7 +436,7 @@ static void on_turned_away(struct tow_op *op, const struct tow_result *result)
 	end_talk(talk, true);
 }
 
-/* Whoever says that it is this rank says a word that nobody else knows. */
+/* True for this rank's own connection, which has a random number that no other process knows. */
 static bool is_oneself(const struct twi_ranks *ranks, uint32_t word)
 {
 	return ranks->self.slot.state == TWI_SLOT_DIALING && ranks->self.back == NULL &&
@@ -460,13 +460,13 @@ static enum answer judge_guest(const struct talk *talk, uint64_t bytes, uint32_t
 		return is_oneself(ranks, (uint32_t)twi_get_le(in + 28, 4)) ? ANSWER_TAKEN
 									   : ANSWER_STRANGE;
 	slot = &ranks->slots[from];
-	/* Both dial: the lower rank's connection is the one. */
+	/* When both ranks dial, the lower rank's connection stays. */
 	if (slot->state == TWI_SLOT_UP || (slot->state == TWI_SLOT_DIALING && from > ranks->rank))
 		return ANSWER_WAIT;
 	return ANSWER_TAKEN;
 }
 
-/* One's own slot is up when the answer has come. As slot_up. */
+/* Takes a guest, and returns as slot_up. This rank's own slot is UP only after the answer. */
 static int take_guest(struct twi_ranks *ranks, uint32_t rank, struct tow_peer *peer)
 {
 	if (rank != ranks->rank)
@@ -538,7 +538,7 @@ static void on_accepted(struct tow_op *op, const struct tow_result *result)
 	twi_ranks_drop(ranks);
 }
 
-/* Without an operation for it nobody is accepted any more: the dialler's deadline says so. */
+/* Without an operation no connection is accepted any more, and dials end at their deadlines. */
 static void accept_next(struct twi_ranks *ranks)
 {
 	const struct tow_op_options options = { .size = sizeof(options),

@@ -76,7 +76,7 @@ uint32_t twi_group_rank_of(const struct tow_group *group, const struct tow_peer 
 
 /* --- channels --- */
 
-/* Where the channel at that connection stands; NULL: the peer is no member's. */
+/* Returns where the channel at that connection is kept. NULL: the peer is not a member. */
 static struct tow_channel **place_of(struct twi_group_messages *messages,
 				     const struct tow_peer *peer)
 {
@@ -88,7 +88,9 @@ static struct tow_channel **place_of(struct twi_group_messages *messages,
 	return peer == group->ranks->self.back ? &messages->back : &messages->channels[rank];
 }
 
-/* TOW_OK: it is open, or the peer has ended, which what is started there then says. */
+/*
+ * Opens a channel. TOW_OK also where the peer has ended: a message that is started there fails so.
+ */
 static int open_channel(struct twi_group_messages *messages, struct tow_peer *peer,
 			struct tow_channel **place)
 {
@@ -102,7 +104,10 @@ static int open_channel(struct twi_group_messages *messages, struct tow_peer *pe
 	return status;
 }
 
-/* A lane is being read, or is told later. */
+/*
+ * Opens a channel that the other side has opened. It does not tell the lane: either the lane is
+ * being read now, or the caller tells it.
+ */
 static void open_theirs(struct twi_group_messages *messages, struct tow_peer *peer)
 {
 	struct tow_channel **place = place_of(messages, peer);
@@ -116,7 +121,7 @@ static void open_theirs(struct twi_group_messages *messages, struct tow_peer *pe
 		(long long)peer->job_rank, tow_error_message());
 }
 
-/* Of a group that is over here: the other side is told so. */
+/* Tells the other side that a group was closed here. */
 static void refuse_group(struct tow_peer *peer, uint16_t number)
 {
 	struct tow_channel *channel;
@@ -132,7 +137,10 @@ static bool is_over(const struct twi_ranks *ranks, uint16_t number)
 	return id <= TWI_COLL_CTX_MAX && (ranks->over[id / 64] >> id % 64 & 1) != 0;
 }
 
-/* What was opened before its connection was a rank's is found when it is (see _up). */
+/*
+ * The other side has opened a channel. If the connection is not a rank's yet, the channel is found
+ * later, by twi_group_messages_up.
+ */
 static void on_opened(struct tow_peer *peer, uint16_t number)
 {
 	const struct twi_ranks *ranks = peer->home != NULL ? peer->home->ranks : NULL;
@@ -147,7 +155,7 @@ static void on_opened(struct tow_peer *peer, uint16_t number)
 		refuse_group(peer, number);
 }
 
-/* It has ended a while after its group, when its lane had let go of its memory. */
+/* The operation may end some time after its group, when its lane has released the memory. */
 static bool say_why(const struct tow_op *op, char *out, size_t room)
 {
 	const struct tow_endpoint *home = op->peer != NULL ? op->peer->home : NULL;
@@ -202,7 +210,7 @@ static bool is_in_flight(const struct tow_op *op)
 	       op->stage != TWI_STAGE_COMPLETING;
 }
 
-/* Those in flight end; peerless: of them those alone that have no peer. */
+/* Ends the messages in flight; peerless: only those without a peer. */
 static void end_ops(struct twi_engine *engine, uint16_t number, int status, bool peerless)
 {
 	struct twi_op_table *ops = engine->ops;
@@ -265,13 +273,13 @@ void twi_group_messages_close(struct tow_group *group)
 
 /* --- connections --- */
 
-/* What is held goes; the operation ends if its group's channel cannot be had. */
+/* Starts a held message, or ends it if its group's channel cannot be opened. */
 static void release_held(struct twi_ranks *ranks, struct tow_op *op, struct tow_peer *peer)
 {
 	struct twi_group_messages *messages = find_messages(ranks, op->channel);
 	int status;
 
-	twi_assert(messages != NULL); /* with its group all that is held has ended */
+	twi_assert(messages != NULL); /* the end of a group ends its held messages */
 	status = open_channel(messages, peer, place_of(messages, peer));
 	if (status < 0) {
 		twi_message_end_any(op, status);

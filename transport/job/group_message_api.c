@@ -1,6 +1,5 @@
 /*
- * group_message_api.c - the public calls on the messages of groups. What they do is in
- * group_message.c.
+ * group_message_api.c - the public calls on the messages of groups; group_message.c does the work.
  */
 #include <towline/group_message.h>
 
@@ -31,7 +30,7 @@ static int check_memory(const char *call, const void *data, uint64_t bytes)
 	return TOW_OK;
 }
 
-/* A group's messages have the group for a channel. */
+/* Checks options, in which no channel may be set: the group is the channel. */
 static int check_options(struct twi_engine *engine, const char *call, uint64_t flags,
 			 const struct tow_op_options **options_io, struct tow_op_options *known)
 {
@@ -46,7 +45,7 @@ static int check_options(struct twi_engine *engine, const char *call, uint64_t f
 	return status;
 }
 
-/* The engine is taken. TOW_OK, or it is given back. */
+/* Takes the engine and checks the group. After a failure the engine is not held. */
 static int enter_group(struct tow_group *group, const char *call)
 {
 	struct twi_engine *engine = group->ranks->engine;
@@ -116,7 +115,7 @@ TOW_PUBLIC int tow_group_recv_start(struct tow_group *group, uint32_t rank, void
 				      op_out);
 }
 
-/* TOW_OK: *match_io is of the library's size, and names a rank or all. */
+/* Checks a match. TOW_OK: *match_io has the library's size, and names a rank or all. */
 static int check_match(const struct tow_group *group, const char *call,
 		       const struct tow_group_match **match_io, struct tow_group_match *known)
 {
@@ -130,7 +129,7 @@ static int check_match(const struct tow_group *group, const char *call,
 	return status;
 }
 
-/* The engine is held. After a failure the parts are the caller's. */
+/* Starts a receive with the engine held. After a failure the caller owns the parts. */
 static int start_match(struct tow_group *group, const struct tow_group_match *match,
 		       const struct twi_message *message, struct twi_parts *parts,
 		       const struct tow_op_options *options, struct tow_op **op_out)

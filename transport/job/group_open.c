@@ -1,7 +1,9 @@
 /*
- * group_open.c - tow_group_open_start: the join in a thread of ours, as it blocks, with an
- * operation that stands for it. Cancel, deadline and the runtime's end reach the thread by a
- * descriptor that all its waits look at.
+ * group_open.c - tow_group_open_start.
+ *
+ * The join blocks, so it runs in a thread of the library, and an operation stands for it. All waits
+ * of the thread poll a descriptor. Cancel, deadline and the end of the runtime reach the thread by
+ * it.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -28,7 +30,7 @@ struct open {
 	struct tow_group **group_out;
 	pthread_t thread;
 	int cancel_fd;
-	int aborted; /* under the engine: with what the operation is to end; 0: it goes on */
+	int aborted; /* with the engine held: the status to end with; 0: none */
 	bool over;   /* under the job's lock: the thread has nothing more to do */
 	struct tow_group_options options;
 	struct twi_until until;
@@ -43,7 +45,7 @@ static void signal_end(struct open *open)
 		;
 }
 
-/* The operation ends when the thread has seen it: only then nothing of it is under way. */
+/* The operation ends only when the thread has seen the abort: until then it is still at work. */
 static void abort_open(struct tow_op *op, int status)
 {
 	struct open *open = op->owner;
@@ -88,7 +90,7 @@ static void free_open(struct open *open)
 	free(open);
 }
 
-/* Those that are over, or all. */
+/* Joins the threads that have ended, or all. */
 static void join_opens(struct twi_job *job, bool all)
 {
 	struct twi_list *pos, *next, done;
@@ -175,7 +177,7 @@ static int start_open(struct open *open, const struct tow_op_options *op_options
 	}
 	open->op->owner = open;
 	twi_op_watch(open->op);
-	*op_out = open->op; /* before it can end */
+	*op_out = open->op; /* before the operation can end */
 	pthread_mutex_lock(&job->lock);
 	status = start_thread(open);
 	if (status == TOW_OK)

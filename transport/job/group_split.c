@@ -1,11 +1,13 @@
 /*
- * group_split.c - groups that are made of a group: by all of its ranks, which say a colour, and by
- * the new one's members alone. Ranks agree by the store; the connections are the job's.
+ * group_split.c - makes groups of a group, by all of its ranks or by the new group's members alone.
  *
- *	tow_group_split    each rank draws a number, and a gather says who has said what
- *	tow_group_create   each member says the list, and the store says the number (store_meet.h)
+ * Ranks agree by the store. The connections are the job's.
  *
- * What a split leaves in the store goes when its parent is closed; a creation leaves nothing.
+ *	tow_group_split    each rank draws a number, and a gather exchanges what all ranks pass
+ *	tow_group_create   each member passes the list; the store gives the number (store_meet.h)
+ *
+ * The entries that a split leaves in the store go when its parent is closed. A creation leaves
+ * none.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,11 +20,11 @@
 #include "transport/engine/runtime.h"
 #include "transport/job/group.h"
 
-#define PROBE_NS   1000000000ull /* of a store that may have gone */
+#define PROBE_NS   1000000000ull /* timeout for a store that may have gone */
 #define KEY_CHARS  48u
 #define NAME_BYTES 200u
 
-/* What each rank says in a split. */
+/* The part of each rank in a split. */
 struct split_part {
 	int64_t color, key;
 	uint64_t id; /* a number that no group has yet */
@@ -55,10 +57,10 @@ static int by_key(const void *a, const void *b)
 	return x->rank < y->rank ? -1 : x->rank > y->rank;
 }
 
-/* Its members are known, and its number. */
+/* Begins a group whose members and number are known. */
 static void begin_group(const struct tow_group *parent, struct tow_group *made, uint64_t id)
 {
-	/* A number that was drawn is the store's; one rank alone counts for itself. */
+	/* The store has drawn the number. In a job of one rank the rank counts for itself. */
 	const bool alone = parent->ranks->client == NULL;
 
 	made->id = alone && !parent->shrunk ? ++parent->ranks->alone : (uint32_t)id;
@@ -66,7 +68,7 @@ static void begin_group(const struct tow_group *parent, struct tow_group *made, 
 	twi_group_begin(made);
 }
 
-/* The new group of those with our colour, in order. */
+/* Makes the group of the ranks with this rank's colour, in order. */
 static int build_group(struct tow_group *group, struct split *split, int64_t color,
 		       struct tow_group **group_out)
 {
@@ -91,7 +93,7 @@ static int build_group(struct tow_group *group, struct split *split, int64_t col
 	return TOW_OK;
 }
 
-/* Numbers of shrunk groups are not the store's, so they may be those of others as well. */
+/* The store does not draw numbers of shrunk groups, so other groups may have them as well. */
 static const char *group_kind(const struct tow_group *group)
 {
 	return group->shrunk ? "shrunk-" : "";
@@ -102,7 +104,9 @@ static void split_key(const struct tow_group *group, char out[KEY_CHARS])
 	snprintf(out, KEY_CHARS, "split:%s%u", group_kind(group), group->id);
 }
 
-/* Everybody says colour, key, and a number it has drawn; a new group has its first one's number. */
+/*
+ * Exchanges colour, key and a drawn number of each rank. A new group gets its first rank's number.
+ */
 static int exchange_splits(struct tow_group *group, int64_t color, int64_t key, struct split *split,
 			   const struct twi_until *until)
 {
@@ -136,8 +140,8 @@ static int exchange_splits(struct tow_group *group, int64_t color, int64_t key, 
 }
 
 /*
- * Whether the store is there, if there is a doubt: the connection to rank 0, who serves it, has
- * gone. To open a client would try until the end of the time.
+ * Checks that the store is there, if the connection to rank 0, which serves it, has gone. Opening a
+ * client instead would retry until the timeout.
  */
 static int check_store(struct twi_ranks *ranks, const char *call)
 {
@@ -217,7 +221,7 @@ void twi_group_forget_splits(const struct tow_group *group)
 
 /* --- by members alone --- */
 
-/* Each rank once, this one among them: its place. */
+/* Checks that the list names each rank once, and this rank. Returns this rank's index. */
 static int check_list(const struct tow_group *parent, const uint32_t *ranks, uint32_t count,
 		      uint32_t *index_out)
 {

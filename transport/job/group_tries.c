@@ -1,6 +1,7 @@
 /*
- * group_tries.c - since when a rank is dialed in vain, and what has come of it: for the question
- * why a job does not go on. A rank that is connected has nothing here.
+ * group_tries.c - records since when a rank is dialed in vain, and how the attempts end.
+ *
+ * The record serves the question why a job does not go on. A rank that is connected has none.
  */
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +10,7 @@
 #include "transport/job/group.h"
 #include "transport/op/endpoint.h"
 
-#define KEPT_NS 30000000000ull /* of what has failed, and is not tried any more */
+#define KEPT_NS 30000000000ull /* how long a failure without a new attempt is kept */
 
 void twi_tries_begin(struct twi_slot *slot, struct tow_op *connect, uint64_t now_ns)
 {
@@ -51,7 +52,7 @@ bool twi_tries_tell(const struct twi_ranks *ranks, uint32_t rank, uint64_t now_n
 					.since_ns = tries->since_ns,
 					.failed_ns = tries->failed_ns,
 					.error = (uint32_t)tries->error };
-	if (strlen(address) < sizeof(out->address)) /* else it is that of several lanes */
+	if (strlen(address) < sizeof(out->address)) /* else it names several lanes */
 		snprintf(out->address, sizeof(out->address), "%s", address);
 	if (op != NULL)
 		twi_connect_measure(op, out);

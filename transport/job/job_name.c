@@ -1,9 +1,9 @@
 /*
- * job_name.c - what a job is called where the knob `job` is not set: after its launcher and the
- * number that the launcher gave it, so that the stats sockets of two jobs on one host differ.
+ * job_name.c - names a job where the knob `job` is not set: its launcher, and the launcher's
+ * number. So the stats sockets of two jobs on one host differ.
  *
- * This is for people and tools alone. Which job a process is of, its session, goes by the knob and
- * the launcher's number as they are (bootstrap.h): ranks of other versions compare these.
+ * The name is for people and tools alone. The session of a process is made of the knob and the
+ * launcher's number as they are (bootstrap.h), as ranks of other versions compare these.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@ static bool is_legal(char byte)
 bool twi_job_name(const struct twi_bootstrap *found, char out[TWI_JOB_NAME])
 {
 	const char *id = strchr(found->job, '/');
-	/* torchrun's own name for a job that was given none. */
+	/* torchrun's own name for a job without a name. */
 	bool none = id == NULL || strcmp(id, "/torchrun-none") == 0;
 	size_t bytes = 0;
 
@@ -37,7 +37,7 @@ bool twi_job_name(const struct twi_bootstrap *found, char out[TWI_JOB_NAME])
 	for (id++; id[bytes] != '\0' && bytes < TWI_JOB_NAME - 1; bytes++)
 		out[bytes] = is_legal(id[bytes]) ? id[bytes] : '-';
 	out[bytes] = '\0';
-	if (id[bytes] != '\0') /* two long ones may differ at their ends */
+	if (id[bytes] != '\0') /* two long names may differ only at their ends */
 		snprintf(out + TWI_JOB_NAME - 10, 10, "-%08" PRIx32,
 			 (uint32_t)(twi_hash_text(id) & UINT32_MAX));
 	return true;

@@ -1,5 +1,5 @@
 /*
- * rank_words.c - see rank_words.h.
+ * rank_words.c - sends and receives control messages between ranks; rank_words.h has the concept.
  */
 #include "transport/job/rank_words.h"
 
@@ -12,15 +12,18 @@
 #include "transport/job/group.h"
 #include "transport/op/message.h"
 
-/* What each kind has: its tag, how long a message may take, and how many may be under way. */
+/* For each kind: its tag, how long a message may take, and how many may be under way. */
 static const struct {
 	uint64_t tag, timeout_ns;
 	uint32_t posts_min, posts_each; /* in all, and for each rank */
 } kinds[TWI_WORDS_KINDS] = {
-	/* The number of no group, so that it is no collective's tag. */
+	/* The group number in the tag is that of no group, so no collective has this tag. */
 	[TWI_WORDS_COLL] = { 1ull << 63 | (uint64_t)TWI_COLL_CTX_MAX << 48, 30000000000ull, 1024,
 			     16 },
-	/* Collectives' tags have bit 63, greetings' bit 62 with others; the clocks' is 0. */
+	/*
+	 * Tags of collectives have bit 63, and those of greetings bit 62 and others. The clocks'
+	 * tag is 0.
+	 */
 	[TWI_WORDS_INQUIRY] = { 1ull << 62, 5000000000ull, 64, 4 },
 };
 

@@ -1,9 +1,9 @@
 /*
- * series.c - see series.h.
+ * series.c - keeps the long bursts of a series. See series.h.
  */
 #include "transport/job/series.h"
 
-/* What took long and is not long ago is worth most; one that is too old is worth nothing. */
+/* The worth of a burst grows with its time, and falls with its age to nothing. */
 static double worth_of(const struct twi_series_long *one, uint64_t now_ns)
 {
 	uint64_t end_ns = one->ended_ns + TWI_SERIES_KEEP_NS;

@@ -1,8 +1,10 @@
 /*
- * series.h - the calls that all ranks of a group make in one order: its collectives; and its
- * barriers (tow_group_barrier), which are counted by themselves. Each rank writes down how far it
- * is in each series: for others, which ask why the job does not go on (inquiry/inquiry.h), and for
- * the flight recorder. The engine is held for all of it.
+ * series.h - the calls that all ranks of a group make in one order, as each rank records them.
+ *
+ * A group's collectives are one series. Its barriers (tow_group_barrier) are another one, with
+ * numbers of its own. Each rank records its progress in each series. Other ranks read the record to
+ * find why the job does not go on (inquiry/inquiry.h), and so does the flight recorder. The engine
+ * is held for all of it.
  */
 #ifndef TWI_SERIES_H
 #define TWI_SERIES_H
@@ -18,51 +20,51 @@ struct twi_series_long {
 	uint64_t took_ns, ended_ns;
 };
 
-/* Who begins a collective. */
+/* The thread that begins a collective. */
 struct twi_series_caller {
-	uint32_t thread;     /* its mark; 0: nothing is known */
-	uint32_t heard;      /* collectives of whose ends it has heard so far */
+	uint32_t thread;     /* mark of the thread; 0: nothing is known */
+	uint32_t heard;      /* number of collectives whose end it has learnt so far */
 	uint32_t doubts;     /* times when it is not known whether it was blocked */
-	uint64_t blocked_ns; /* for so long it has been blocked so far, by whatever */
-	uint64_t at_ns;      /* when it said so: as it began a burst */
+	uint64_t blocked_ns; /* how long it has been blocked so far, for any reason */
+	uint64_t at_ns;      /* time of these values: when it began a burst */
 };
 
-/* To have been blocked for less, or a smaller part of the time, is not to have waited. */
+/* A caller has waited if it was blocked for at least this time and this part, 1/25, of the time. */
 #define TWI_SERIES_BLOCKED_NS   500000u
 #define TWI_SERIES_BLOCKED_PART 25u
 
 struct twi_series {
-	struct twi_list link; /* of engine->series */
-	uint32_t ctx;         /* the group's number; of its barriers with TWI_STATE_BARRIERS */
+	struct twi_list link; /* on engine->series */
+	uint32_t ctx;         /* number of the group; for barriers with TWI_STATE_BARRIERS */
 	uint32_t rank, size;
-	const uint32_t *members; /* their ranks in the job */
+	const uint32_t *members; /* ranks of the members in the job */
 	uint32_t in_flight;
-	uint64_t next_seq;   /* of the next call, from 1 */
-	uint64_t finished;   /* collectives: all up to this one are over; barriers: the last is */
-	int broken;          /* how; 0: it is whole */
-	uint64_t broken_seq; /* at which it broke */
-	const char *why;     /* in words; "": none */
-	struct twi_state_past past[TWI_STATE_PAST]; /* the last ones, by seq */
-	bool waited;                     /* a thread was in a wait until none was under way */
-	struct twi_series_caller caller; /* of the burst under way, or the last */
-	uint32_t guessed;    /* heads so far, when nothing better was known of one than `waited` */
-	uint64_t idle_ns;    /* since when none is under way */
-	uint64_t gap_ns;     /* the longest time without any, as it fades */
-	uint32_t head_count; /* in all; the last ones are kept */
+	uint64_t next_seq;   /* number of the next call, from 1 */
+	uint64_t finished;   /* collectives: all up to this have ended; barriers: the last ended */
+	int broken;          /* status of the failure; 0: not broken */
+	uint64_t broken_seq; /* number of the call that failed */
+	const char *why;     /* reason as text; "": none */
+	struct twi_state_past past[TWI_STATE_PAST]; /* the last calls, by seq */
+	bool waited;                     /* a thread was waiting when the last call ended */
+	struct twi_series_caller caller; /* caller of the burst under way, or of the last burst */
+	uint32_t guessed;    /* head_count at the last head for which only `waited` is known */
+	uint64_t idle_ns;    /* since when no call is under way */
+	uint64_t gap_ns;     /* the longest time without a call; it decays */
+	uint32_t head_count; /* number of all heads; the last are kept */
 	struct twi_state_head heads[TWI_STATE_HEADS];
-	struct twi_state_head burst; /* the one under way, or the last */
-	uint64_t usual_ns;           /* from the end of one to that of the next, on average */
-	struct twi_series_long longs[TWI_STATE_LONGS]; /* in no order; burst.seq 0: none */
+	struct twi_state_head burst; /* the burst under way, or the last one */
+	uint64_t usual_ns;           /* average time from the end of a burst to that of the next */
+	struct twi_series_long longs[TWI_STATE_LONGS]; /* in no order; burst.seq 0: unused */
 };
 
-/* A burst with the time before it that takes less than this is none that takes long. */
+/* A burst that takes less than this, with the time before it, is never a long one. */
 #define TWI_SERIES_LONG_NS 20000000u
-/* For so long it is kept, if no longer ones come. */
+/* How long a long burst is kept, if no longer ones come. */
 #define TWI_SERIES_KEEP_NS 15000000000u
 
-/* series.c: the burst that is over took long. */
+/* series.c: keeps the burst that has ended as a long one. */
 void twi_series_keep_long(struct twi_series *series, uint64_t took_ns, uint64_t now_ns);
-/* Those that are kept, newest first; how many. */
+/* Copies the kept long bursts, newest first. Returns their number. */
 uint32_t twi_series_longs(const struct twi_series *series,
 			  struct twi_state_head out[TWI_STATE_LONGS]);
 
@@ -72,8 +74,9 @@ static inline struct twi_state_past *twi_series_past(struct twi_series *series, 
 }
 
 /*
- * Whether its caller has waited in the burst before. Where that hears of its ends itself it is
- * known for how long it was blocked since that began; else only whether any thread was in a wait.
+ * Tests whether the caller has waited in the previous burst. A caller that learns itself of the
+ * ends of its calls has measured its blocked time since that burst began. For any other it is only
+ * known whether some thread was waiting.
  */
 static inline bool twi_series_waited(const struct twi_series *series,
 				     const struct twi_series_caller *caller, uint64_t start_ns,
@@ -91,7 +94,10 @@ static inline bool twi_series_waited(const struct twi_series *series,
 	return blocked >= twi_max((uint64_t)TWI_SERIES_BLOCKED_NS, since / TWI_SERIES_BLOCKED_PART);
 }
 
-/* The burst before began so lately that nobody can have waited in it: who calls is not asked. */
+/*
+ * True when the previous burst began so recently that no caller can have waited in it. The caller's
+ * times are not needed then.
+ */
 static inline bool twi_series_is_brief(const struct twi_series *series, uint64_t start_ns)
 {
 	return series->in_flight > 0 ||
@@ -99,9 +105,9 @@ static inline bool twi_series_is_brief(const struct twi_series *series, uint64_t
 }
 
 /*
- * The next call begins; start_ns: when its caller came. It is kept as the first of a burst when
- * none was under way for long, as compared with what is usual between bursts. `caller` is not read
- * where the one before was brief; it may be NULL then.
+ * Begins the next call, whose caller arrived at start_ns. The call becomes the head of a burst if
+ * the time without any call was long compared with the usual time between bursts. `caller` is not
+ * read, and may be NULL, where the previous burst was brief.
  */
 static inline void twi_series_enter(struct twi_series *series, uint64_t seq, uint64_t start_ns,
 				    const struct twi_series_caller *caller)
@@ -128,8 +134,9 @@ static inline void twi_series_enter(struct twi_series *series, uint64_t seq, uin
 }
 
 /*
- * A burst is over. From the end of the one before it takes as long at one rank as at any other, as
- * all of them come to its end; so all keep the same ones, whoever was late.
+ * A burst has ended. Its time runs from the end of the previous burst. All ranks come to the end of
+ * a burst together, so this time is the same at all of them. So all ranks keep the same bursts,
+ * whichever rank was late.
  */
 static inline void twi_series_time(struct twi_series *series, uint64_t now_ns)
 {
@@ -144,7 +151,7 @@ static inline void twi_series_time(struct twi_series *series, uint64_t now_ns)
 	series->usual_ns = most == 0 ? took : series->usual_ns - series->usual_ns / 8 + took / 8;
 }
 
-/* One is over; waited: a thread is in a wait meanwhile. */
+/* Ends a call. waited: a thread is waiting meanwhile. */
 static inline void twi_series_leave(struct twi_series *series, uint64_t now_ns, bool waited)
 {
 	twi_assert_hot(series->in_flight > 0);
@@ -155,7 +162,7 @@ static inline void twi_series_leave(struct twi_series *series, uint64_t now_ns, 
 	series->waited = waited;
 }
 
-/* Of each burst that is kept it is known for how long its caller was blocked in the one before. */
+/* True when the blocked time of the caller is known for each head that is kept. */
 static inline bool twi_series_measured(const struct twi_series *series)
 {
 	return series->head_count > 0 &&

@@ -1,5 +1,5 @@
 /*
- * store.c - what the store does with each request. See store.h.
+ * store.c - serves each kind of request of the store. See store.h.
  */
 #include "transport/job/store.h"
 
@@ -185,7 +185,7 @@ void twi_store_leave(struct twi_store *store, uint32_t index, uint64_t now_ns)
 	}
 }
 
-/* This connection is not one of the job's: it is told why, and is to be closed. */
+/* Refuses a connection that is not of the job. It gets the reason, and the caller closes it. */
 static int turn_away(struct twi_store *store, uint32_t index, int status)
 {
 	twi_store_refuse(store, index, status);
@@ -206,14 +206,17 @@ static int on_hello(struct twi_store *store, uint32_t index, const struct twi_st
 		return turn_away(store, index, status);
 	client->rank = (uint32_t)frame->a;
 	client->instance = frame->b;
-	/* Another one's rank is said at once; a process that comes back is at home at once. */
+	/*
+	 * A rank that belongs to another process is refused at once. A process that returns is a
+	 * member again at once.
+	 */
 	if (store->ranks[client->rank].instance != 0)
 		status = twi_store_claim(store, index);
 	if (status < 0) {
 		client->rank = TWI_STORE_NOBODY;
 		return turn_away(store, index, status);
 	}
-	/* A rank that was here before may go on to meet others when one has gone. */
+	/* After a rank has gone, other members may still return and meet. */
 	if (store->failed < 0 && !(store->lost && client->member))
 		answer_failed(store, index);
 	else
@@ -296,7 +299,7 @@ static int on_get(struct twi_store *store, uint32_t index, const struct twi_stor
 	return TOW_OK;
 }
 
-/* The sum that a value of eight bytes is; a new one is 0. */
+/* Reads a value of eight bytes as a sum; a new one is 0. */
 static int read_sum(const struct twi_store_entry *entry, const struct twi_store_frame *frame,
 		    uint64_t *out)
 {
@@ -317,7 +320,7 @@ static int on_add(struct twi_store *store, uint32_t index, const struct twi_stor
 	uint64_t sum = 0;
 	int status = TOW_OK;
 
-	/* The reply was lost and the request is repeated: it has been carried out. */
+	/* A request that is repeated because its reply was lost was carried out before. */
 	if (rank->number != 0 && rank->number == frame->number) {
 		twi_store_answer(store, index, (struct twi_store_frame){ .a = rank->sum });
 		return TOW_OK;
@@ -343,21 +346,21 @@ static int on_delete(struct twi_store *store, uint32_t index, const struct twi_s
 {
 	struct twi_store_entry *entry = twi_store_find(store, frame->key, frame->key_bytes);
 
-	/* Of a gather others may still be waiting. */
+	/* Other members may still wait for this gather. */
 	if (entry != NULL && entry->parts != NULL && entry->given < entry->members)
 		return twi_store_refuse(store, index, not_a_value(frame));
 	twi_store_answer(store, index, (struct twi_store_frame){ .a = entry != NULL });
 	if (entry != NULL && entry->parts == NULL) {
 		twi_store_drop(store, entry);
 	} else if (entry != NULL && entry->drop_ns == 0) {
-		/* Others may have taken a part of its values only, or ask again. */
+		/* Other members may have got only a part of the values, or ask again. */
 		entry->drop_ns = now_ns + TWI_STORE_KEEP_NS;
 		twi_list_push_back(&store->going, &entry->going);
 	}
 	return TOW_OK;
 }
 
-/* The values from `from` on, as many as fit. */
+/* Replies with the values from `from` on, as many as fit. */
 static void answer_gather(struct twi_store *store, uint32_t index,
 			  const struct twi_store_entry *entry, uint32_t from)
 {
@@ -388,7 +391,7 @@ static void wake_gather(struct twi_store *store, const struct twi_store_entry *e
 	}
 }
 
-/* Whether the part may be given now: the thread's error says why not. */
+/* Checks whether the part may be given now. A failure's text is the thread's error. */
 static int judge_gather(const struct twi_store_entry *entry, const struct twi_store_frame *frame,
 			uint32_t rank)
 {

@@ -1,5 +1,5 @@
 /*
- * store_client.c - see store_client.h.
+ * store_client.c - connects to the job's store, and sends it requests. See store_client.h.
  */
 #include "transport/job/store_client.h"
 
@@ -22,34 +22,34 @@
 
 #define FIRST_PAUSE_NS (10ull * 1000000)
 #define LAST_PAUSE_NS  (500ull * 1000000)
-/* A store that has served us and does not answer any more for this long is gone. */
+/* A store that has served this client, and does not answer for this long, has gone. */
 #define GONE_NS (3000ull * 1000000)
-/* So long before our deadline the store is to give up: it can say who is missing. */
+/* The store is to give up that long before the deadline: it can report the missing members. */
 #define MARGIN_NS (500ull * 1000000)
 /*
- * A slice of a long wait, and more of it for each member, so that a store hears of 250 in a second
- * at most, however many ranks wait.
+ * A slice of a long wait. It is longer for each member, so that a store gets at most 250 requests a
+ * second, however many ranks wait.
  */
 #define SLICE_MS  1000u
 #define MEMBER_MS 4u
-#define LAST_MS   1000u /* the last slice takes such a rest as well */
+#define LAST_MS   1000u /* the last slice includes a rest of up to this */
 #define WHOLE_MS  UINT32_MAX
 
 struct twi_store_client {
 	struct twi_store_join join;
 	struct twi_job_key key;
 	int fd;       /* -1: not connected */
-	bool greeted; /* the store has known us */
+	bool greeted; /* the store has accepted this client's greeting */
 	uint64_t session;
 	uint64_t can; /* what the store can do */
 	struct twi_wire wire;
-	char last[192]; /* why it did not connect */
+	char last[192]; /* reason of the last failure to connect */
 	char host[TOW_ADDRESS_MAX];
 	char job[TWI_JOB_BYTES];
 	char addresses[TWI_STORE_BYTES];
 };
 
-/* Of all clients of the process, as several may be one member. */
+/* For all clients of the process, as several may be one member. */
 static _Atomic uint32_t next_number = 1;
 
 static void hang_up(struct twi_store_client *client)
@@ -61,7 +61,7 @@ static void hang_up(struct twi_store_client *client)
 	twi_wire_fini(&client->wire);
 }
 
-/* The connection is no more, which is no failure of the call yet. */
+/* The connection has broken, which does not fail the call yet. */
 static int store_lost(const char *what)
 {
 	return twi_error(TOW_EREFUSED, "%s", what);
@@ -89,7 +89,7 @@ static int send_all(struct twi_store_client *client, const struct twi_until *unt
 	return TOW_OK;
 }
 
-/* Some bytes from the store. */
+/* Receives some bytes from the store. */
 static int receive_some(struct twi_store_client *client, const struct twi_until *until)
 {
 	uint8_t bytes[16384];
@@ -109,7 +109,7 @@ static int receive_some(struct twi_store_client *client, const struct twi_until 
 	return twi_wire_feed(&client->wire, bytes, (size_t)got);
 }
 
-/* One request over the connection that there is. */
+/* Sends a request over the present connection, and receives its reply. */
 static int ask_store(struct twi_store_client *client, const struct twi_store_frame *request,
 		     const struct twi_until *until, struct twi_store_frame *reply_out)
 {
@@ -130,10 +130,10 @@ static int ask_store(struct twi_store_client *client, const struct twi_store_fra
 	return status;
 }
 
-/* What the store says of a failure becomes the thread's error. */
+/* Makes the store's failure the thread's error. */
 static int refused_status(const struct twi_store_frame *reply)
 {
-	/* Any number may come over the wire, but only a failure's may go up. */
+	/* The wire may carry any number; only the status of a failure is passed on. */
 	int status = reply->status < 0 && reply->status > -1000 ? reply->status : TOW_EPROTOCOL;
 
 	return twi_error(status, "%.*s", (int)twi_min(reply->value_bytes, 480u),
@@ -162,7 +162,7 @@ static int greet_store(struct twi_store_client *client, const struct twi_until *
 		return status;
 	if (reply.status < 0)
 		return refused_status(&reply);
-	/* Another session under the same address: rank 0 was started anew and knows nothing. */
+	/* Another session at the same address: rank 0 was started anew, with an empty store. */
 	if (client->greeted && client->session != reply.a)
 		return twi_error(TOW_EPEER, "rank 0 is another process than before");
 	client->session = reply.a;
@@ -171,7 +171,10 @@ static int greet_store(struct twi_store_client *client, const struct twi_until *
 	return TOW_OK;
 }
 
-/* Hangs up; a store that we refuse is told why, if it listens at once. */
+/*
+ * Closes the connection. Sends a store that failed to prove itself the reason, if its socket has
+ * room.
+ */
 static void part_from_store(struct twi_store_client *client, int status)
 {
 	const uint8_t *out;
@@ -206,7 +209,7 @@ static int connect_once(struct twi_store_client *client, const struct twi_until 
 	return status;
 }
 
-/* `key`: what it was asked about; NULL: nothing yet. */
+/* `key`: that of the request; NULL: there was no request yet. */
 static int deadline_expired(const struct twi_store_client *client, const char *key)
 {
 	return twi_error(
@@ -215,7 +218,10 @@ static int deadline_expired(const struct twi_store_client *client, const char *k
 		key != NULL ? "'" : "", client->last[0] != '\0' ? client->last : "nothing came");
 }
 
-/* Rank 0 was not to be had since `since_ns`: in the log when it is due, and twice as late again. */
+/*
+ * Logs that rank 0 cannot be reached since `since_ns`, when that is due. It is due again when the
+ * wait is three times as long.
+ */
 static void tell_late(const struct twi_store_client *client, uint64_t since_ns, uint64_t *tell_ns)
 {
 	uint64_t waited_ns = twi_net_now() - since_ns;
@@ -230,7 +236,7 @@ static void tell_late(const struct twi_store_client *client, uint64_t since_ns, 
 		client->addresses, client->last);
 }
 
-/* Until it is connected and greeted. */
+/* Retries until the client is connected and has greeted. */
 static int connect_up(struct twi_store_client *client, const struct twi_until *until)
 {
 	uint64_t since_ns = twi_net_now(), tell_ns = client->join.late_ns;
@@ -308,7 +314,7 @@ bool twi_store_client_host(const struct twi_store_client *client, char out[TOW_A
 	return client->host[0] != '\0';
 }
 
-/* How long the store may let a request wait: it answers before we give up. */
+/* Returns how long the store may let a request wait, so that it answers before the deadline. */
 static uint32_t wait_ms(const struct twi_until *until)
 {
 	uint64_t now = twi_net_now();
@@ -318,16 +324,16 @@ static uint32_t wait_ms(const struct twi_until *until)
 	return (uint32_t)twi_min(left / 1000000u, (uint64_t)UINT32_MAX / 2);
 }
 
-/* For the whole wait, or one slice of it. */
+/* Returns the time of the whole wait, or of one slice of it. */
 static uint32_t slice_of(uint32_t whole_ms, uint32_t slice_ms)
 {
 	return whole_ms > LAST_MS && slice_ms < whole_ms - LAST_MS ? slice_ms : whole_ms;
 }
 
 /*
- * A request with its reply, over as many connections as it takes, whatever the store answers. The
- * reply is valid until the next. The store lets it wait for slice_ms; we wait until our deadline
- * for its answer, as it may be slow.
+ * Sends a request and receives its reply, whatever that is, over as many connections as it takes.
+ * The reply is valid until the next request. The store lets the request wait for slice_ms. The
+ * client waits for the answer until its own deadline, as the store may be slow.
  */
 static int reach_store(struct twi_store_client *client, struct twi_store_frame *request,
 		       uint32_t slice_ms, const struct twi_until *until,
@@ -355,7 +361,7 @@ static int reach_store(struct twi_store_client *client, struct twi_store_frame *
 	return status == TOW_EDEADLINE ? deadline_expired(client, request->key) : status;
 }
 
-/* The same, where what the store refuses is the call's failure. */
+/* Does the same, and makes a refusal of the store the status of the call. */
 static int call_store(struct twi_store_client *client, struct twi_store_frame *request,
 		      const struct twi_until *until, struct twi_store_frame *reply_out)
 {
@@ -410,7 +416,7 @@ int twi_store_delete(struct twi_store_client *client, const char *key, bool *was
 	return status;
 }
 
-/* The values in one reply, from member *at on. */
+/* Takes the values of one reply, from member *at on. */
 static int take_values(const struct twi_gather *gather, const struct twi_store_frame *reply,
 		       uint32_t *at)
 {
@@ -433,13 +439,13 @@ static int take_values(const struct twi_gather *gather, const struct twi_store_f
 	return TOW_OK;
 }
 
-/* Who is missing, as the store says. What comes over the wire is checked. */
+/* Passes on the store's report of missing members, after checks, as it comes over the wire. */
 static void tell_absent(const struct twi_gather *gather, const struct twi_store_frame *reply)
 {
 	struct twi_absent absent = { .refused = reply->b };
 
 	if (reply->a == 0 || reply->a >= gather->members)
-		return; /* an older store's says nothing, and whoever asks has come */
+		return; /* an older store reports none; this member itself has come */
 	absent.missing = (uint32_t)reply->a;
 	absent.count = twi_store_absent_take(reply, gather->members, absent.members);
 	if (absent.count > absent.missing)
@@ -450,7 +456,7 @@ static void tell_absent(const struct twi_gather *gather, const struct twi_store_
 	gather->absent(gather->arg, &absent);
 }
 
-/* Waits in slices, where somebody wants to know who is missing, and the store can do it. */
+/* Waits in slices, if the caller wants reports of missing members and the store can do it. */
 static int call_gather(struct twi_store_client *client, const struct twi_gather *gather,
 		       struct twi_store_frame *request, const struct twi_until *until,
 		       struct twi_store_frame *reply_out)
@@ -464,7 +470,7 @@ static int call_gather(struct twi_store_client *client, const struct twi_gather 
 
 		if (status < 0 || reply_out->status == TOW_OK)
 			return status;
-		/* A store that gives up before its time would be asked without a pause. */
+		/* A store that gives up too early would get requests without a pause. */
 		if (reply_out->status != TOW_EDEADLINE || request->wait_ms != slice_ms ||
 		    twi_net_now() - asked_ns < slice_ms * 500000ull)
 			return refused_status(reply_out);

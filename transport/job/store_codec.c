@@ -1,5 +1,5 @@
 /*
- * store_codec.c - see store_codec.h.
+ * store_codec.c - encodes and decodes frames of the store, and their values. See store_codec.h.
  */
 #include "transport/job/store_codec.h"
 
@@ -36,7 +36,7 @@ int twi_store_decode(const uint8_t *in, size_t bytes, struct twi_store_frame *ou
 	if (rest < TWI_STORE_HEAD - 4 || rest > TWI_STORE_FRAME_MAX - 4)
 		return twi_error(TOW_EPROTOCOL, "store: a frame of %u bytes, the most is %u", rest,
 				 TWI_STORE_FRAME_MAX - 4);
-	/* What is wrong in the head is told before the rest is waited for. */
+	/* A fault in the head is reported before the rest has come. */
 	if (bytes < TWI_STORE_HEAD)
 		return TOW_AGAIN;
 	key = (uint32_t)in[6] | (uint32_t)in[7] << 8;

@@ -1,5 +1,5 @@
 /*
- * store_greet.c - who may be which rank at the store. See store_table.h.
+ * store_greet.c - decides which process may be which rank at the store. See store_table.h.
  */
 #include <string.h>
 

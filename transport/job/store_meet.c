@@ -1,5 +1,5 @@
 /*
- * store_meet.c - see store_meet.h.
+ * store_meet.c - makes meetings, and ends them. See store_meet.h.
  */
 #include "transport/job/store_meet.h"
 
@@ -11,7 +11,7 @@
 
 #include "diag/base/error.h"
 
-/* Beside its key and what its members have. */
+/* Bytes of a meeting without its key and members. */
 #define MEET_BYTES (sizeof(struct twi_store_meet) + 32)
 
 static uint64_t bytes_of(uint32_t count, uint32_t key_bytes)
@@ -38,7 +38,10 @@ static int by_rank(const void *a, const void *b)
 
 /* --- meetings begin and end --- */
 
-/* Of what a request says. NULL, with the status and its text: it says nothing sensible. */
+/*
+ * Makes a meeting from a request. NULL, with status and text: the request is broken, or there is no
+ * memory.
+ */
 static struct twi_store_meet *make_meet(struct twi_store *store,
 					const struct twi_store_frame *frame, int *status_out)
 {
@@ -76,7 +79,7 @@ static struct twi_store_meet *make_meet(struct twi_store *store,
 	return meet;
 }
 
-/* Whether the list is one of different ranks of the job, the client's at its place. */
+/* Checks that the list has different ranks of the job, with the client's rank at its index. */
 static int judge_list(const struct twi_store *store, const struct twi_store_meet *meet,
 		      uint32_t index, uint32_t rank)
 {
@@ -92,7 +95,7 @@ static int judge_list(const struct twi_store *store, const struct twi_store_meet
 	return TOW_OK;
 }
 
-/* All who wait in it are told the thread's error. It is over. */
+/* Ends a meeting with the thread's error as the reply to all that wait in it. */
 static void fail_meet(struct twi_store *store, struct twi_store_meet *meet, int status)
 {
 	char text[TWI_STORE_TEXT];
@@ -133,7 +136,7 @@ void twi_store_meets_free(struct twi_store *store)
 		free_meet(store, meet_of(pos));
 }
 
-/* A number that no group of the job has: the same counter as that of splits. */
+/* Draws a number that no group of the job has, from the counter that splits use, too. */
 static int draw_number(struct twi_store *store, uint64_t *out)
 {
 	static const char key[] = "ids";
@@ -157,7 +160,7 @@ static void forget_made(struct twi_store *store, struct twi_store_meet *meet)
 	free_meet(store, meet);
 }
 
-/* Nobody waits in it any more. */
+/* Keeps a meeting that has ended, in which no client waits any more. */
 static void keep_over(struct twi_store *store, struct twi_store_meet *meet, uint64_t now_ns)
 {
 	twi_list_remove(&meet->link);
@@ -170,7 +173,7 @@ static void keep_over(struct twi_store *store, struct twi_store_meet *meet, uint
 		forget_made(store, meet_of(twi_list_first(&store->made)));
 }
 
-/* All have come. */
+/* All members have come: replies to them with the group's number. */
 static void finish_meet(struct twi_store *store, struct twi_store_meet *meet, uint64_t now_ns)
 {
 	int status = draw_number(store, &meet->group);
@@ -188,7 +191,7 @@ static void finish_meet(struct twi_store *store, struct twi_store_meet *meet, ui
 	keep_over(store, meet, now_ns);
 }
 
-/* The answer to this request was lost, and it comes again. */
+/* Finds the made meeting of a request that is repeated because its answer was lost. */
 static struct twi_store_meet *made_before(const struct twi_store *store, uint32_t rank,
 					  const struct twi_store_frame *frame)
 {
@@ -207,7 +210,7 @@ static struct twi_store_meet *made_before(const struct twi_store *store, uint32_
 
 /* --- members that disagree, that have gone, that do not come --- */
 
-/* It is kept as one that has failed: members that come later are told, once each. */
+/* Fails a meeting and keeps it: members that come later get the failure, once each. */
 static void fail_kept(struct twi_store *store, struct twi_store_meet *meet, const char *text,
 		      uint64_t now_ns)
 {
@@ -224,7 +227,10 @@ static void fail_kept(struct twi_store *store, struct twi_store_meet *meet, cons
 	}
 }
 
-/* A rank has been told of a disagreement: by whichever list it comes, it is not told again. */
+/*
+ * A rank has got the text of a disagreement. Marks this in all meetings of that disagreement, so
+ * that it gets the text once, whichever list it comes with.
+ */
 static void mark_told(struct twi_store *store, uint32_t rank, uint32_t number, const char *text)
 {
 	struct twi_list *pos, *next;
@@ -250,7 +256,7 @@ static void mark_all_told(struct twi_store *store, const struct twi_store_meet *
 	}
 }
 
-/* A member of one that has failed, which was not told yet. The meeting; NULL: there is none. */
+/* Returns a failed meeting whose failure this member has not got yet. NULL: there is none. */
 static struct twi_store_meet *failed_before(const struct twi_store *store,
 					    const struct twi_store_meet *like, uint32_t index)
 {
@@ -266,7 +272,7 @@ static struct twi_store_meet *failed_before(const struct twi_store *store,
 	return NULL;
 }
 
-/* Another meeting that this one cannot be with: all of both are told. */
+/* Looks for a meeting that disagrees with this one, and fails both. */
 static void fail_disagreeing(struct twi_store *store, struct twi_store_meet *meet, uint64_t now_ns)
 {
 	struct twi_list *pos, *next;
@@ -327,7 +333,7 @@ bool twi_store_rank_lost(const struct twi_store *store, uint32_t rank, uint64_t 
 	return gone_ns != 0 && now_ns >= gone_ns + TWI_STORE_GRACE_NS;
 }
 
-/* Whether a member will not come any more: then all are told. */
+/* Fails a meeting if one of its members cannot come any more. */
 static bool fail_left(struct twi_store *store, struct twi_store_meet *meet, uint64_t now_ns)
 {
 	for (uint32_t i = 0; i < meet->count && store->gone + store->left > 0; i++) {
@@ -382,7 +388,10 @@ uint64_t twi_store_meets_turn(struct twi_store *store, uint64_t now_ns)
 
 /* --- the request --- */
 
-/* The request waits already, over a connection that broke and is not missed yet. */
+/*
+ * The same request may wait already, over a broken connection whose end the store has not seen yet.
+ * Ends that wait.
+ */
 static void take_over(struct twi_store *store, uint32_t rank, uint32_t number)
 {
 	struct twi_list *pos, *next;
@@ -402,7 +411,7 @@ static void take_over(struct twi_store *store, uint32_t rank, uint32_t number)
 	}
 }
 
-/* One of the same key and list that this member is not in yet. */
+/* Returns a meeting of the same key and list in which this member does not wait yet. */
 static struct twi_store_meet *find_meet(struct twi_store *store, const struct twi_store_meet *like,
 					uint32_t index)
 {
@@ -418,7 +427,7 @@ static struct twi_store_meet *find_meet(struct twi_store *store, const struct tw
 	return NULL;
 }
 
-/* One that is over: with a group, or without. */
+/* Replies from a meeting that has ended: with its group, or with its failure. */
 static int answer_over(struct twi_store *store, uint32_t client, const struct twi_store_meet *meet)
 {
 	if (meet->group == 0)

@@ -1,6 +1,5 @@
 /*
- * store_meet_judge.c - what two meetings have to do with each other, and how they are written in
- * messages. See store_meet.h.
+ * store_meet_judge.c - compares two meetings, and writes them for messages. See store_meet.h.
  */
 #include <stdio.h>
 #include <string.h>
@@ -101,7 +100,7 @@ static bool waits_in(const struct twi_store_meet *meet, uint32_t rank)
 	return false;
 }
 
-/* A member that waits in `meet`, while the other one waits for it; TWI_STORE_NOBODY: none. */
+/* Returns a member that waits in `meet`, and that `other` waits for; TWI_STORE_NOBODY: none. */
 static uint32_t awaited_by(const struct twi_store_meet *meet, const struct twi_store_meet *other)
 {
 	for (uint32_t i = 0; i < meet->count; i++) {

@@ -1,5 +1,5 @@
 /*
- * store_net.c - see store_net.h.
+ * store_net.c - resolves, listens and connects for the store. See store_net.h.
  */
 #include "transport/job/store_net.h"
 
@@ -25,9 +25,9 @@
 
 #define FIRST_PAUSE_NS (10ull * 1000000)
 #define LAST_PAUSE_NS  (1000ull * 1000000)
-/* One attempt to connect: a host that is down says nothing at all. */
+/* Timeout of one attempt to connect: a host that is down does not answer at all. */
 #define ATTEMPT_NS (3000ull * 1000000)
-/* How long a port may still be another's. */
+/* How long a port in use is tried: another process may still hold it. */
 #define IN_USE_NS (5000ull * 1000000)
 
 uint64_t twi_net_now(void)
@@ -41,7 +41,7 @@ int twi_net_left_ms(uint64_t until_ns)
 
 	if (until_ns <= now)
 		return 0;
-	/* Rounded up, so that nobody wakes just before the time; at most an hour at once. */
+	/* Rounded up, so that poll does not end just before the time; at most an hour at once. */
 	return (int)(twi_min(until_ns - now, 3600ull * 1000000000u) / 1000000u) + 1;
 }
 
@@ -81,7 +81,7 @@ static uint64_t next_pause(uint64_t pause_ns)
 	return twi_min(pause_ns * 2, LAST_PAUSE_NS);
 }
 
-/* Once. A name that is not known (yet) is TOW_EREFUSED. */
+/* Resolves a name once. TOW_EREFUSED: it is not known, or not yet. */
 static int resolve_once(const char *host, uint16_t port, bool passive, struct addrinfo **out)
 {
 	struct addrinfo hints = { .ai_socktype = SOCK_STREAM,
@@ -99,7 +99,7 @@ static int resolve_once(const char *host, uint16_t port, bool passive, struct ad
 			 "the name %.128s is not known: %s", host, gai_strerror(error));
 }
 
-/* Until it is there. */
+/* Resolves a name, and retries until it is known. */
 static int resolve_host(const char *host, uint16_t port, const struct twi_until *until,
 			struct addrinfo **out)
 {
@@ -120,7 +120,7 @@ static int resolve_host(const char *host, uint16_t port, const struct twi_until 
 	return status;
 }
 
-/* TOW_AGAIN: the address is none of this machine's. TOW_EBUSY: in use. */
+/* TOW_AGAIN: the address is not of this machine. TOW_EBUSY: it is in use. */
 static int bind_one(const struct sockaddr *at, socklen_t bytes, int *fd_out)
 {
 	int one = 1, zero = 0, err;
@@ -153,12 +153,12 @@ static int bind_any(uint16_t port, int *fd_out)
 	struct sockaddr_in four = { .sin_family = AF_INET, .sin_port = htons(port) };
 	int status = bind_one((struct sockaddr *)&six, sizeof(six), fd_out);
 
-	if (status == TOW_AGAIN) /* without IPv6 */
+	if (status == TOW_AGAIN) /* there is no IPv6 */
 		status = bind_one((struct sockaddr *)&four, sizeof(four), fd_out);
 	return status == TOW_AGAIN ? twi_error(TOW_ESYSTEM, "no address to listen at") : status;
 }
 
-/* IPv6's where there is no IPv4, not even on loopback. */
+/* Listens on loopback: that of IPv6 where IPv4 is missing even there. */
 static int bind_loopback(int *fd_out)
 {
 	struct sockaddr_in6 six = { .sin6_family = AF_INET6, .sin6_addr = in6addr_loopback };
@@ -336,7 +336,7 @@ static bool name_of(int fd, name_call call, char host_out[TOW_ADDRESS_MAX], uint
 
 	if (call(fd, &at.any, &bytes) < 0 || !numeric_host(&at.any, bytes, host_out))
 		return false;
-	/* IPv4 over a socket for both: its own form is what others can use. */
+	/* An IPv4 address of a socket for both families: other programs need it in IPv4 form. */
 	if (strncmp(host_out, "::ffff:", 7) == 0 && strchr(host_out, '.') != NULL) {
 		char four[TOW_ADDRESS_MAX];
 
@@ -371,7 +371,10 @@ bool twi_net_remote(int fd, char out[TOW_ADDRESS_MAX])
 	       twi_host_port_put(host, port, out, TOW_ADDRESS_MAX);
 }
 
-/* Does the knob `interfaces` allow it? "a,b", or "^a,b": all but these; empty: all. */
+/*
+ * Tests whether the knob `interfaces` allows an interface. "a,b": only these; "^a,b": all but
+ * these; empty: all. Only a name in the list allows loopback.
+ */
 static bool is_allowed(const char *interfaces, const char *name, bool loopback, bool *named_out)
 {
 	bool except = *interfaces == '^';
@@ -426,7 +429,7 @@ bool twi_net_addresses(const char *interfaces, uint16_t port, char *out, size_t 
 	*out = '\0';
 	if (getifaddrs(&all) < 0)
 		return false;
-	/* IPv4 first, as it is there more often than it routes; at most four in all. */
+	/* IPv4 comes first, as IPv6 often exists without a route; at most four in all. */
 	for (unsigned i = 0; i < 2; i++) {
 		for (const struct ifaddrs *at = all; at != NULL && count < 4; at = at->ifa_next) {
 			if (at->ifa_addr == NULL || at->ifa_addr->sa_family != families[i] ||

@@ -1,5 +1,5 @@
 /*
- * store_server.c - see store_server.h.
+ * store_server.c - accepts connections to the store, and serves them. See store_server.h.
  */
 #include "transport/job/store_server.h"
 
@@ -29,18 +29,18 @@
 #define MARK_LISTEN UINT32_MAX
 #define MARK_WAKE   (UINT32_MAX - 1)
 #define NOBODY      UINT32_MAX
-#define REST_NS     100000000ull  /* without descriptors, before the next accept */
-#define SAY_NS      1000000000ull /* between two refusals in the log */
-#define GAP_NS      1000000000ull /* no stranger loses more time by a gap (awake_ns) */
+#define REST_NS     100000000ull  /* pause before the next accept when there is no room */
+#define SAY_NS      1000000000ull /* time between two refusals in the log */
+#define GAP_NS      1000000000ull /* a gap takes at most this of a stranger's time (awake_ns) */
 
 struct connection {
 	int fd; /* -1: free */
 	bool broken;
-	bool writing;    /* epoll also tells when it can be written */
-	bool stranger;   /* one of those that give way */
-	uint32_t client; /* of the store; NOBODY: it has not proved itself */
+	bool writing;    /* epoll also watches for EPOLLOUT */
+	bool stranger;   /* it may be dropped for another connection */
+	uint32_t client; /* the store's client; NOBODY: it has not proved itself */
 	uint64_t since_ns;
-	uint64_t until_ns; /* a stranger's, in the server's awake_ns */
+	uint64_t until_ns; /* deadline of a stranger, in the server's awake_ns */
 	struct twi_wire wire;
 };
 
@@ -49,21 +49,21 @@ struct twi_store_server {
 	int listen_fd, epoll_fd, wake_fd;
 	uint16_t port;
 	bool any;
-	_Atomic uint64_t stop_ns; /* UINT64_MAX: serve; else until then at most. Release, acquire */
-	_Atomic int failed;       /* below 0: rank 0 has failed, and `failure` says why */
+	_Atomic uint64_t stop_ns; /* UINT64_MAX: none; else the latest end. Release, acquire */
+	_Atomic int failed;       /* below 0: rank 0 has failed, for the reason in `failure` */
 	char failure[TWI_STORE_TEXT];
 	struct twi_store *store;
 	struct connection *connections;
-	uint32_t *by_client; /* the store's clients: their connections */
+	uint32_t *by_client; /* connections by the store's client */
 	uint32_t count, strangers, clients_max;
 	uint64_t accept_again_ns; /* 0: the listening socket is armed */
 	/*
-	 * How long the thread has been awake, as strangers count it: a time in which the thread had
-	 * no CPU, and could not serve them, counts as GAP_NS at most. So the thread looks at the
-	 * clock more often than that while there are strangers.
+	 * How long the thread has been awake, by which strangers are timed. In a gap the thread has
+	 * no CPU and cannot serve them, so it counts as GAP_NS at most. While there are strangers,
+	 * the thread reads the clock more often than that.
 	 */
-	uint64_t awake_ns, looked_ns; /* when the clock was last looked at for it */
-	uint64_t said_ns, unsaid;     /* when a refusal was last logged, and how many were not */
+	uint64_t awake_ns, looked_ns; /* looked_ns: when the clock was last read for it */
+	uint64_t said_ns, unsaid;     /* the last logged refusal, and later ones not logged */
 	struct twi_job_key key;
 	struct twi_diag *diag;
 	char job[TWI_JOB_BYTES];
@@ -103,7 +103,7 @@ static void drop_connection(struct twi_store_server *server, uint32_t index)
 	connection->fd = -1;
 }
 
-/* In the log once a second at most: strangers may come as often as they like. */
+/* Logs a refusal, at most once a second: strangers may come as often as they like. */
 static void log_refusal(struct twi_store_server *server, const char *who, const char *why)
 {
 	uint64_t now = twi_net_now();
@@ -121,7 +121,7 @@ static void log_refusal(struct twi_store_server *server, const char *who, const 
 	server->unsaid = 0;
 }
 
-/* Ends a connection that does not belong here; the thread's error says why. */
+/* Ends a connection that is not of the job. The thread's error is the reason. */
 static void refuse_connection(struct twi_store_server *server, uint32_t index)
 {
 	const struct connection *connection = &server->connections[index];
@@ -139,7 +139,7 @@ static void refuse_connection(struct twi_store_server *server, uint32_t index)
 	drop_connection(server, index);
 }
 
-/* Sends what is queued. False: the connection is broken. */
+/* Sends the queued bytes. False: the connection is broken. */
 static bool flush_connection(struct twi_store_server *server, uint32_t index)
 {
 	struct connection *connection = &server->connections[index];
@@ -177,12 +177,12 @@ static void on_reply(void *arg, uint32_t client, const struct twi_store_frame *f
 	if (index == NOBODY)
 		return;
 	connection = &server->connections[index];
-	/* Dropped later: the store is in the middle of something. */
+	/* It is dropped later, as the store is in the middle of a request. */
 	if (twi_wire_put(&connection->wire, frame) < 0 || !flush_connection(server, index))
 		connection->broken = true;
 }
 
-/* A stranger has proved itself. */
+/* A stranger has proved itself: makes it a client of the store. */
 static int admit_connection(struct twi_store_server *server, uint32_t index)
 {
 	struct connection *connection = &server->connections[index];
@@ -196,7 +196,10 @@ static int admit_connection(struct twi_store_server *server, uint32_t index)
 	return TOW_OK;
 }
 
-/* One that has shown a key is a member; without keys one that the store knows as a rank. */
+/*
+ * A connection that has proved the key is no stranger any more. Without a key, one that the store
+ * knows as a rank is none.
+ */
 static void look_at_connection(struct twi_store_server *server, struct connection *connection)
 {
 	if (!connection->stranger || connection->client == NOBODY ||
@@ -228,7 +231,7 @@ static int serve_frames(struct twi_store_server *server, uint32_t index)
 	return status;
 }
 
-/* What a connection has sent. Strangers get no more than this buffer. */
+/* Receives and serves bytes. A stranger that has not proved the key costs no other buffer. */
 static void serve_connection(struct twi_store_server *server, uint32_t index)
 {
 	struct connection *connection = &server->connections[index];
@@ -257,7 +260,9 @@ static void pause_accepting(struct twi_store_server *server, uint64_t until_ns)
 	watch_fd(server, server->listen_fd, MARK_LISTEN, 0, EPOLL_CTL_MOD);
 }
 
-/* Room for one more: the oldest stranger gives way. False, with when to try again. */
+/*
+ * Makes room by dropping the oldest stranger. False: none may be dropped; with when to try again.
+ */
 static bool evict_stranger(struct twi_store_server *server, uint64_t now, uint64_t *retry_ns_out)
 {
 	uint32_t oldest = NOBODY;
@@ -321,7 +326,7 @@ static bool is_shortage(int err)
 	return err == EMFILE || err == ENFILE || err == ENOBUFS || err == ENOMEM;
 }
 
-/* One at a time: the listening socket tells again while there are more. */
+/* Accepts one connection. epoll reports the listening socket again while there are more. */
 static void take_connection(struct twi_store_server *server)
 {
 	uint64_t now = twi_net_now(), retry_ns;
@@ -344,7 +349,7 @@ static void take_connection(struct twi_store_server *server)
 		pause_accepting(server, retry_ns);
 }
 
-/* Who has no time left, and what broke meanwhile; when to look again. */
+/* Drops broken connections, and strangers whose time is over. Returns when to look again. */
 static uint64_t sweep_connections(struct twi_store_server *server)
 {
 	uint64_t now = twi_net_now(), next = twi_store_expire(server->store, now);
@@ -391,7 +396,7 @@ static bool is_over(struct twi_store_server *server, uint64_t *until_ns)
 	return over;
 }
 
-/* What rank 0 has failed with. */
+/* Passes a failure of rank 0 to the store. */
 static void take_failure(struct twi_store_server *server)
 {
 	/* acquire: pairs with the release in twi_store_server_fail */
@@ -428,7 +433,10 @@ static void *server_run(void *arg)
 			else if (server->connections[mark].fd >= 0)
 				serve_connection(server, mark);
 		}
-		/* Last: who has said something meanwhile is not to give way as one who has not. */
+		/*
+		 * This is last, so that a stranger that has just sent something is not dropped as
+		 * one that has not.
+		 */
 		if (callers)
 			take_connection(server);
 	}
@@ -454,7 +462,7 @@ static void destroy_server(struct twi_store_server *server)
 	free(server);
 }
 
-/* The first gather is that of tow_group_open: its members are the ranks. */
+/* Logs late members. The first gather is that of tow_group_open, whose members are the ranks. */
 static void on_late(void *arg, const char *key, const char *missing, uint64_t waited_ns)
 {
 	const struct twi_store_server *server = arg;
@@ -480,7 +488,7 @@ static int make_tables(struct twi_store_server *server, const struct twi_store_s
 					   .late_ns = serve->late_ns,
 					   .arg = server };
 
-	/* Without a key strangers are the store's clients, too. */
+	/* Without a key strangers are clients of the store, too. */
 	server->clients_max = 2 * serve->world_size + 64 + TWI_STORE_STRANGERS;
 	server->count = server->clients_max + TWI_STORE_STRANGERS;
 	server->connections = calloc(server->count, sizeof(server->connections[0]));

@@ -12,7 +12,7 @@
 #include "diag/base/error.h"
 #include "diag/base/hash.h"
 
-/* What an entry costs beside its key and value; a part likewise. */
+/* The cost of an entry without its key and value, and that of a part without its value. */
 #define ENTRY_BYTES (sizeof(struct twi_store_entry) + 32)
 #define PART_BYTES  (sizeof(struct twi_store_part) + 16)
 

@@ -1,5 +1,5 @@
 /*
- * store_table.h - the inside of a store: its entries by key, and its books of ranks and clients.
+ * store_table.h - the private parts of a store: its entries by key, its ranks and its clients.
  */
 #ifndef TWI_STORE_TABLE_H
 #define TWI_STORE_TABLE_H
@@ -15,45 +15,45 @@
 struct twi_store_part {
 	uint8_t *value;
 	uint32_t bytes;
-	uint32_t rank;     /* who gave it; TWI_STORE_NOBODY: not yet */
-	uint64_t since_ns; /* when it did so first */
+	uint32_t rank;     /* the rank that gave it; TWI_STORE_NOBODY: not given */
+	uint64_t since_ns; /* when it was first given */
 };
 
 struct twi_store_entry {
 	struct twi_list link; /* in its bucket */
-	uint8_t *value;       /* of SET and ADD */
+	uint8_t *value;       /* the value of SET and ADD */
 	uint32_t bytes;
-	struct twi_store_part *parts; /* of GATHER; NULL: it is a value */
+	struct twi_store_part *parts; /* the parts of GATHER; NULL: a value */
 	uint32_t members, given;
 	uint32_t generation;
-	uint64_t since_ns;     /* GATHER: when the first has given; 0: nobody waits */
-	uint64_t tell_ns;      /* when it is next told of that others are late */
-	uint64_t drop_ns;      /* GATHER that was deleted: it goes then; 0: it stays */
-	struct twi_list going; /* of store->going, with drop_ns */
+	uint64_t since_ns;     /* GATHER: when the first part was given; 0: none waits */
+	uint64_t tell_ns;      /* when late members are next reported */
+	uint64_t drop_ns;      /* a deleted GATHER is dropped then; 0: it stays */
+	struct twi_list going; /* on store->going when drop_ns is set */
 	uint32_t key_bytes;
 	char key[];
 };
 
 struct twi_store_rank {
-	uint64_t instance; /* of the process that is this rank; 0: none has asked for anything */
-	uint64_t gone_ns;  /* its connection broke then; 0: it has not */
-	uint32_t clients;  /* its connections now, of those that are members */
-	uint32_t number;   /* of its last ADD, and what that gave */
+	uint64_t instance; /* the process that is this rank; 0: none has made a request */
+	uint64_t gone_ns;  /* when its last connection broke; 0: it has not */
+	uint32_t clients;  /* its connections that are members */
+	uint32_t number;   /* number of its last ADD, whose result is `sum` */
 	uint64_t sum;
-	bool done; /* has said BYE, or has been told that all has failed */
-	bool left; /* has said BYE */
+	bool done; /* has sent BYE, or has got the store's failure */
+	bool left; /* has sent BYE */
 };
 
 struct twi_store_connection {
 	bool used, waiting;
-	bool member;       /* the rank is this one's: see twi_store_claim */
-	uint32_t rank;     /* what it says; TWI_STORE_NOBODY: it has not greeted */
-	uint32_t from;     /* GATHER */
-	uint64_t instance; /* as its greeting says */
+	bool member;       /* the rank is this client's; see twi_store_claim */
+	uint32_t rank;     /* the rank in its greeting; TWI_STORE_NOBODY: not greeted */
+	uint32_t from;     /* GATHER: the first index of the reply */
+	uint64_t instance; /* the instance in its greeting */
 	uint64_t until_ns;
-	struct twi_store_frame request; /* its key is the entry's, or `key` here */
+	struct twi_store_frame request; /* its key points to `key` below */
 	char key[TWI_STORE_KEY_MAX];
-	struct twi_store_meet *meet; /* MEET, while it waits: store_meet.h */
+	struct twi_store_meet *meet; /* MEET: set while the client waits (store_meet.h) */
 	uint32_t meet_index;
 };
 
@@ -64,12 +64,12 @@ struct twi_store {
 	struct twi_store_connection *clients;
 	uint64_t bytes, strangers;
 	uint32_t waiting, done, gone, left;
-	struct twi_list meets, made; /* of store_meet.h: that wait for members, and that are over */
+	struct twi_list meets, made; /* meetings that wait, and that have ended */
 	uint32_t made_count;
 	uint64_t made_bytes;
-	struct twi_list going; /* entries with drop_ns, the first to go in front */
-	int failed;            /* below 0: so it is, and the text says why */
-	bool lost;             /* it has failed because a rank has gone: others may still meet */
+	struct twi_list going; /* entries with drop_ns, in ascending order */
+	int failed;            /* below 0: the store has failed; `text` is the reason */
+	bool lost;             /* a rank has gone, so other ranks may still meet */
 	char text[TWI_STORE_TEXT];
 	char refused[TWI_STORE_REFUSED_TEXT]; /* why the last connection was refused */
 	uint8_t reply[TWI_STORE_VALUE_MAX];
@@ -77,25 +77,30 @@ struct twi_store {
 
 struct twi_store_entry *twi_store_find(struct twi_store *store, const char *key, uint32_t bytes);
 
-/* Found or made; NULL with TOW_ENOMEM or TOW_EBUSY as the thread's error, in *status_out. */
+/*
+ * Finds or makes an entry. NULL: *status_out is TOW_ENOMEM or TOW_EBUSY, with the thread's error.
+ */
 struct twi_store_entry *twi_store_make(struct twi_store *store, const char *key, uint32_t bytes,
 				       int *status_out);
 void twi_store_drop(struct twi_store *store, struct twi_store_entry *entry);
 
-/* Whether a greeting is of this job; what is wrong with it is the thread's error. */
+/* Checks that a greeting is of this job. A failure's text is the thread's error. */
 int twi_store_judge_hello(const struct twi_store *store, const struct twi_store_frame *frame);
 
 /*
- * The rank that the client has greeted as becomes its own, or TOW_EMISMATCH. A rank is free until
- * somebody asks for something in its name, and from then on its process's alone: the instance is
- * random, and nobody else is told it.
+ * Gives the client the rank of its greeting, or returns TOW_EMISMATCH. A rank is free until a
+ * process makes a request in its name. Then it belongs to that process alone, as no other process
+ * knows the random instance.
  */
 int twi_store_claim(struct twi_store *store, uint32_t client);
 
-/* Accounts for `bytes` more in the store. TOW_OK, or TOW_EBUSY when it is full. */
+/* Accounts for `bytes` more in the store. TOW_OK, or TOW_EBUSY when the store is full. */
 int twi_store_charge(struct twi_store *store, uint64_t bytes);
 
-/* Of store.c: answers the request that a client has out; a refusal's text is the thread's error. */
+/*
+ * store.c. answer: answers the client's request. refuse: does so with a failure, whose text is the
+ * thread's error. wait: lets the request wait.
+ */
 void twi_store_answer(struct twi_store *store, uint32_t client, struct twi_store_frame reply);
 int twi_store_refuse(struct twi_store *store, uint32_t client, int status);
 void twi_store_wait(struct twi_store *store, uint32_t client, uint64_t now_ns);
@@ -104,13 +109,13 @@ void twi_store_wait(struct twi_store *store, uint32_t client, uint64_t now_ns);
 int twi_store_put(struct twi_store *store, uint8_t **value, uint32_t *bytes, const uint8_t *from,
 		  uint32_t count);
 
-/* Makes an entry a gather of so many, or begins its next generation. */
+/* Makes an entry a gather of `members`, or begins its next generation. */
 int twi_store_gather_begin(struct twi_store *store, struct twi_store_entry *entry, uint32_t members,
 			   uint32_t generation);
 
-/* "2, 5, 7 and 3 more": of the members that have not given. */
+/* Writes "2, 5, 7 and 3 more": the members that have not given. */
 void twi_store_missing(const struct twi_store_entry *entry, char *out, size_t bytes);
-/* The first of them; how many there are in the list. */
+/* Lists the first of these members. Returns the length of the list. */
 uint32_t twi_store_absent(const struct twi_store_entry *entry, uint16_t out[TWI_STORE_ABSENT_MAX]);
 
 #endif

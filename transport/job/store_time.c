@@ -1,6 +1,7 @@
 /*
- * store_time.c - what a store does when time passes: requests that have waited too long, ranks that
- * have gone, members that are late. See store.h.
+ * store_time.c - what a store does as time passes. See store.h.
+ *
+ * It ends requests that have waited too long, finds ranks that have gone, and reports late members.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,7 +13,10 @@
 #include "transport/job/store_meet.h"
 #include "transport/job/store_table.h"
 
-/* A member has waited in vain: who is missing since it came, in words and as a list. */
+/*
+ * A member has waited in vain. Replies with the missing members as text and as a list; the time in
+ * the text runs since the member came.
+ */
 static void expire_gather(struct twi_store *store, uint32_t index,
 			  const struct twi_store_entry *entry)
 {
@@ -62,7 +66,7 @@ static void expire_client(struct twi_store *store, uint32_t index)
 	twi_store_refuse(store, index, TOW_EDEADLINE);
 }
 
-/* Ranks whose connection broke and who have not come back. */
+/* Fails the store for ranks whose connection broke, and that did not return in time. */
 static uint64_t expire_ranks(struct twi_store *store, uint64_t now_ns)
 {
 	uint64_t next = UINT64_MAX;
@@ -86,7 +90,10 @@ static uint64_t expire_ranks(struct twi_store *store, uint64_t now_ns)
 	return next;
 }
 
-/* A client waits for others in a gather: when it is to be told of, or told of it now. */
+/*
+ * Reports the members that a client waits for in a gather, if that is due. Returns when it is due
+ * next.
+ */
 static uint64_t tell_late(struct twi_store *store, const struct twi_store_connection *client,
 			  uint64_t now_ns)
 {
@@ -109,7 +116,7 @@ static uint64_t tell_late(struct twi_store *store, const struct twi_store_connec
 	return entry->tell_ns;
 }
 
-/* Gathers that were deleted a while ago; when the next one is due. */
+/* Drops gathers that were deleted a while ago. Returns when the next one is due. */
 static uint64_t drop_deleted(struct twi_store *store, uint64_t now_ns)
 {
 	struct twi_list *first;

@@ -1,5 +1,5 @@
 /*
- * store_wire.c - see store_wire.h.
+ * store_wire.c - authenticates, seals and buffers one connection of a store. See store_wire.h.
  */
 #include "transport/job/store_wire.h"
 
@@ -10,10 +10,10 @@
 
 #include "diag/base/error.h"
 
-/* The most that is kept of what comes: a frame that is not whole, and what came with its end. */
+/* The most received bytes that are kept: an incomplete frame, and what came with its end. */
 #define IN_MAX     (2u * TWI_STORE_FRAME_MAX + TWI_CIPHER_RECORD_MAX)
 #define RECORD_MAX (TWI_CIPHER_RECORD_MAX + TWI_CIPHER_OVERHEAD)
-/* One reply is out at a time; what goes beyond is our own mistake. */
+/* One reply is out at a time, so more than this is a fault of the library. */
 #define OUT_MAX (4u * TWI_STORE_FRAME_MAX)
 
 void twi_wire_init(struct twi_wire *wire, const struct twi_job_key *key, bool connector)
@@ -63,7 +63,7 @@ static int buffer_append(struct twi_wire_buffer *buffer, const uint8_t *bytes, s
 	return TOW_OK;
 }
 
-/* Takes `count` bytes off the head. */
+/* Removes `count` bytes from the head. */
 static void buffer_shift(struct twi_wire_buffer *buffer, size_t count)
 {
 	buffer->used -= count;
@@ -71,7 +71,7 @@ static void buffer_shift(struct twi_wire_buffer *buffer, size_t count)
 		twi_store_move(buffer->bytes, buffer->bytes + count, buffer->used);
 }
 
-/* Opens the records that are whole. */
+/* Opens the complete records. */
 static int open_records(struct twi_wire *wire)
 {
 	struct twi_wire_buffer *records = &wire->records;
@@ -97,7 +97,7 @@ static int open_records(struct twi_wire *wire)
 	return TOW_OK;
 }
 
-/* What the authentication has to say goes into `out`. */
+/* Appends the bytes of the authentication to `out`. */
 static int say_auth(struct twi_wire *wire)
 {
 	uint8_t bytes[TWI_AUTH_OUT_MAX];

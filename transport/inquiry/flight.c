@@ -1,5 +1,5 @@
 /*
- * flight.c - the flight recorder. See flight.h.
+ * flight.c - emits the flight recorder. See flight.h.
  */
 #include "transport/inquiry/flight.h"
 
@@ -25,10 +25,10 @@
 #include "transport/op/endpoint.h"
 #include "transport/op/op_table.h"
 
-#define VERSION     "2.10" /* of the fields, as PyTorch counts */
-#define MESSAGES    256u   /* under way, and ended, that are told of */
+#define VERSION     "2.10" /* PyTorch's version of the fields */
+#define MESSAGES    256u   /* most messages under way, and most that have ended */
 #define OPS_SCANNED 65536u
-/* The group of PyTorch's that messages are of. */
+/* The process group, for PyTorch's tools, of all messages. */
 #define MESSAGES_GROUP "messages"
 #define TEXT           (TOW_GROUP_LABEL_MAX + 24)
 
@@ -113,7 +113,7 @@ struct entry {
 	const char *kind, *type, *status, *user_name;
 	const void *caller;
 	uint64_t timeout_ns;
-	int64_t me, peer; /* of a message: ranks in the job; -1: not known */
+	int64_t me, peer; /* for a message: ranks in the job; -1: not known */
 	bool grouped;     /* it is a message of the group ctx */
 };
 
@@ -135,7 +135,7 @@ static void emit_frames(const struct entry *entry, struct twi_emit *emit)
 	twi_emit_array_end(emit);
 }
 
-/* Barriers of a group are counted by themselves: to tools they are a group of their own. */
+/* The barriers of a group have numbers of their own, so they are a group of their own for tools. */
 static void name_group(struct twi_diag *diag, uint32_t ctx, char name[24], char text[TEXT])
 {
 	bool barriers = (ctx & TWI_STATE_BARRIERS) != 0;
@@ -150,8 +150,8 @@ static void name_group(struct twi_diag *diag, uint32_t ctx, char name[24], char 
 }
 
 /*
- * "towline:all_reduce"; of a message, as PyTorch's analyzer reads them, "towline:send 0->1", and
- * "towline:recv 1<-0", or "towline:recv 1<-?".
+ * Emits "towline:all_reduce". For a message the name is as PyTorch's analyzer reads it:
+ * "towline:send 0->1", "towline:recv 1<-0", or "towline:recv 1<-?".
  */
 static void emit_name(const struct entry *entry, struct twi_emit *emit)
 {
@@ -173,7 +173,7 @@ static void emit_name(const struct entry *entry, struct twi_emit *emit)
 	twi_emit_str(emit, "profiling_name", text);
 }
 
-/* Messages of a job are a group of their own, too: they have no place among collectives. */
+/* Messages are a process group of their own, as they have no order among collectives. */
 static void emit_group(struct twi_diag *diag, const struct entry *entry, struct twi_emit *emit)
 {
 	char text[TEXT], name[24];
@@ -230,7 +230,7 @@ static void emit_entry(struct twi_diag *diag, const struct entry *entry, uint64_
 	twi_emit_object_end(emit);
 }
 
-/* The run under way that a record is of; NULL: none is. */
+/* Returns the run under way of a record; NULL: there is none. */
 static const struct twi_coll_run *run_of(const struct twi_engine *engine,
 					 const struct twi_coll_record *record)
 {
@@ -285,7 +285,7 @@ static void emit_record(const struct twi_engine *engine, const struct twi_coll_r
 	emit_entry(engine->diag, &entry, offset, emit);
 }
 
-/* The last barriers of a group. */
+/* Emits the last barriers of a group. */
 static void emit_barriers(struct twi_diag *diag, const struct twi_series *series, uint64_t offset,
 			  struct twi_emit *emit)
 {
@@ -328,7 +328,7 @@ static void emit_all_barriers(const struct twi_engine *engine, uint64_t offset,
 	}
 }
 
-/* The job, if this runtime is in a group of it; its rank there, or -1. */
+/* Returns the job, if this runtime is in a group of it; else NULL. */
 static const struct twi_ranks *ranks_of(const struct twi_engine *engine)
 {
 	const struct twi_list *pos = twi_list_first(&engine->coll_groups);
@@ -370,7 +370,7 @@ static void emit_message(const struct twi_engine *engine, const struct tow_op *o
 	emit_entry(engine->diag, &entry, offset, emit);
 }
 
-/* Messages of the user's that are under way. */
+/* Emits the user's messages under way. */
 static void emit_messages(const struct twi_engine *engine, uint64_t offset, struct twi_emit *emit)
 {
 	uint32_t told = 0;
@@ -388,13 +388,13 @@ static void emit_messages(const struct twi_engine *engine, uint64_t offset, stru
 	}
 }
 
-/* Messages that have ended, the latest of them, as the rings of spans have them. */
+/* The latest messages that have ended, from the rings of spans. */
 struct ended {
 	const struct twi_span *spans[MESSAGES];
 	uint32_t count;
 };
 
-/* Keeps it in order of its end if it is among the latest. */
+/* Keeps a span, in order of its end, if it is among the latest. */
 static void keep_ended(struct ended *ended, const struct twi_span *span)
 {
 	uint32_t at = ended->count;
@@ -460,7 +460,7 @@ static void emit_ended(const struct twi_engine *engine, const struct twi_trace_r
 	}
 }
 
-/* members NULL: all ranks up to size. */
+/* Emits a group; members NULL: all ranks below size. */
 static void emit_config(const char *name, const char *text, const uint32_t *members, uint32_t size,
 			struct twi_emit *emit)
 {
@@ -499,7 +499,7 @@ static void emit_status(struct twi_diag *diag, const struct twi_series *series,
 	twi_emit_object_end(emit);
 }
 
-/* Of barriers only where there were any. */
+/* Emits all series; of barriers only those with calls. */
 static void emit_groups(const struct twi_engine *engine, bool status, struct twi_emit *emit)
 {
 	struct twi_list *pos, *next;
@@ -527,7 +527,7 @@ void twi_flight_emit(struct twi_engine *engine, struct twi_emit *emit)
 	struct ended ended = { .count = 0 };
 	struct twi_trace trace = { 0 };
 
-	/* Without memory those that have ended are left out. */
+	/* Without memory, messages that have ended are left out. */
 	if (twi_trace_read(engine->diag, 0, &trace) == TOW_OK && trace.rank_count > 0)
 		choose_ended(&trace.ranks[0], &ended);
 	twi_engine_enter(engine);

@@ -1,13 +1,15 @@
 /*
- * flight_file.c - the last word of a rank: the flight recorder's file, which is on disk before who
- * failed is told, and before the process exits, or 100 ms are over.
+ * flight_file.c - writes the flight recorder's file when a group fails.
  *
- *	a group breaks         the thread              who waits, or tests
+ * The file is on disk before the thread with the failed operation gets its status, and before the
+ * process exits; both wait for 100 ms at most.
+ *
+ *	a group fails          the thread              a thread that waits, or tests
  *	  twi_flight_due  -->  twi_flight_dump  <----  twi_flight_settle, with the failed status
  *	                                        <----  exit()
  *
- * What is due stands in one table of the process, so that exit() finds it; it is touched when
- * something fails, and at no other time. A forked child has no such threads, and waits for none.
+ * Files that are due are in one table of the process, where exit() finds them. The table is used
+ * only when something fails. A forked child does not have these threads, and waits for none.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -32,7 +34,10 @@
 #define DUE_MAX   16u
 #define SETTLE_NS 100000000ull
 
-/* Of this process: the runtimes that owe a file, and what wakes the thread that writes it. */
+/*
+ * The runtimes of this process whose files are due, and the eventfds of the threads that write
+ * them.
+ */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t fewer = PTHREAD_COND_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -54,7 +59,7 @@ static void unlock_after_fork(void)
 	pthread_mutex_unlock(&lock);
 }
 
-/* Nobody writes a file of its parent's here. */
+/* The child writes no files of its parent. */
 static void forget_in_child(void)
 {
 	due_count = 0;
@@ -99,7 +104,9 @@ void twi_flight_done(struct twi_inquiry *inquiry, uint64_t begun_ns)
 	pthread_mutex_unlock(&lock);
 }
 
-/* For fewer that are due, until `until_ns` of twi_now_ns; the lock is held. False: it is over. */
+/*
+ * Waits until fewer files are due, or until_ns of twi_now_ns. The lock is held. False: time is up.
+ */
 static bool wait_for_fewer(uint64_t until_ns)
 {
 	const struct timespec at = { (time_t)(until_ns / 1000000000u),
@@ -122,7 +129,7 @@ void twi_flight_settle(struct twi_engine *engine)
 	pthread_mutex_unlock(&lock);
 }
 
-/* exit(): threads run on until it is over. */
+/* exit(): other threads still run until it ends. */
 __attribute__((destructor)) static void settle_at_exit(void)
 {
 	uint64_t until = twi_now_ns() + SETTLE_NS;
@@ -178,7 +185,7 @@ static int write_file(struct twi_engine *engine, const char *folder, unsigned nu
 	return twi_error_errno(TOW_ESYSTEM, err, "the flight recorder's file %s", path);
 }
 
-/* What the ranks have last said of each other, where they were asked in the last half minute. */
+/* Emits the last verdict, if the ranks were asked in the last half minute. */
 static void emit_verdict(struct twi_engine *engine, struct twi_emit *emit)
 {
 	char *bytes;
@@ -199,7 +206,7 @@ static void emit_counters(struct twi_engine *engine, struct twi_emit *emit)
 	twi_emit_object_end(emit);
 }
 
-/* All that a rank can say, in one document. */
+/* Writes all that the rank has to report in one document. */
 static int write_word(struct twi_engine *engine, const char *folder, unsigned number)
 {
 	struct twi_emit emit;

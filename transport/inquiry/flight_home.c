@@ -1,5 +1,5 @@
 /*
- * flight_home.c - see flight_home.h.
+ * flight_home.c - the folder of the flight recorder's files. See flight_home.h.
  */
 #include "transport/inquiry/flight_home.h"
 
@@ -18,7 +18,7 @@
 #include "transport/inquiry/flight.h"
 #include "transport/inquiry/inquiry.h"
 
-#define SWEEPS_MAX 64u /* a file each: what is too much by more goes with the next ones */
+#define SWEEPS_MAX 64u /* most files deleted at once; later calls delete the rest */
 #define LOOKED_MAX 4096u
 
 void twi_flight_set_home(struct twi_engine *engine, const char *path)
@@ -42,7 +42,7 @@ const char *twi_flight_folder(const struct twi_engine *engine)
 	return engine->inquiry->flight_home;
 }
 
-/* flight.<job>.<rank>.<n>.json, or what is left of one that was being written. */
+/* True for flight.<job>.<rank>.<n>.json, and for one that was not completed. */
 static bool is_ours(const char *name)
 {
 	return strncmp(name, "flight.", 7) == 0 && strstr(name, ".json") != NULL;
@@ -53,7 +53,7 @@ static bool is_older(const struct timespec *a, const struct timespec *b)
 	return a->tv_sec != b->tv_sec ? a->tv_sec < b->tv_sec : a->tv_nsec < b->tv_nsec;
 }
 
-/* How many files there are, and which is the oldest; "": none. */
+/* Returns the number of files, and the name of the oldest; "": there is none. */
 static unsigned look_at_files(DIR *dir, char oldest[256])
 {
 	struct timespec when = { 0 };
@@ -76,7 +76,7 @@ static unsigned look_at_files(DIR *dir, char oldest[256])
 	return count;
 }
 
-/* Others that sweep as well take the same ones, which is no harm. */
+/* Deletes the oldest files. Other processes may delete the same ones, which is harmless. */
 static void make_room(DIR *dir)
 {
 	char oldest[256];

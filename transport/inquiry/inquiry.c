@@ -1,8 +1,8 @@
 /*
- * inquiry.c - rounds: who is asked, what has come, what is made of it. See inquiry.h.
+ * inquiry.c - rounds: asks the ranks, keeps their states, and has them judged. See inquiry.h.
  *
- * The timer is an operation of the library's own, so that the driver asks, with a ring of its own;
- * a round that another thread begins only wakes a driver.
+ * The timer is an operation of the library's own, so the driver sends the requests, with its ring.
+ * A thread that begins a round without driving only wakes a driver.
  */
 #include "transport/inquiry/inquiry.h"
 
@@ -22,7 +22,7 @@
 
 #define ANY_ROUND 0u
 #define FRESH_NS  30000000000ull
-#define ASK_MAX   1024u /* of a job larger than this only those are asked that are connected */
+#define ASK_MAX   1024u /* a larger job asks only connected ranks */
 
 static void drop_round(struct twi_inquiry_round *round)
 {
@@ -49,11 +49,11 @@ static struct twi_ranks *ranks_of(const struct twi_inquiry *inquiry)
 
 static void on_connected(struct tow_op *op, const struct tow_result *result)
 {
-	(void)result; /* the line that comes with it is asked in the next look */
+	(void)result; /* its line is asked in the next sample */
 	tow_op_release(op);
 }
 
-/* Only a connection that costs one operation, and is there for all that follows. */
+/* Begins a connection, which costs one operation and then serves all later rounds. */
 static void connect_to(struct twi_ranks *ranks, uint32_t rank)
 {
 	const struct tow_op_options options = { .size = sizeof(options),
@@ -68,7 +68,7 @@ static void connect_to(struct twi_ranks *ranks, uint32_t rank)
 		return;
 	twi_ranks_connect(ranks, rank, TWI_SPACE_LINK, &options, &op);
 	if (slot->state != TWI_SLOT_UP)
-		slot->tries.wanted = wanted; /* a job goes on without */
+		slot->tries.wanted = wanted; /* the job itself does not need it */
 }
 
 static void ask_all(struct twi_inquiry *inquiry)
@@ -121,7 +121,7 @@ static void on_timer_done(struct tow_op *op, const struct tow_result *result)
 		set_timer(inquiry);
 }
 
-/* The timer's time has come: the next look, or none is left. */
+/* The timer has expired: takes the next sample, if one is left. */
 static void on_timer(struct tow_op *op, int status)
 {
 	struct twi_inquiry *inquiry = twi_container_of(op, struct twi_inquiry, timer);
@@ -153,16 +153,16 @@ static void set_timer(struct twi_inquiry *inquiry)
 	};
 
 	if (inquiry->timed && !twi_heap_has(&inquiry->timer.timed))
-		return; /* it is ending, and then set anew */
+		return; /* it is ending, and then is set again */
 	if (inquiry->timed)
-		twi_op_unwatch(&inquiry->timer); /* it was for a round that nobody waits for */
+		twi_op_unwatch(&inquiry->timer); /* it was for a round that was replaced */
 	else
 		twi_op_embed(&inquiry->timer, engine, &timer_ops, &options);
 	inquiry->timer.deadline_ns = twi_engine_clock(engine);
 	inquiry->timed = true;
 	inquiry->timed_id = inquiry->round->id;
 	twi_op_watch(&inquiry->timer);
-	engine->armed_since_enter = true; /* somebody who sleeps is to drive */
+	engine->armed_since_enter = true; /* wake a sleeping thread to drive */
 }
 
 static struct twi_inquiry_round *make_round(struct twi_inquiry *inquiry, bool connects)
@@ -184,7 +184,10 @@ static struct twi_inquiry_round *make_round(struct twi_inquiry *inquiry, bool co
 	return round;
 }
 
-/* One that connects to nobody serves no one who wants all ranks: then it is begun anew. */
+/*
+ * Begins a round or shares the last one. A round without connects is not shared by a request for
+ * all ranks: that begins a new one.
+ */
 static uint64_t begin_round(struct twi_engine *engine, bool connects)
 {
 	struct twi_inquiry *inquiry = engine->inquiry;
@@ -258,7 +261,7 @@ void twi_inquiry_heard(struct twi_inquiry *inquiry, const struct twi_inquiry_lin
 	}
 	entry->states[sample] = kept;
 	trip = now - entry->asked_ns[sample];
-	/* Its clock, as read when it answered: the best of both looks. */
+	/* The rank's clock, as it read it for the answer; the better sample counts. */
 	if (entry->error_ns == 0 || trip / 2 < entry->error_ns) {
 		entry->error_ns = trip / 2 + 1;
 		entry->offset_ns =
@@ -323,8 +326,8 @@ static const char *kind_name(unsigned kind)
 }
 
 /*
- * What is judged: an array, to be given to free(), of a round that stays as it is meanwhile: of the
- * last, or, where it is asked for, of one that has looked twice.
+ * Makes the case to judge: an array that goes to free(), and a round that stays as it is. The round
+ * is the last one, or the one of that number if it has taken both samples.
  */
 static struct twi_verdict_rank *make_case(struct twi_engine *engine, uint32_t id,
 					  struct twi_inquiry_round **round_out,
@@ -339,7 +342,7 @@ static struct twi_verdict_rank *make_case(struct twi_engine *engine, uint32_t id
 	if (round != NULL && id != ANY_ROUND && (round->id != id || round->sample < 2))
 		round = NULL;
 	if (round != NULL && round->sample == 0 && !round->closed)
-		keep_own(inquiry); /* nobody drives: this rank alone is known */
+		keep_own(inquiry); /* no thread drives: only this rank's state is known */
 	if (round != NULL)
 		ranks = calloc(round->count, sizeof(*ranks));
 	if (ranks != NULL) {
@@ -450,7 +453,7 @@ const struct twi_inquiry_hooks twi_inquiry_hooks = { .begin = twi_inquiry_begin,
 						     .settle = twi_flight_settle,
 						     .suffered = twi_inquiry_suffered };
 
-/* --- its life --- */
+/* --- open and close --- */
 
 int twi_inquiry_open(struct twi_engine *engine)
 {
@@ -458,7 +461,7 @@ int twi_inquiry_open(struct twi_engine *engine)
 	int status;
 
 	if (engine->virtual_clock)
-		return TOW_OK; /* a simulated job is asked by its test */
+		return TOW_OK; /* the test of a simulated job asks it */
 	inquiry = calloc(1, sizeof(*inquiry));
 	if (inquiry == NULL)
 		return twi_error(TOW_ENOMEM, "no memory for a runtime");

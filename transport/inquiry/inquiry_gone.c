@@ -1,6 +1,9 @@
 /*
- * inquiry_gone.c - a rank fails because another one has gone, and its program ends: who waits for
- * that rank is to be told of the first one, which it may have no connection to.
+ * inquiry_gone.c - tells ranks which rank was lost first.
+ *
+ * A rank fails because another one has gone, and its program ends. Then a third rank fails that
+ * waits for it. That rank may have no connection to the first one, so its message names the first
+ * one, too.
  *
  *	rank 1 leaves    rank 2: its receive from 1 fails    rank 3: its receive from 2 fails
  *	                   |  GONE 1  --------------------->   "rank 2 is gone: its process has
@@ -8,10 +11,10 @@
  *	                                                       rank 1: ... closed the connection"
  *
  *	offset  0      4          8
- *	        | rank | reserved | why, in words |     behind the head of inquiry.h
+ *	        | rank | reserved | the reason as text |     behind the head of inquiry.h
  *
- * It is said once of each rank that is lost, and only where an operation fails for it: that ranks
- * go is how every job ends. Nothing is done for it but that it stands in a message.
+ * GONE is sent once for each lost rank, and only where an operation fails for it: ranks go at the
+ * end of every job. Its only use is the text in a message.
  */
 #include <stdio.h>
 #include <string.h>
@@ -24,7 +27,7 @@
 #include "transport/job/group.h"
 #include "transport/op/endpoint.h"
 
-#define FRESH_NS 60000000000ull /* a program takes its time to end; later it is another story */
+#define FRESH_NS 60000000000ull /* a program needs time to end; later failures have other causes */
 
 uint32_t twi_inquiry_gone_write(const struct twi_inquiry_gone *gone, uint8_t out[TWI_INQUIRY_GONE])
 {
@@ -84,9 +87,10 @@ static const struct twi_op_ops gone_ops = { .kind = TWI_OP_CALL,
 					    .span = TWI_SPAN_CALL };
 
 /*
- * Its callback runs before the engine is given back; here a lane is in the middle of something. So
- * it is said before whoever drives, and waits for the operation, hears of it and may exit. A thread
- * that another one drives for may be faster than that: then nothing is known of it elsewhere.
+ * Sends the report in a callback, as a lane is busy here. The callback runs before the engine is
+ * released. So the report goes before the thread that drives, and waits for the operation, learns
+ * of the failure and may exit. A thread for which another one drives may exit sooner: then other
+ * ranks learn nothing.
  */
 static void schedule_gone(struct twi_inquiry *inquiry)
 {
@@ -95,7 +99,7 @@ static void schedule_gone(struct twi_inquiry *inquiry)
 						.done = on_gone_due };
 
 	if (inquiry->gone_due)
-		return; /* it goes with the other one's news */
+		return; /* the due report sends the newest content */
 	twi_op_embed(&inquiry->gone_op, inquiry->engine, &gone_ops, &options);
 	inquiry->gone_due = true;
 	twi_op_complete(&inquiry->gone_op, TOW_OK, 0);

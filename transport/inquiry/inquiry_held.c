@@ -1,5 +1,5 @@
 /*
- * inquiry_held.c - see inquiry_held.h.
+ * inquiry_held.c - measures holds of the process; inquiry_held.h has the concept.
  */
 #include "transport/inquiry/inquiry_held.h"
 
@@ -29,7 +29,7 @@ void twi_held_note(struct twi_held_log *log, uint64_t from_ns, uint64_t to_ns)
 {
 	uint64_t last = to_ns / SECOND_NS, first = from_ns / SECOND_NS;
 
-	/* What is further back than there are rows is not told. */
+	/* There are no rows for earlier seconds. */
 	if (last - first >= TWI_STATE_HELD)
 		first = last - (TWI_STATE_HELD - 1);
 	for (uint64_t second = first; second <= last; second++) {
@@ -86,7 +86,7 @@ void twi_held_close(struct twi_held_watch *watch)
 	watch->set = -1;
 }
 
-/* For how long the calling thread has wanted a CPU and had none, so far. */
+/* Returns for how long the calling thread has been runnable without a CPU so far. */
 static uint64_t denied_ns(void)
 {
 	uint64_t ran, waited = 0;
@@ -97,10 +97,10 @@ static uint64_t denied_ns(void)
 }
 
 /*
- * A tick would have ended the sleep that began then, so the process was held since the tick's end
- * at least; a shorter time is a tool that looks in, and costs nobody much. That the thread had no
- * CPU is another thing. Where it got one only when the tick was over there is no EINTR, and it has
- * to be long.
+ * Measures a hold. A sleep ends at its tick's end at the latest, so the process was held at least
+ * since then. A shorter hold is a tool that inspects the process, and costs little. Time without a
+ * CPU is no hold. If the thread got a CPU only after the tick's end, epoll_wait returns no EINTR,
+ * and only a long delay counts.
  */
 static void measure_tick(uint64_t began_ns, uint64_t denied_before_ns, bool told,
 			 struct twi_held_time *out)
@@ -114,12 +114,12 @@ static void measure_tick(uint64_t began_ns, uint64_t denied_before_ns, bool told
 	denied = denied > denied_before_ns ? denied - denied_before_ns : 0;
 	if (now < began_ns + TWI_HELD_TICK_MS * MS_NS + denied + least)
 		return;
-	/* Somewhere within the tick. */
+	/* The begin is somewhere within the tick. */
 	out->from_ns = began_ns + TWI_HELD_TICK_MS * MS_NS / 2 + denied;
 	out->to_ns = now;
 }
 
-/* One sleep; what epoll_wait says of it. */
+/* Sleeps once, and returns the result of epoll_wait. */
 static int sleep_once(struct twi_held_watch *watch, int ms, struct twi_held_time *out)
 {
 	uint64_t began = twi_now_ns(), denied;

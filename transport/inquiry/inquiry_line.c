@@ -1,8 +1,8 @@
 /*
- * inquiry_line.c - words of an inquiry between ranks. See inquiry.h.
+ * inquiry_line.c - the messages of an inquiry between ranks. See inquiry.h.
  *
- * Each connection has one receive for them. A rank that is asked answers at once, from a state that
- * is made at most once in 50 ms, so asking often costs it a message each, and no more.
+ * Each connection has one receive for them. A rank answers at once, from a state that it makes anew
+ * at most once in 50 ms. So frequent requests cost it a message each, and no more.
  */
 #include <stdlib.h>
 
@@ -17,7 +17,7 @@
 
 enum word { WORD_ASK = 1, WORD_STATE, WORD_WHO, WORD_NEWS, WORD_GONE };
 
-/* Once the ranks hang up, the peer may go before this file hears of it. */
+/* When the ranks close, the peer may go before this file learns of it. */
 struct tow_peer *twi_inquiry_line_peer(const struct twi_inquiry_line *line)
 {
 	const struct twi_slot *slot = &line->ear.ranks->slots[line->rank];
@@ -26,7 +26,7 @@ struct tow_peer *twi_inquiry_line_peer(const struct twi_inquiry_line *line)
 	return slot->state == TWI_SLOT_UP && slot->peer == line->ear.peer ? line->ear.peer : NULL;
 }
 
-/* A message of a head, and at most `bytes` behind it. */
+/* Makes a message of a head, and at most `bytes` behind it. */
 static struct twi_rank_post *make_post(struct twi_inquiry_line *line, uint32_t bytes)
 {
 	struct twi_ranks *ranks = line->ear.ranks;
@@ -55,7 +55,7 @@ bool twi_inquiry_ask(struct twi_inquiry_line *line, uint32_t round, uint32_t sam
 	return post != NULL && send_post(line, post, WORD_ASK, round, sample, 0);
 }
 
-/* A rank of an older version leaves it alone, as hear_words does with what it does not know. */
+/* A rank of an older version ignores it, as hear_words does with unknown messages. */
 bool twi_inquiry_tell(struct twi_inquiry_line *line, const struct twi_inquiry_news *news)
 {
 	struct twi_rank_post *post = make_post(line, TWI_INQUIRY_NEWS);
@@ -88,7 +88,10 @@ size_t twi_inquiry_unread_gone(const struct twi_inquiry_line *line)
 	return op->result_bytes - TWI_INQUIRY_HEAD;
 }
 
-/* The newest forms. The fullest state goes without what is least missed; 0: it does not fit. */
+/*
+ * Encodes one of the newest forms. A state that does not fit goes without what matters least. 0: it
+ * does not fit even so.
+ */
 static size_t encode_long(uint32_t features, struct twi_rank_state *state, uint8_t *out)
 {
 	bool held = (features & TWI_FEATURE_BIT(state_held)) != 0;
@@ -107,7 +110,7 @@ static size_t encode_long(uint32_t features, struct twi_rank_state *state, uint8
 	return bytes;
 }
 
-/* In what form the other side reads it, and within what its receive has room for. */
+/* Encodes in a form that the other side reads, and that fits its receive. */
 static uint32_t encode_for(uint32_t features, struct twi_rank_state *state, uint8_t *out)
 {
 	enum twi_state_form form = TWI_STATE_FORM_BARE;
@@ -200,7 +203,7 @@ static void hear_words(struct twi_inquiry_line *line, uint64_t bytes)
 	case WORD_GONE:
 		twi_inquiry_gone_heard(line, body, bytes - TWI_INQUIRY_HEAD);
 		break;
-	default: /* of a newer version: not for us */
+	default: /* a message of a newer version */
 		break;
 	}
 }
@@ -213,7 +216,7 @@ static bool on_heard(struct twi_rank_ear *ear, const struct tow_result *result)
 	       ear->ranks->engine->inquiry != NULL;
 }
 
-/* The line stays for what is known of the process; its ranks may go now. */
+/* The line stays, as it identifies the process. Its ranks may go now. */
 static void on_deaf(struct twi_rank_ear *ear, int status)
 {
 	(void)status;
@@ -247,7 +250,7 @@ static int rank_up(struct twi_ranks *ranks, uint32_t rank, struct tow_peer *peer
 	line = calloc(1, sizeof(*line));
 	if (line == NULL) {
 		twi_log(ranks->engine->diag, 2, "no memory to ask rank %u how it is", rank);
-		return TOW_OK; /* the job goes on without */
+		return TOW_OK; /* the job does not need it */
 	}
 	line->rank = rank;
 	line->ear = (struct twi_rank_ear){ .ranks = ranks,
@@ -272,7 +275,7 @@ static void ranks_end(struct twi_ranks *ranks)
 
 	if (inquiry == NULL)
 		return;
-	twi_engine_enter(ranks->engine); /* ranks of a join that failed are freed without it */
+	twi_engine_enter(ranks->engine); /* a failed join frees its ranks without the engine */
 	twi_list_for_each_safe (pos, next, &inquiry->lines) {
 		struct twi_inquiry_line *line =
 			twi_container_of(pos, struct twi_inquiry_line, link);

@@ -1,11 +1,12 @@
 /*
- * inquiry_looks.c - one rank looks each verdict_interval_ns, without being asked, and keeps what it
- * has seen: faults that come and go are known of later, and /metrics can tell of them.
+ * inquiry_looks.c - one rank looks at the job each verdict_interval_ns, and keeps a history.
  *
- * Rank 0 does. Another one does where no rank below it has asked for two of these times, and a
- * quarter more for each rank: when rank 0 is gone, rank 1 is the first to miss it, and the others
- * hear of rank 1. Ranks without connections hear nothing of each other, so each part looks for
- * itself.
+ * So faults that come and go are known later, and /metrics can report them.
+ *
+ * Rank 0 makes the looks. Another rank does so if no lower rank has asked it for two intervals, and
+ * a quarter more for each rank below it. When rank 0 has gone, rank 1 is the first to miss it, and
+ * then asks the others. Ranks without connections do not ask each other, so each part of the job
+ * has its own looks.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -22,10 +23,10 @@
 #include "transport/job/group.h"
 
 struct twi_inquiry_looks {
-	uint64_t begun_ns, last_ns; /* since when there are looks; the last own one. 0: none */
-	uint32_t round;             /* the one under way; of the thread that looks */
-	struct twi_verdict verdict; /* likewise */
-	pthread_mutex_t lock;       /* of the history */
+	uint64_t begun_ns, last_ns; /* begin of the looks; the last own look. 0: none */
+	uint32_t round;             /* the round under way; only the thread that looks uses it */
+	struct twi_verdict verdict; /* only the thread that looks uses it */
+	pthread_mutex_t lock;       /* protects the history */
 	struct twi_history history;
 };
 
@@ -67,13 +68,13 @@ static uint64_t rank_here(const struct twi_inquiry *inquiry)
 	return twi_container_of(pos, struct twi_inquiry_line, link)->ear.ranks->rank;
 }
 
-/* A look takes as long as a round, so less is as much. */
+/* A look takes as long as a round, so a shorter interval has no effect. */
 static uint64_t interval_of(const struct twi_engine *engine)
 {
 	return twi_max((uint64_t)engine->knobs.verdict_interval_ns, (uint64_t)TWI_INQUIRY_ROUND);
 }
 
-/* The engine is held. */
+/* Returns when the next look is due. The engine is held. */
 static uint64_t due_at(const struct twi_inquiry *inquiry)
 {
 	uint64_t rank = rank_here(inquiry);

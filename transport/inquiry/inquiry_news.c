@@ -1,19 +1,20 @@
 /*
- * inquiry_news.c - a look has found what the one before had not: a trace is captured, here and at
- * the other ranks, where their knob trace_on_verdict says so.
+ * inquiry_news.c - captures a trace when a look has a new finding.
+ *
+ * This rank captures, and so do other ranks, if their knob trace_on_verdict says so.
  *
  *	the rank that looks       capture  --- file in verdict_TIME
  *	     |  NEWS
  *	     v
- *	every rank with a         capture  --- file in verdict_TIME, the same, for the time is told
+ *	every rank with a         capture  --- file in verdict_TIME, the same, as NEWS has the time
  *	connection to it
  *
  *	offset  0        8       12     16     20
  *	        | unix_s | cause | rank | peer | reserved |     behind the head of inquiry.h
  *
- * A rank that gets it decides by its own knob and its own bounds (trace_writer.h), so a rank that
- * tells again and again makes others capture once a minute at most, and names no file of theirs:
- * the folder is made of the time, which must be about that of the receiver.
+ * A rank that gets NEWS decides by its own knob and its own bounds (trace_writer.h). So repeated
+ * NEWS make it capture once a minute at most. They cannot name a file: the folder's name is made of
+ * the time, which must be near the receiver's own.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -29,7 +30,7 @@
 #include "transport/job/group.h"
 
 #define NOBODY   UINT32_MAX
-#define APART_S  86400u /* by which clocks of a job's hosts may differ */
+#define APART_S  86400u /* how far the clocks of a job's hosts may differ */
 #define SAID_MAX 96u
 
 void twi_inquiry_news_write(const struct twi_inquiry_news *news, uint8_t out[TWI_INQUIRY_NEWS])
@@ -58,7 +59,7 @@ bool twi_inquiry_news_read(const uint8_t *in, size_t bytes, uint64_t now_unix_s,
 	return true;
 }
 
-/* Any thread. */
+/* Begins a capture; may be called in any thread. */
 static void begin_capture(struct twi_engine *engine, uint32_t from,
 			  const struct twi_inquiry_news *news)
 {
@@ -80,7 +81,7 @@ static void on_herald_done(struct tow_op *op, const struct tow_result *result)
 	twi_container_of(op, struct twi_inquiry, herald)->heralded = false;
 }
 
-/* Its time, which is at once, has come; or the engine closes. */
+/* The operation expires at once, and sends the news; or the engine closes. */
 static void on_herald(struct tow_op *op, int status)
 {
 	struct twi_inquiry *inquiry = twi_container_of(op, struct twi_inquiry, herald);
@@ -98,7 +99,7 @@ static const struct twi_op_ops herald_ops = {
 	.kind = TWI_OP_CALL, .noun = "timer", .span = TWI_SPAN_CALL, .abort = on_herald
 };
 
-/* As with the timer of rounds: whoever drives has a ring to send with, and this thread has none. */
+/* Lets the driver send, as for the timer of rounds: it has a ring, and this thread has none. */
 static void send_herald(struct twi_inquiry *inquiry)
 {
 	const struct tow_op_options options = {
@@ -107,12 +108,12 @@ static void send_herald(struct twi_inquiry *inquiry)
 
 	twi_assert_held(inquiry->engine);
 	if (inquiry->heralded)
-		return; /* the news that it has with it are those of now */
+		return; /* it sends the newest news */
 	twi_op_embed(&inquiry->herald, inquiry->engine, &herald_ops, &options);
 	inquiry->herald.deadline_ns = twi_engine_clock(inquiry->engine);
 	inquiry->heralded = true;
 	twi_op_watch(&inquiry->herald);
-	inquiry->engine->armed_since_enter = true; /* somebody who sleeps is to drive */
+	inquiry->engine->armed_since_enter = true; /* wake a sleeping thread to drive */
 }
 
 void twi_inquiry_news_tell(struct twi_inquiry *inquiry, const struct twi_history_finding *found)

@@ -1,6 +1,7 @@
 /*
- * inquiry_self.c - what this rank knows of itself, gathered when somebody asks: nothing of it is
- * kept up to date meanwhile but what collectives and waits write down as they go.
+ * inquiry_self.c - makes this rank's state when it is requested.
+ *
+ * Nothing of it is maintained in between, except the records of collectives and waits.
  */
 #include <dirent.h>
 #include <stdio.h>
@@ -23,8 +24,8 @@
 #include "transport/op/endpoint.h"
 
 #define FRESH_NS       50000000ull
-#define COLL_GROUPS    (TWI_STATE_GROUPS - 2u) /* the others are left for barriers, */
-#define FOREIGN_GROUPS (TWI_STATE_GROUPS - 1u) /* and for groups of other libraries */
+#define COLL_GROUPS    (TWI_STATE_GROUPS - 2u) /* the rest is for barriers */
+#define FOREIGN_GROUPS (TWI_STATE_GROUPS - 1u) /* and groups of other libraries */
 #define THREADS_MAX    256u
 
 static bool add_thread(const char *tid, struct twi_rank_state *out)
@@ -39,8 +40,9 @@ static bool add_thread(const char *tid, struct twi_rank_state *out)
 }
 
 /*
- * The thread that waits for collectives is the one that comes late to them when it gets no CPU. The
- * library's own threads, and others of the user's, may have reasons of their own.
+ * Adds the times of the thread that waits for collectives: it comes late to them when it gets no
+ * CPU. If there is none, adds all threads, though the library's own and others may run for other
+ * reasons.
  */
 static void add_threads(const struct twi_engine *engine, struct twi_rank_state *out)
 {
@@ -64,7 +66,7 @@ static void add_threads(const struct twi_engine *engine, struct twi_rank_state *
 		closedir(tasks);
 }
 
-/* Views whose message is there, and that have no room for it: the lists of the engine. */
+/* Adds views whose message has arrived but that have no memory for it, from the engine's list. */
 static void add_roomless(const struct twi_engine *engine, struct twi_rank_state *out)
 {
 	const struct twi_list *roomless = &engine->parts[TWI_PART_VIEWS].items;
@@ -101,7 +103,10 @@ static void add_pool(const struct twi_engine *engine, struct twi_rank_state *out
 	add_roomless(engine, out);
 }
 
-/* The newest of them first; next_seq itself: a call that was refused, as the group is broken. */
+/*
+ * Adds the last calls, newest first. A call with number next_seq was refused, as the group has
+ * failed.
+ */
 static void add_past(const struct twi_series *series, struct twi_state_group *out)
 {
 	for (uint64_t seq = series->next_seq; seq > 0 && out->past_count < TWI_STATE_PAST; seq--) {
@@ -116,7 +121,7 @@ static void add_past(const struct twi_series *series, struct twi_state_group *ou
 	out->long_count = twi_series_longs(series, out->longs);
 }
 
-/* The name of a collective that has ended; NULL: none that is known. */
+/* Returns the name of a collective that has ended; NULL: none is known. */
 static const char *ended_name(const struct twi_engine *engine, uint32_t ctx, uint64_t seq)
 {
 	const struct twi_coll_log *log = engine->coll_log;
@@ -130,7 +135,7 @@ static const char *ended_name(const struct twi_engine *engine, uint32_t ctx, uin
 	return NULL;
 }
 
-/* What the user calls collective `seq`; NULL: nothing. */
+/* Returns the user's name of collective `seq`; NULL: it has none. */
 static const char *name_of(const struct twi_engine *engine, uint32_t ctx, uint64_t seq)
 {
 	struct twi_list *pos, *next;
@@ -151,7 +156,10 @@ static uint32_t hash_of(const char *name)
 	return (uint32_t)twi_hash_spread(twi_hash_text(name)) | 1;
 }
 
-/* Of its last calls: ranks that call different things have made a different number of calls. */
+/*
+ * Adds the names of the last calls. Ranks with different names at one number have made different
+ * numbers of calls.
+ */
 static void add_call_names(const struct twi_engine *engine, struct twi_state_group *out)
 {
 	const struct twi_coll_log *log = engine->coll_log;
@@ -167,7 +175,7 @@ static void add_call_names(const struct twi_engine *engine, struct twi_state_gro
 	}
 }
 
-/* What people call the group, and the call that somebody may wait in. */
+/* Adds the group's label, and the name of the call that a thread may wait in. */
 static void add_names(const struct twi_engine *engine, const struct twi_series *series,
 		      struct twi_state_group *out)
 {
@@ -186,7 +194,7 @@ static void add_names(const struct twi_engine *engine, const struct twi_series *
 	snprintf(out->call, sizeof(out->call), "%s", name);
 }
 
-/* Of all groups of which bursts are told it is known who has waited in them. */
+/* True when for all groups with bursts it is known which callers have waited in them. */
 static bool waits_known(const struct twi_engine *engine)
 {
 	struct twi_list *pos, *next;
@@ -226,13 +234,13 @@ static void add_one(const struct twi_engine *engine, const struct twi_series *se
 	add_names(engine, series, group);
 }
 
-/* Under way, known, not known yet. */
+/* Returns the order of a series: with calls under way, with calls before, without calls. */
 static unsigned turn_of(const struct twi_series *series)
 {
 	return series->in_flight > 0 ? 0 : series->next_seq > 1 ? 1 : 2;
 }
 
-/* Those in use first. Of collectives at most COLL_GROUPS: two are left for barriers. */
+/* Adds series, those in use first. Collectives get at most COLL_GROUPS rows: two are for others. */
 static void add_series(const struct twi_engine *engine, bool barriers, uint32_t room,
 		       struct twi_rank_state *out)
 {
@@ -270,7 +278,7 @@ static void look_at(const struct twi_slot *slot, uint32_t rank, uint64_t now_ns,
 		peer->lane->ops->peer_measure(peer, out, fabric);
 }
 
-/* How much a link is worth being told of. */
+/* Returns how important a link is for the report. */
 static uint64_t link_trouble(const struct twi_state_link *link)
 {
 	return (uint64_t)((link->flags & (TWI_LINK_BROKEN | TWI_LINK_LOST)) != 0) << 63 |
@@ -279,7 +287,7 @@ static uint64_t link_trouble(const struct twi_state_link *link)
 	       (uint64_t)(link->retransmits > 0) << 60 | (link->busy_us & ~(15ull << 60));
 }
 
-/* Keeps those with most trouble, in that order. */
+/* Keeps the links with the most trouble, in that order. */
 static void add_link(const struct twi_state_link *link, struct twi_rank_state *out)
 {
 	uint32_t at = out->link_count;
@@ -307,7 +315,7 @@ static void add_links(const struct twi_ranks *ranks, struct twi_rank_state *out)
 	}
 }
 
-/* Of those of them that do most: they are in that order. */
+/* Adds streams of the links with the most trouble, as the links are in that order. */
 static void add_streams(const struct twi_ranks *ranks, struct twi_rank_state *out)
 {
 	for (uint32_t i = 0; i < out->link_count; i++) {
@@ -324,9 +332,9 @@ static void add_streams(const struct twi_ranks *ranks, struct twi_rank_state *ou
 	}
 }
 
-/* --- connections that do not come about --- */
+/* --- connections that are not made yet --- */
 
-/* Which of two is told first: what somebody waits for, and the one that is tried for longer. */
+/* True when dial `a` goes first: an operation waits for it, or else it began before the other. */
 static bool goes_before(const struct twi_state_dial *a, const struct twi_state_dial *b)
 {
 	return a->wanted != b->wanted ? a->wanted > b->wanted : a->since_ns < b->since_ns;
@@ -357,7 +365,7 @@ static void add_dials(const struct twi_ranks *ranks, struct twi_rank_state *out)
 	}
 }
 
-/* The job that this runtime is of, as far as it has met it. */
+/* Returns the job of this runtime, if it has met any rank of it. */
 static struct twi_ranks *ranks_of(const struct twi_engine *engine)
 {
 	const struct twi_list *pos = twi_list_first(&engine->coll_groups);

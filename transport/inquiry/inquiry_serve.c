@@ -1,10 +1,12 @@
 /*
- * inquiry_serve.c - questions from the stats socket and, where a knob allows it, from SIGQUIT. A
- * thread of its own writes the flight recorder's files, and looks at the job now and then
- * (inquiry_looks.c), so that the progress thread does no file I/O.
+ * inquiry_serve.c - serves requests from the stats socket and, where a knob allows it, from
+ * SIGQUIT.
  *
- * The signal's handler writes to an eventfd and does nothing else. It is put in place only where
- * the program has none of its own, and taken away at close.
+ * A thread of its own writes the flight recorder's files, and looks at the job now and then
+ * (inquiry_looks.c). So the progress thread does no file I/O.
+ *
+ * The signal's handler writes to eventfds and does nothing else. It is installed only if the
+ * program has none of its own, and removed at close.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -27,11 +29,11 @@
 #define VERDICTS_PATH "/v1/verdicts"
 #define FLIGHT_PATH   "/v1/flight"
 #define STATE_PATH    "/v1/state"
-#define STATE_HEAD    8     /* the clock when it was answered, little-endian; then the state */
-#define ASKERS        4     /* runtimes that listen to SIGQUIT */
-#define DUMP_MS       1000u /* between two files */
+#define STATE_HEAD    8     /* the clock at the answer, little-endian; the state follows */
+#define ASKERS        4     /* most runtimes that SIGQUIT reaches */
+#define DUMP_MS       1000u /* time between two files */
 
-/* What the eventfd's counter is made of: the parts of a 64-bit number. */
+/* The eventfd's counter has these events as parts of a 64-bit number. */
 #define EVENT_FAILED 1ull
 #define EVENT_LOOKS  (1ull << 20)
 #define EVENT_QUIT   (1ull << 40)
@@ -41,14 +43,14 @@ struct twi_inquiry_thread {
 	struct twi_engine *engine;
 	pthread_t thread;
 	int event_fd;
-	struct twi_held_watch watch; /* of event_fd */
+	struct twi_held_watch watch; /* watches event_fd */
 	bool stopping, listens;
 	unsigned file;
 	uint64_t dumped_ns;
 };
 
 static _Atomic int askers[ASKERS]; /* event_fd + 1; 0: free */
-static _Atomic bool was_ignored;   /* SIGQUIT, before the first of them */
+static _Atomic bool was_ignored;   /* SIGQUIT was ignored before the first asker */
 
 /* --- the stats socket --- */
 
@@ -75,7 +77,7 @@ static int finish_inquiry(void *arg, void *session, char **bytes_out, size_t *co
 	return bytes_out == NULL ? TOW_OK : twi_inquiry_document(arg, bytes_out, count_out);
 }
 
-/* What this rank knows of itself: for a program that asks all ranks of a host, and judges. */
+/* Serves this rank's state, for a program that asks all ranks of a host and judges. */
 static int start_state(void *arg, int64_t seconds, void **session_out, uint64_t *wait_ns_out)
 {
 	(void)arg, (void)seconds;
@@ -171,12 +173,12 @@ static void on_sigquit(int number)
 		uint64_t event = EVENT_QUIT;
 
 		if (fd >= 0 && write(fd, &event, sizeof(event)) < 0)
-			continue; /* it is awake as it is */
+			continue; /* the counter is full, so the thread is awake */
 	}
 	errno = err;
 }
 
-/* The process has been held, and goes on. */
+/* Records that the process was held for `ns`, until now. */
 static void note_held(struct twi_engine *engine, uint64_t ns)
 {
 	uint64_t now;
@@ -212,7 +214,7 @@ static void dump_flight(struct twi_inquiry_thread *thread)
 	twi_flight_done(thread->engine->inquiry, begun);
 }
 
-/* A file is due, and the last one was written a second ago or more. */
+/* True when a file is due, and the last one was written a second ago or more. */
 static bool is_due(const struct twi_inquiry_thread *thread)
 {
 	return atomic_load(&thread->engine->inquiry->flight_due) &&
@@ -225,8 +227,8 @@ static int wait_ms(uint64_t ns)
 }
 
 /*
- * Until `due` of the engine's clock, or the end. Returns what has come meanwhile, but for failures
- * whose file is written here: who has failed waits for it, and for no look.
+ * Waits until `due` of the engine's clock, or the end. Returns the events meanwhile, except
+ * failures whose file it has written: a thread that waits for a file must not wait for a look.
  */
 static uint64_t wait_until(struct twi_inquiry_thread *thread, uint64_t due)
 {
@@ -236,13 +238,13 @@ static uint64_t wait_until(struct twi_inquiry_thread *thread, uint64_t due)
 		events |= wait_events(thread, wait_ms(due - now));
 		if (is_due(thread)) {
 			dump_flight(thread);
-			events &= ~(EVENT_LOOKS - 1); /* failures stand below */
+			events &= ~(EVENT_LOOKS - 1); /* failures are the bits below */
 		}
 	}
 	return events;
 }
 
-/* The user has asked for it with a signal: the one thing that this library ever prints. */
+/* The user has asked for the verdict by a signal. This is all that the library ever prints. */
 static void tell_verdict(struct twi_inquiry_thread *thread)
 {
 	struct twi_engine *engine = thread->engine;
@@ -263,7 +265,7 @@ static void tell_verdict(struct twi_inquiry_thread *thread)
 	free(verdict);
 }
 
-/* Until something comes, or, with nothing, until a look is due, which may be put off meanwhile. */
+/* Waits for an event, or until a look is due. Meanwhile that look may be put off. */
 static uint64_t wait_for_work(struct twi_inquiry_thread *thread)
 {
 	uint64_t events = 0;
@@ -279,7 +281,7 @@ static uint64_t wait_for_work(struct twi_inquiry_thread *thread)
 	return events;
 }
 
-/* Returns what has come meanwhile. */
+/* Looks at the job, and returns the events meanwhile. */
 static uint64_t look_at_job(struct twi_inquiry_thread *thread)
 {
 	struct twi_inquiry *inquiry = thread->engine->inquiry;
@@ -309,7 +311,7 @@ static void *inquiry_run(void *arg)
 		if (events >= EVENT_QUIT)
 			tell_verdict(thread);
 		if (twi_now_ns() - thread->dumped_ns < DUMP_MS * 1000000ull)
-			wait_events(thread, (int)DUMP_MS); /* several things fail at once */
+			wait_events(thread, (int)DUMP_MS); /* several failures share one file */
 		if (events != EVENT_LOOKS && !thread->stopping)
 			dump_flight(thread);
 		events = 0;
@@ -323,7 +325,7 @@ static void nudge_thread(int event_fd, uint64_t event)
 {
 	ssize_t wrote = write(event_fd, &event, sizeof(event));
 
-	(void)wrote; /* full: it is awake as it is */
+	(void)wrote; /* the counter is full, so the thread is awake */
 }
 
 void twi_inquiry_failed(struct twi_engine *engine)
@@ -342,8 +344,8 @@ void twi_inquiry_hurry(int event_fd)
 }
 
 /*
- * Nobody's: as the system has it, or ignored, which a shell hands on to all that it starts in the
- * background.
+ * True when the program has not set the signal's action: it is the default, or ignore, which a
+ * shell passes on to what it starts in the background.
  */
 static bool is_free(const struct sigaction *action)
 {
@@ -425,7 +427,7 @@ int twi_inquiry_thread_start(struct twi_engine *engine)
 {
 	int status;
 
-	if (engine->inquiry == NULL || /* simulated */
+	if (engine->inquiry == NULL || /* a simulated job */
 	    (!engine->knobs.verdict_on_sigquit && twi_flight_folder(engine) == NULL))
 		return TOW_OK;
 	status = make_thread(engine);
@@ -454,7 +456,7 @@ void twi_inquiry_thread_stop(struct twi_engine *engine)
 
 	if (engine->inquiry == NULL)
 		return;
-	twi_engine_enter(engine); /* who reports a failure holds it */
+	twi_engine_enter(engine); /* twi_inquiry_failed runs with the engine held */
 	thread = engine->inquiry->thread;
 	engine->inquiry->thread = NULL;
 	engine->inquiry->over = true;

@@ -1,6 +1,8 @@
 /*
- * inquiry_waits.c - what threads wait for, what messages of the user's are under way whether one
- * waits for them or not, and which have come that nobody receives. See inquiry_self.c.
+ * inquiry_waits.c - adds waits and messages to this rank's state. See inquiry_self.c.
+ *
+ * The messages are those of the user: under way, whether a thread waits for them or not, or arrived
+ * without a receive.
  */
 #include <string.h>
 
@@ -15,9 +17,9 @@
 #include "transport/op/message.h"
 #include "transport/op/op_table.h"
 
-#define OPS_SCANNED    8192u /* rows of the table, in which the oldest are looked for */
+#define OPS_SCANNED    8192u /* rows of the table that are searched for the oldest operations */
 #define STRAYS_OF_PEER 2u
-#define USUAL_FOR      100u /* times as long as an operation took it counts as usual */
+#define USUAL_FOR      100u /* a long time stays usual for this many times its length */
 
 _Static_assert((int)TWI_STATE_SEND == TWI_OP_SEND && (int)TWI_STATE_RECV == TWI_OP_RECV &&
 		       (int)TWI_STATE_COPY == TWI_OP_COPY && (int)TWI_STATE_CALL_OP > TWI_OP_CALL,
@@ -39,7 +41,7 @@ static uint32_t rank_of(const struct twi_ranks *ranks, const struct tow_op *op)
 	return TWI_STATE_NO_RANK;
 }
 
-/* A call and the pieces of a stream are told apart by what their rooms call them. */
+/* A call and the pieces of a stream are recognized by their nouns. */
 static uint8_t kind_of(const struct tow_op *op)
 {
 	static const struct {
@@ -88,7 +90,7 @@ static void add_wait(const struct tow_op *op, uint64_t since_ns, const struct tw
 		out->copy_since_ns = op->start_ns;
 }
 
-/* A thread that waits for the first of several operations has a row for each, as far as they go. */
+/* A thread that waits for any of several operations has a row for each, while there is room. */
 static void add_waiter(const struct twi_wait *wait, const struct twi_ranks *ranks,
 		       struct twi_rank_state *out)
 {
@@ -124,7 +126,7 @@ static bool is_message(const struct tow_op *op)
 	return op->kind == TWI_OP_SEND || op->kind == TWI_OP_RECV || kind_of(op) != op->kind;
 }
 
-/* Keeps the oldest, in their order. */
+/* Keeps the oldest operations, in their order. */
 static void keep_oldest(const struct tow_op *op, const struct tow_op *kept[TWI_STATE_MESSAGES],
 			uint32_t *count_io)
 {
@@ -159,7 +161,9 @@ static void add_messages(const struct twi_engine *engine, const struct twi_ranks
 
 /* --- messages that nobody receives --- */
 
-/* Whether something here waits for that rank: then what it has sent is told of first. */
+/*
+ * Tests whether an operation here waits for that rank. The messages of such ranks are listed first.
+ */
 static bool is_awaited(const struct twi_rank_state *out, uint32_t rank)
 {
 	for (uint32_t i = 0; i < out->wait_count; i++) {
@@ -201,9 +205,12 @@ static void add_strays(const struct twi_ranks *ranks, struct twi_rank_state *out
 	}
 }
 
-/* --- whether anything goes on --- */
+/* --- progress --- */
 
-/* What took long once, in a job that does so now and then, is usual there. */
+/*
+ * Returns the time that is usual for an operation. In a job where some take long now and then, that
+ * long time is usual.
+ */
 static uint64_t usual_of(const struct twi_engine *engine, uint64_t now)
 {
 	const struct twi_long_ops *ops = &engine->long_ops;
@@ -218,7 +225,7 @@ static uint64_t usual_of(const struct twi_engine *engine, uint64_t now)
 	return usual;
 }
 
-/* --- for how long it waited --- */
+/* --- waited times --- */
 
 static uint32_t rank_of_peer(const void *arg, const void *peer)
 {
@@ -252,7 +259,7 @@ static enum twi_waited waited_of(uint8_t kind)
 	}
 }
 
-/* The wait that is under way of the thread that is followed is known by when it began. */
+/* Adds waited times. The open wait of the followed thread is the one that began at seen_ns. */
 static void add_waited(const struct twi_engine *engine, const struct twi_ranks *ranks,
 		       struct twi_rank_state *out)
 {

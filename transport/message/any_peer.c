@@ -18,7 +18,7 @@ static struct tow_peer *peer_of(struct twi_list *link)
 	return twi_container_of(link, struct tow_peer, home_link);
 }
 
-/* A message that waits at some peer is taken; that peer comes last the next time. */
+/* Takes a message that waits at some peer. That peer comes last the next time. */
 static bool take_waiting(struct tow_op *op)
 {
 	struct twi_list *peers = &op->endpoint->peers;
@@ -46,7 +46,7 @@ static void look_around(struct tow_op *op)
 	twi_match_put_wild(&op->endpoint->any, &op->match);
 }
 
-/* From the first one on the tables of all peers look at the endpoint's list. */
+/* From the first such receive on, the tables of all peers look at the endpoint's list. */
 static void open_tables(struct tow_endpoint *endpoint)
 {
 	struct twi_list *pos, *next;
@@ -65,7 +65,7 @@ static void post_any(struct tow_op *op)
 	look_around(op);
 }
 
-/* What has come before the user had the peer may be for a receive that waits. */
+/* A message that came before the user had the peer may match a receive that waits. */
 static void join_endpoint(struct tow_peer *peer)
 {
 	struct twi_match *match = &peer->inbox->match;
@@ -88,7 +88,7 @@ const struct twi_match_hooks twi_any_hooks = { .post = post_any,
 					       .leave = leave_endpoint,
 					       .close = twi_channels_leave };
 
-/* --- those that come back --- */
+/* --- receives that come back --- */
 
 static unsigned look_again(struct twi_engine *engine, struct twi_list *items)
 {
@@ -130,6 +130,6 @@ void twi_any_again(struct tow_op *op)
 	op->peer = NULL;
 	twi_channel_drop_op(op);
 	op->stage = TWI_STAGE_POSTED;
-	engine->armed_since_enter = true; /* who sleeps must wake up for it */
+	engine->armed_since_enter = true; /* a sleeping driver must wake up for it */
 	twi_part_add(engine, TWI_PART_ANY, &any_part, &op->seq_link);
 }

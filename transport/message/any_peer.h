@@ -1,23 +1,25 @@
 /*
  * any_peer.h - receives of any peer of an endpoint.
  *
- *	endpoint->any     r4 - r9 - r12        from the oldest on, in no peer's table
+ *	endpoint->any     r4 - r9 - r12        oldest first, in no peer's table
  *	                   |
  *	        +----------+----------+
  *	   table of a   table of b   table of c    each looks there too, once it is wild (match.h)
  *
- * Its op->peer is NULL while it is on that list, and that of its message when it has met one. Then
- * it is as any receive of this peer, up to its end; also when the peer fails. Where its message is
- * taken back by the sender it goes back to the list, with its old number.
+ * While such a receive is on that list, its op->peer is NULL. When it has met a message, op->peer
+ * is the peer of that message. From then on it is like any receive of this peer, up to its end,
+ * also when the peer fails. If the sender takes the message back, the receive returns to the list
+ * with its old number.
  *
- * A new one looks at the messages that wait at each peer, in turns, so that none is left behind;
- * that is a walk over the peers of the endpoint. One that comes back does so in the next poll, when
- * the lanes are at rest: until then it is on no list, and what comes is another's.
+ * A new receive looks at the messages that wait at each peer of the endpoint. It takes the peers in
+ * turns, so that no peer is left behind. A receive that comes back looks in the next poll, when the
+ * lanes are at rest. Until then it is on no list, and messages that come go to other receives.
  *
- * One of a channel's number stands there with that context. When the channel of a peer ends, those
- * that wait go on; one that is held at this peer, as a view that has no room, goes back as well.
+ * A receive of a channel number stands on the list with that context. When the channel of one peer
+ * ends, receives that wait go on. A receive that is held at this peer, as a view without room,
+ * returns to the list as well.
  *
- * The engine is held in all of it.
+ * The engine is held in all calls.
  */
 #ifndef TWI_ANY_PEER_H
 #define TWI_ANY_PEER_H
@@ -28,7 +30,7 @@ struct tow_op;
 
 extern const struct twi_match_hooks twi_any_hooks;
 
-/* What it had met is not to be had; it is in no table, and its claim on no list. */
+/* The receive has lost its message: it waits again. It is in no table, and its lease on no list. */
 void twi_any_again(struct tow_op *op);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * channel.c - the channels of a peer: their table, what both sides say of them, and their end. See
- * channel.h. Sends on them are queued and go in outbox.c, what comes is matched in inbox.c.
+ * channel.c - the channels of a peer: their table, their control messages, and their end. See
+ * channel.h. outbox.c queues and sends messages on channels; inbox.c matches those that come.
  */
 #include "transport/message/channel.h"
 
@@ -97,7 +97,7 @@ static struct twi_channels *channels_new(void)
 	return channels;
 }
 
-/* Twice as many buckets; without memory for them chains are longer. */
+/* Doubles the number of buckets. Without memory for that, chains grow longer. */
 static void grow_table(struct twi_channels *channels)
 {
 	struct twi_channels wider = { .bucket_count = channels->bucket_count * 2 };
@@ -123,7 +123,7 @@ static void grow_table(struct twi_channels *channels)
 	channels->bucket_count = wider.bucket_count;
 }
 
-/* The channel of that number, made if need be. NULL: no memory. */
+/* The channel of that number, made if it does not exist. NULL: no memory. */
 static struct twi_channel *channel_need(struct tow_peer *peer, uint16_t number)
 {
 	struct twi_channel *channel = twi_channel_find(peer, number);
@@ -160,7 +160,7 @@ static void channel_free(struct twi_channels *channels, struct twi_channel *chan
 	free(channel);
 }
 
-/* Neither side has it open, and nothing is left to be said: it goes. */
+/* Frees the channel if neither side has it open and no control message is left to send. */
 static void channel_settle(struct twi_channels *channels, struct twi_channel *channel)
 {
 	if (channel->user == NULL && !channel->theirs && !channel->closing && channel->owes == 0 &&
@@ -173,7 +173,7 @@ bool twi_channel_is_open(const struct twi_channel *channel)
 	return channel != NULL && !channel->ended && (channel->user != NULL || channel->closing);
 }
 
-/* --- what is to be said --- */
+/* --- control messages that wait to be sent --- */
 
 static void owe_control(struct twi_channels *channels, struct twi_channel *channel, uint8_t what)
 {
@@ -190,7 +190,7 @@ static bool control_send(struct tow_peer *peer, enum twi_channel_kind kind, uint
 	return twi_outbox_control(peer->outbox, twi_channel_control_put(&control));
 }
 
-/* The credit that has been given back since it was last told. */
+/* The credit that has been given back since the last report. */
 static uint64_t credit_due(const struct twi_credit_in *credit)
 {
 	return twi_min(credit->given - credit->told, TWI_CHANNEL_VALUE_MAX);
@@ -206,7 +206,7 @@ static bool say_credit(struct tow_peer *peer, uint16_t number, struct twi_credit
 	return true;
 }
 
-/* Says one of the things that are owed of a channel. False: there is no room. */
+/* Sends one of the control messages that wait for a channel. False: there is no room. */
 static bool say_next(struct tow_peer *peer, struct twi_channel *channel)
 {
 	const uint16_t number = channel->number;
@@ -253,7 +253,7 @@ unsigned twi_channels_flush(struct tow_peer *peer)
 	return count;
 }
 
-/* Now, or when there is room. */
+/* Sends what waits now, or when there is room. */
 static void say_soon(struct tow_peer *peer)
 {
 	struct twi_outbox *outbox = peer->outbox;
@@ -269,13 +269,13 @@ void twi_channels_return_credit(struct tow_peer *peer)
 	say_soon(peer);
 }
 
-/* inbox.h */
+/* See inbox.h. */
 void twi_channel_give(struct tow_peer *peer, uint16_t number, uint64_t payload_bytes)
 {
 	struct twi_channel *channel = twi_channel_find(peer, number);
 
 	if (channel == NULL)
-		return; /* it was closed since */
+		return; /* it was closed since then */
 	channel->in.given += twi_frame_cost((uint32_t)payload_bytes);
 	twi_assert_hot(channel->in.given <= channel->in.charged);
 	if (twi_credit_is_due(&channel->in) && channel->user != NULL && !channel->ended) {
@@ -328,21 +328,24 @@ void twi_channel_close(struct tow_channel *user)
 	twi_assert_held(peer->engine);
 	twi_assert(channel != NULL && channel->user == user);
 	channel->user = NULL;
-	channel->closing = true; /* its record stays until CLOSE is owed */
-	channel->leaving = true; /* also where ending the sends reads the other side's CLOSE */
+	channel->closing = true; /* the record stays until CLOSE is queued */
+	channel->leaving = true; /* also if ending the sends reads the other side's CLOSE */
 	peer->channels->open--;
 	channel->owes &= (uint8_t)~TWI_OWES_CREDIT;
 	twi_list_remove(&channel->ending);
-	/* Before anything is put back: a receive of any peer has nothing of it from here on. */
+	/*
+	 * Before anything is put back: from here on, a receive of any peer gets no message of the
+	 * channel.
+	 */
 	twi_inbox_drop_channel(peer->inbox, number);
-	/* Before CLOSE: who hears that finds no offer that belongs to no channel any more. */
+	/* Before CLOSE is sent: a peer that reads it must not hold an offer of a closed channel. */
 	(void)closed_error(peer, number);
 	twi_channel_end_ops(peer, number, TOW_ECLOSED, TWI_END_SENDS);
 	ended = channel->ended;
 	channel->leaving = false;
 	channel->closing = false;
 	channel->ended = false;
-	if ((channel->owes & TWI_OWES_OPEN) != 0) { /* the other side has never heard of it */
+	if ((channel->owes & TWI_OWES_OPEN) != 0) { /* the other side never heard of the channel */
 		channel->owes &= (uint8_t)~TWI_OWES_OPEN;
 	} else if (peer->outbox->failed == 0) {
 		channel->closing = !ended;
@@ -383,11 +386,11 @@ int twi_channel_open(struct tow_peer *peer, struct tow_channel *user)
 	return TOW_OK;
 }
 
-/* --- what the other side says --- */
+/* --- control messages that come --- */
 
 /*
- * The other side has closed it: operations end when the lanes are at rest, since a lane that is
- * reading may not be told to let go of one.
+ * The other side has closed channels: their operations end when the lanes are at rest. While a lane
+ * is reading, it must not be asked to let go of an operation.
  */
 static unsigned end_channels(struct twi_engine *engine, struct twi_list *items)
 {
@@ -404,7 +407,7 @@ static unsigned end_channels(struct twi_engine *engine, struct twi_list *items)
 
 		twi_list_remove(entry);
 		(void)ended_error(peer, number);
-		/* What has met a message ends when that is taken back (twi_inbox_repost). */
+		/* A receive with a message ends when that is taken back (twi_inbox_repost). */
 		twi_channel_end_ops(peer, number, TOW_EPEER, TWI_END_SENDS);
 		(void)ended_error(peer, number);
 		twi_channel_end_ops(peer, number, TOW_EPEER, TWI_END_POSTED);
@@ -478,10 +481,10 @@ static int on_close(struct tow_peer *peer, uint16_t number, uint8_t *rule)
 		channel_settle(peer->channels, channel);
 	} else if (channel->user != NULL) {
 		channel->ended = true;
-		channel->out = (struct twi_credit_out){ 0 }; /* nothing goes there any more */
+		channel->out = (struct twi_credit_out){ 0 }; /* nothing is sent there any more */
 		channel->owes &= (uint8_t)~TWI_OWES_CREDIT;
 		twi_part_add(peer->engine, TWI_PART_CHANNELS, &ending_part, &channel->ending);
-		peer->engine->armed_since_enter = true; /* who sleeps must wake up for it */
+		peer->engine->armed_since_enter = true; /* a sleeping driver must wake up for it */
 	} else {
 		owe_control(peer->channels, channel, TWI_OWES_REPLY);
 		say_soon(peer);

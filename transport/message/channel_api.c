@@ -1,6 +1,6 @@
 /*
- * channel_api.c - the public calls on message channels, and what groups ask of them. What they do
- * is channel.c's.
+ * channel_api.c - the public calls on message channels, and the calls of groups. channel.c does the
+ * work.
  */
 #include <towline/channel.h>
 
@@ -10,7 +10,7 @@
 #include "transport/op/call.h"
 #include "transport/op/channel.h"
 
-/* Whether the peer can have channels. The engine is held. */
+/* May the peer have channels? The engine is held. */
 static int check_open(const struct tow_peer *peer, uint16_t number, const char *call)
 {
 	const uint32_t needed =
@@ -74,7 +74,7 @@ void twi_channels_each_group(struct tow_peer *peer,
 	const struct twi_channels *channels = peer->channels;
 	struct twi_list *pos, *next;
 
-	/* The record of what is theirs stays, whatever `each` does. */
+	/* The record of a channel that is open at the other side stays, whatever `each` does. */
 	for (uint32_t i = 0; channels != NULL && i < channels->bucket_count; i++) {
 		twi_list_for_each_safe (pos, next, &channels->buckets[i].channels) {
 			const struct twi_channel *channel =

@@ -1,8 +1,10 @@
 /*
- * channel_ops.c - the operations in flight on the channels of a peer. Each is in the bucket of its
- * channel for as long as it has that peer. So to end a channel costs what is on it, however much
- * the runtime has in flight elsewhere. The bucket outlives the channel's record: what is still
- * ending when the number is opened anew is found there, too.
+ * channel_ops.c - the operations in flight on the channels of a peer.
+ *
+ * Each operation is in the bucket of its channel for as long as it has that peer. So the cost of
+ * ending a channel does not depend on what the runtime has in flight elsewhere. The bucket outlives
+ * the channel's record. So operations that are still ending are found there, even after the number
+ * has been opened again.
  */
 #include "transport/engine/engine.h"
 #include "transport/message/channel.h"
@@ -19,7 +21,7 @@ void twi_channel_add_op(struct tow_peer *peer, struct tow_op *op)
 	twi_assert_held(op->engine);
 	twi_assert_hot(op->channel != 0);
 	if (peer->channels == NULL)
-		return; /* none was ever open, so it ends at once */
+		return; /* no channel was ever open, so the operation ends at once */
 	twi_list_remove(&op->on_channel);
 	twi_list_push_back(&twi_channel_bucket(peer->channels, op->channel)->ops, &op->on_channel);
 }
@@ -46,7 +48,7 @@ static bool is_meant(const struct tow_op *op, uint16_t number, enum twi_channel_
 	       (which != TWI_END_POSTED || op->stage == TWI_STAGE_POSTED);
 }
 
-/* Each is looked at once: the end of one may end others, or change the table. */
+/* Visits each operation once: the end of one may end others, or change the table. */
 void twi_channel_end_ops(struct tow_peer *peer, uint16_t number, int status,
 			 enum twi_channel_ending which)
 {
@@ -63,7 +65,7 @@ void twi_channel_end_ops(struct tow_peer *peer, uint16_t number, int status,
 		twi_channel_add_op(peer, op);
 		if (!is_meant(op, number, which))
 			continue;
-		/* A view without room goes on: there are other peers. */
+		/* A view without room goes on, because other peers may have a message for it. */
 		if (op->match.any && op->match.held)
 			twi_inbox_let_go(peer->inbox, op);
 		else

@@ -1,8 +1,8 @@
 /*
- * inbox.c - receives and messages meet, and what ends them. See inbox.h.
+ * inbox.c - how receives and messages meet, and how receives end. See inbox.h.
  *
- * A small message is copied once, out of the lane's memory into that of its receive; twice when
- * nobody had posted for it, which is counted as a fallback copy.
+ * A small message is copied once, from the lane's memory to its receive. If no receive was posted,
+ * it is copied twice; the second copy counts as a fallback copy.
  */
 #include "transport/message/inbox.h"
 
@@ -51,7 +51,7 @@ void twi_inbox_init(struct twi_inbox *inbox, struct tow_peer *peer, const struct
 	peer->inbox = inbox;
 }
 
-/* Drops all that wait; but_whole: messages that are here stay. */
+/* Drops all messages that wait. but_whole: messages that are here stay. */
 static void drop_arrivals(struct twi_inbox *inbox, bool but_whole)
 {
 	struct twi_match_entry *entry = twi_match_first_unexpected(&inbox->match), *next;
@@ -72,7 +72,7 @@ static void drop_arrivals(struct twi_inbox *inbox, bool but_whole)
 	}
 }
 
-/* The message that is coming will not come. Returns the receive that has met it, or NULL. */
+/* The message that is coming will not be complete. Returns the receive that has met it, or NULL. */
 static struct tow_op *drop_filling(struct twi_inbox *inbox)
 {
 	struct twi_filling *filling = &inbox->filling;
@@ -118,7 +118,7 @@ void twi_inbox_fail(struct twi_inbox *inbox, int status)
 	if (filled != NULL)
 		twi_inbox_end(inbox, filled, status, 0);
 	drop_arrivals(inbox, true);
-	repost_all(inbox, &held); /* there are other peers */
+	repost_all(inbox, &held); /* other peers may have a message for them */
 }
 
 /* --- the end of a receive --- */
@@ -127,7 +127,7 @@ void twi_inbox_end(struct twi_inbox *inbox, struct tow_op *op, int status, uint6
 {
 	if (op->claim.kind != TWI_CLAIM_NONE)
 		twi_claim_drop(inbox->peer->engine, &op->claim);
-	/* Nothing came: there is nothing to give back. */
+	/* No message came, so there is nothing for the user to give back. */
 	if (twi_unlikely(op->view) && status < 0) {
 		twi_view_drop(op);
 		op->data = NULL;
@@ -176,7 +176,10 @@ bool twi_inbox_withdraw(struct twi_inbox *inbox, struct tow_op *op, int status, 
 		op->canceled = true;
 		return false;
 	} else if (filling->op == op && filling->bytes > op->bytes && filling->room == 0) {
-		/* It did not fit, and is lost as it would have been; or what fits is here. */
+		/*
+		 * The message does not fit. With `truncate`, all that fits is here; without it,
+		 * none of the message is stored.
+		 */
 		filling->op = NULL;
 		filling->at = NULL;
 		if (op->truncate)
@@ -248,7 +251,7 @@ void twi_inbox_deliver(struct twi_inbox *inbox, struct tow_op *op, struct twi_ke
 	if (twi_op_in_parts(op))
 		twi_path_scatter(engine, TWI_R_unexpected_arrival, op->claim.parts, 0, parcel->data,
 				 fits, op->site);
-	else if (twi_space_counts(op->space)) /* the library's own come when they like */
+	else if (twi_space_counts(op->space)) /* internal messages may come at any time */
 		twi_path_copy_fallback(engine, twi_space_why_kept(op->space), op->data,
 				       parcel->data, fits, op->site);
 	else
@@ -260,7 +263,7 @@ void twi_inbox_deliver(struct twi_inbox *inbox, struct tow_op *op, struct twi_ke
 	free(parcel);
 }
 
-/* Has the receive room for what waits, as far as the pool decides it? A view in place has. */
+/* Does the pool have room for what the receive is to take? A view in place needs none. */
 static bool is_ready(const struct twi_inbox *inbox, struct tow_op *op,
 		     const struct twi_unexpected *arrival)
 {
@@ -271,8 +274,8 @@ static bool is_ready(const struct twi_inbox *inbox, struct tow_op *op,
 }
 
 /*
- * A wild receive has met a message of `bytes`. False: its memory is not fit for this lane, which
- * was not known before; it has ended, and the message is another's.
+ * Binds a wild receive to a message of `bytes`. False: the receive has ended, because its memory is
+ * not fit for this lane, which was not known before. Then the message is for another receive.
  */
 static bool bind_wild(struct twi_inbox *inbox, struct tow_op *op, uint64_t tag, uint64_t bytes)
 {
@@ -295,8 +298,8 @@ static bool bind_wild(struct twi_inbox *inbox, struct tow_op *op, uint64_t tag, 
 }
 
 /*
- * What is no longer held may meet what was kept back by it: each message, from the oldest on, goes
- * to the receive that has it first.
+ * A receive is no longer held: matches the messages that were kept back by it. Each message, from
+ * the oldest on, goes to the first receive that takes it.
  */
 static void settle_wild(struct twi_inbox *inbox)
 {
@@ -352,13 +355,13 @@ void twi_inbox_recv(struct twi_inbox *inbox, struct tow_op *op)
 	twi_held_count(peer->engine, TWI_C_recvs, op->space == TWI_SPACE_USER);
 	twi_assert_hot(op->match.context == twi_context_of(op->space, op->channel));
 	op->match.tag = op->tag;
-	if (twi_likely(op->stage != TWI_STAGE_HELD)) /* else it has its place already */
+	if (twi_likely(op->stage != TWI_STAGE_HELD)) /* else it has its number already */
 		op->match.order = ++peer->engine->ops->recvs;
 	if (twi_unlikely(op->channel != 0))
 		twi_channel_add_op(peer, op);
 	if (twi_likely(!op->view && op->bytes <= inbox->claim_above)) {
 		entry = twi_match_post(&inbox->match, &op->match);
-		/* One that is here already is copied out before this returns. */
+		/* A message that is here already is copied out before this returns. */
 		if (entry == NULL || !arrival_of(entry)->whole)
 			twi_claim_lease(peer, op);
 	} else {
@@ -396,8 +399,8 @@ bool twi_inbox_recv_any(struct twi_inbox *inbox, struct tow_op *op)
 }
 
 /*
- * A receive of any peer takes the next message of this one, or goes back to its endpoint, which
- * looks at all of them.
+ * Gives a receive of any peer the next message of this peer. If there is none, the receive goes
+ * back to its endpoint, which looks at all peers.
  */
 static void return_any(struct twi_inbox *inbox, struct tow_op *op)
 {
@@ -414,14 +417,14 @@ static void return_any(struct twi_inbox *inbox, struct tow_op *op)
 	twi_any_again(op);
 }
 
-/* What was kept back is not settled yet: others that come back are in no table. */
+/* Does not settle what was kept back: other receives that come back are in no table yet. */
 static void repost_one(struct twi_inbox *inbox, struct tow_op *op)
 {
 	struct twi_match_entry *entry;
 
 	op->seq = 0;
 	op->truncate = twi_min(op->truncate, (uint8_t)TWI_TRUNCATE_MAY);
-	if (op->canceled) { /* it has nothing left to wait for */
+	if (op->canceled) { /* it waits for no other message */
 		twi_inbox_end(inbox, op, TOW_ECANCELED, 0);
 		return;
 	}
@@ -460,7 +463,10 @@ void twi_inbox_let_go(struct twi_inbox *inbox, struct tow_op *op)
 	twi_inbox_repost(inbox, op);
 }
 
-/* All of the list, from the oldest on; only then is it known who has what was kept back. */
+/*
+ * Reposts all of the list, from the oldest on. Only after that is it known which receive has what
+ * was kept back.
+ */
 static void repost_all(struct twi_inbox *inbox, struct twi_list *ops)
 {
 	struct twi_list *link;
@@ -472,7 +478,7 @@ static void repost_all(struct twi_inbox *inbox, struct twi_list *ops)
 	settle_wild(inbox);
 }
 
-/* A channel that was closed here has no receives of its own any more, but those of any peer. */
+/* Was the channel closed here? Then it has no receives of its own, but those of any peer remain. */
 static bool is_dropped(const struct twi_inbox *inbox, uint32_t context)
 {
 	const uint16_t channel = twi_channel_of(context);
@@ -485,7 +491,7 @@ void twi_inbox_look_again(struct twi_inbox *inbox, uint64_t tag, uint32_t contex
 	struct twi_list again;
 	struct twi_match_entry *entry;
 
-	/* Nothing of such a channel is posted, so no chain, which may be long, is walked for it. */
+	/* No receive of such a channel is posted, so no chain, which may be long, needs a walk. */
 	if (is_dropped(inbox, context)) {
 		settle_wild(inbox);
 		return;
@@ -505,7 +511,10 @@ void twi_inbox_look_again(struct twi_inbox *inbox, uint64_t tag, uint32_t contex
 	}
 }
 
-/* What has been taken is a view, or wild: it may have to wait, or to leave it to the next one. */
+/*
+ * Completes the take of a receive that is a view or wild. It may have to wait, or to leave the
+ * message to the next one.
+ */
 static __attribute__((noinline)) struct tow_op *settle_posted(struct twi_inbox *inbox,
 							      struct tow_op *op, uint64_t tag,
 							      uint32_t context, uint64_t bytes)

@@ -1,6 +1,6 @@
 /*
- * inbox_channel.c - what of an inbox is about channels (channel.h): which messages may come, and
- * what becomes of those that wait when one is closed.
+ * inbox_channel.c - the part of an inbox for channels (channel.h): which messages may come, and
+ * what happens to waiting messages when a channel is closed.
  */
 #include <stdlib.h>
 
@@ -17,7 +17,7 @@ static int break_rule(const struct twi_inbox *inbox, enum twi_rule which)
 	return TOW_EPROTOCOL;
 }
 
-/* The account that a message on that channel is on. NULL: nobody has it open here. */
+/* The credit account for messages of that channel. NULL: the channel is not open here. */
 static struct twi_credit_in *account_of(struct twi_inbox *inbox, uint16_t number)
 {
 	struct twi_channel *channel;
@@ -97,7 +97,7 @@ static struct twi_unexpected *arrival_of(struct twi_match_entry *entry)
 	return twi_container_of(entry, struct twi_unexpected, match);
 }
 
-/* It is in no table any more. */
+/* The message is in no table any more. */
 static void free_kept(struct twi_inbox *inbox, struct twi_unexpected *arrival)
 {
 	if (inbox->filling.kept == arrival) { /* the rest of it is dropped as it comes */
@@ -125,7 +125,7 @@ static void drop_arrivals(struct twi_inbox *inbox, uint16_t channel, bool offers
 		else if (offers_too)
 			inbox->ops->forget(inbox, arrival);
 		else
-			twi_inbox_put_back(inbox, arrival); /* apart from now on */
+			twi_inbox_put_back(inbox, arrival); /* set apart from now on */
 	}
 }
 

@@ -1,5 +1,5 @@
 /*
- * inbox_fill.c - small messages: whole ones, and one that comes in parts. See inbox.h.
+ * inbox_fill.c - small messages that come, whole or in parts. See inbox.h.
  */
 #include <stdlib.h>
 
@@ -59,7 +59,7 @@ static int keep_small(struct twi_inbox *inbox, const struct twi_inbound *in)
 	return TOW_OK;
 }
 
-/* Its receive has parts. A function of its own: the usual way does not pay for it. */
+/* The receive has parts. This is a function of its own to keep the fast path short. */
 static __attribute__((noinline)) void scatter_small(struct twi_inbox *inbox, struct tow_op *op,
 						    const struct twi_inbound *in)
 {
@@ -136,7 +136,7 @@ int twi_inbox_small_on_channel(struct twi_inbox *inbox, const struct twi_inbound
 	return TOW_OK;
 }
 
-/* --- in parts --- */
+/* --- messages that come in parts --- */
 
 static void filling_end(struct twi_inbox *inbox)
 {
@@ -168,7 +168,7 @@ static void filling_end(struct twi_inbox *inbox)
 		twi_inbox_received(inbox, op, filling->bytes);
 }
 
-/* A channel that was closed here drops it. */
+/* The channel was closed here, so the message is dropped. */
 static void begin_dropped(struct twi_inbox *inbox, const struct twi_inbound *in)
 {
 	inbox->filling = (struct twi_filling){ .seq = in->seq,
@@ -234,7 +234,7 @@ int twi_inbox_begin(struct twi_inbox *inbox, const struct twi_inbound *in)
 	return TOW_OK;
 }
 
-/* The next bytes of a message whose receive has parts. */
+/* Takes the next bytes of a message whose receive has parts. */
 static void fill_parts(struct twi_inbox *inbox, const uint8_t *data, size_t bytes)
 {
 	struct twi_filling *filling = &inbox->filling;
@@ -291,7 +291,7 @@ void twi_inbox_leave_filling(struct twi_inbox *inbox, struct tow_op *op)
 		filling->op = NULL;
 		filling->at = NULL;
 		if (parcel == NULL)
-			return; /* it is lost */
+			return; /* the message is lost */
 		if (twi_op_in_parts(op))
 			twi_path_gather(inbox->peer->engine, TWI_R_unexpected_arrival, parcel->data,
 					op->claim.parts, 0, got, op->site);

@@ -1,7 +1,9 @@
 /*
- * instant.c - receives without an operation: of what is kept, and of what comes while the lane
- * looks for one. What they cannot have (a large message, one that is to have a span, one that is
- * not what was sent) is left where it is, for the operation that follows.
+ * instant.c - receives without an operation. They take a kept message, or one that comes while the
+ * lane looks for it.
+ *
+ * Such a receive cannot take a large message, one that is to have a span, or one that differs from
+ * what was sent. That message is left where it is, for the operation that follows.
  */
 #include <stdlib.h>
 
@@ -13,7 +15,7 @@
 #include "transport/message/inbox.h"
 #include "transport/op/path.h"
 
-/* May it be had without an operation, which has what a span tells? */
+/* May the message be taken without an operation? Not if it has a span: the operation times that. */
 static bool may_have(const struct twi_inbox *inbox, const struct twi_instant *instant,
 		     uint64_t bytes, uint64_t seq)
 {
@@ -40,7 +42,10 @@ static void note_taken(struct twi_inbox *inbox, struct twi_instant *instant, uin
 	twi_held_count(engine, TWI_C_recv_bytes, twi_min(bytes, instant->bytes));
 }
 
-/* Is what comes next, and it may have, an older receive's? Of wild receives any may be that one. */
+/*
+ * Does the next message for this receive belong to an older receive? If there are wild receives,
+ * any of them may be that one.
+ */
 static bool is_behind(struct twi_match *match, const struct twi_instant *instant)
 {
 	const uint64_t tag = instant->tag;
@@ -52,7 +57,7 @@ static bool is_behind(struct twi_match *match, const struct twi_instant *instant
 	       twi_match_find(&match->posted[twi_match_hash(tag, context)], tag, context) != NULL;
 }
 
-/* The receive as one of those that wait. */
+/* The entry that this receive would have in the match table. */
 static struct twi_match_entry entry_of(const struct twi_instant *instant)
 {
 	return (struct twi_match_entry){
@@ -92,7 +97,7 @@ int twi_inbox_instant(struct twi_inbox *inbox, struct twi_instant *instant)
 	return TOW_OK;
 }
 
-/* Has a message that the receive takes come before this one, also while the lane looked? */
+/* Does an older message wait that the receive takes? It may have come while the lane looked. */
 static bool is_overtaking(struct twi_inbox *inbox)
 {
 	const struct twi_match_entry recv = entry_of(inbox->instant);

@@ -1,8 +1,9 @@
 /*
- * match.c - receives and messages meet. See match.h for the two tables and their invariant.
+ * match.c - the match tables: receives and messages meet. See match.h for the tables and their
+ * invariant.
  *
- * An entry that has been through here is either on a chain or linked to itself. That is how a
- * cancel that comes too late is told from one that comes in time, without a flag to keep right.
+ * An entry that has been through here is either on a chain or linked to itself. So a cancel that
+ * comes too late is detected without a flag.
  */
 #include "transport/message/match.h"
 
@@ -26,7 +27,7 @@ static struct twi_list *bucket_of(struct twi_list *buckets, const struct twi_mat
 	return &buckets[twi_match_hash(entry->tag, entry->context)];
 }
 
-/* At the end of its chain; or, `first`, in front, behind what is older. */
+/* Adds an entry at the end of its chain. `first`: in front, behind older entries. */
 static inline void push_entry(struct twi_list *head, struct twi_match_entry *entry, bool first)
 {
 	struct twi_list *pos;
@@ -43,7 +44,7 @@ static inline void push_entry(struct twi_list *head, struct twi_match_entry *ent
 	twi_list_push_front(pos, &entry->link);
 }
 
-/* What both ways to come share: look into the other table first, queue only when it has none. */
+/* Common to both ways to post: looks into the other table, and queues only if that has no match. */
 static inline __attribute__((always_inline)) struct twi_match_entry *
 post_entry(struct twi_match *match, struct twi_match_entry *recv, bool first)
 {
@@ -129,7 +130,7 @@ void twi_match_hold(struct twi_match *match, struct twi_match_entry *recv)
 	recv->held = true;
 }
 
-/* The first of a chain that is held and takes such a message. */
+/* The first receive of a chain that is held and takes such a message. */
 static struct twi_match_entry *first_held(struct twi_list *head, uint64_t tag, uint32_t context)
 {
 	for (struct twi_list *pos = head->next; pos != head; pos = pos->next) {
@@ -196,7 +197,7 @@ struct twi_match_entry *twi_match_next_unexpected(const struct twi_match *match,
 {
 	const uint32_t bucket = twi_match_hash(entry->tag, entry->context);
 
-	twi_assert(!twi_list_empty(&entry->link)); /* one that was removed would be its own next */
+	twi_assert(!twi_list_empty(&entry->link)); /* a removed entry would be its own next */
 	if (entry->link.next != &match->unexpected[bucket])
 		return twi_container_of(entry->link.next, struct twi_match_entry, link);
 	return first_from(match->unexpected, bucket + 1);

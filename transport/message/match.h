@@ -1,29 +1,29 @@
 /*
- * match.h - which message goes to which receive, for one peer: by tag, and in order. Pure: no
- * allocation, no I/O; entries live in the caller's operations and messages. Tags of two contexts
- * (match_entry.h) never meet.
+ * match.h - matches the messages and the receives of one peer, by tag and in order. It does no
+ * allocation and no I/O; entries live in the caller's operations and messages. Tags of two contexts
+ * (match_entry.h) never match.
  *
  *   receives that wait            messages that wait
  *   posted[0]   r3 - r7           unexpected[0]
  *   posted[1]                     unexpected[1]   m2 - m2 - m9
  *   ...                           ...
  *
- * A bucket is chosen by a hash of the tag, and its chain is in order of coming, but for entries
- * that come back because what they had met was taken away from them: these go in front, behind
- * what is older (twi_match_entry.order). So the first entry with a tag in its chain is the oldest.
+ * A hash of the tag chooses the bucket. The chain of a bucket is in order of arrival. An entry can
+ * come back, because the entry that it had met was taken away. Such an entry goes in front, behind
+ * older ones (twi_match_entry.order). So the first entry of a tag in its chain is the oldest.
  *
- * Invariant: a tag is in at most one of the two tables. A newcomer looks into the other table
- * first, and queues only when nothing is there.
+ * Invariant: a tag is in at most one of the two tables. A new entry looks into the other table
+ * first, and is queued only when nothing is there.
  *
- * A *wild* receive takes more than one tag. It stands in a list beside the buckets, from the oldest
- * on, and its number is compared with that of the receive for the tag alone. One of any peer of an
- * endpoint stands in a list that is common to the tables of these (any_peer.h); while it is held it
- * is this peer's. Once a table has seen
- * one (`wild`), the messages that wait are also in a list by their numbers, so that it finds the
- * oldest over all buckets; until then that costs a branch (match_wild.c).
+ * A *wild* receive takes more than one tag. It stands in a list beside the buckets, oldest first.
+ * Its number is compared with the number of the receive that waits for the exact tag. A receive of
+ * any peer of an endpoint stands in a list that the tables of these peers share (any_peer.h). While
+ * it is held, it belongs to this peer. Once a table has seen a wild receive (`wild`), the messages
+ * that wait are also in a list by their numbers. There a wild receive finds the oldest over all
+ * buckets. Until then, wild receives cost one branch (match_wild.c).
  *
- * Cost: a hash (two multiplications) and on the average 1 + entries/256 steps. A peer that chooses
- * tags that collide makes its own messages slow; its credit bounds how many it can have here.
+ * Cost: a hash (two multiplications) and on average 1 + entries/256 steps. A peer that chooses tags
+ * with equal hashes makes its own messages slow. Its credit limits how many of them can wait here.
  */
 #ifndef TWI_MATCH_H
 #define TWI_MATCH_H
@@ -41,20 +41,23 @@ struct twi_match {
 	uint32_t held_count;
 	bool wild;      /* wild receives have been looked for here */
 	bool kept_back; /* messages wait beside receives that take them (match_wild.c) */
-	struct twi_list wild_posted; /* those of this peer, from the oldest on */
-	struct twi_list *any;        /* those of any peer of its endpoint; NULL: it has none */
-	struct twi_list aged;        /* `wild`: messages that wait, from the oldest on */
+	struct twi_list wild_posted; /* wild receives of this peer, oldest first */
+	struct twi_list *any;        /* those of any peer of its endpoint; NULL: no endpoint */
+	struct twi_list aged;        /* if `wild`: messages that wait, oldest first */
 	struct twi_list posted[TWI_MATCH_BUCKETS];
 	struct twi_list unexpected[TWI_MATCH_BUCKETS];
 };
 
-/* What the entry of a message is a part of, at its beginning, in a table that is wild. */
+/* A message of a table that is `wild`: its entry, and its link in the list by age. */
 struct twi_match_message {
 	struct twi_match_entry entry;
 	struct twi_list age;
 };
 
-/* How many of a space wait, on all channels; walks all that do, so not for the data path. */
+/*
+ * How many entries of a space wait, on all channels. Walks all that wait, so it is not for the data
+ * path.
+ */
 uint32_t twi_match_count_posted(const struct twi_match *match, uint8_t space);
 uint32_t twi_match_count_unexpected(const struct twi_match *match, uint8_t space);
 
@@ -62,47 +65,55 @@ uint32_t twi_match_count_unexpected(const struct twi_match *match, uint8_t space
 void twi_match_init(struct twi_match *match);
 
 /*
- * A receive comes. Returns the oldest unexpected message with its tag, now in no table, and `recv`
- * is in none either; or NULL, and `recv` is queued.
+ * Posts a receive. Returns the oldest unexpected message with its tag; then neither is in a table.
+ * NULL: no message was there, and `recv` is queued.
  */
 struct twi_match_entry *twi_match_post(struct twi_match *match, struct twi_match_entry *recv);
 
-/* A message comes. Mirrors twi_match_post: returns the oldest receive, or queues `message`. */
+/* Adds a message. Mirrors twi_match_post: returns the oldest receive, or queues `message`. */
 struct twi_match_entry *twi_match_arrive(struct twi_match *match, struct twi_match_entry *message);
 
 /*
- * The same for one that was matched before, and whose match came to nothing: when it is queued, it
- * is the oldest with its tag again, so that later ones do not overtake it.
+ * The same for an entry that was matched before and lost its match. If it is queued, it is the
+ * oldest of its tag again, so that later entries do not overtake it.
  */
 struct twi_match_entry *twi_match_post_first(struct twi_match *match, struct twi_match_entry *recv);
 struct twi_match_entry *twi_match_arrive_first(struct twi_match *match,
 					       struct twi_match_entry *message);
 
 /*
- * Takes an entry out before its time (canceled, withdrawn). False, and nothing done, when it was
- * not queued any more. The entry must have been through post or arrive once.
+ * Takes an entry out early (canceled, withdrawn). False: the entry was not queued any more, and
+ * nothing was done. The entry must have been through post or arrive once.
  */
 bool twi_match_remove_posted(struct twi_match *match, struct twi_match_entry *recv);
 bool twi_match_remove_unexpected(struct twi_match *match, struct twi_match_entry *message);
 
 /*
- * A receive that was matched cannot take its message now: it is queued as the oldest with its tag,
- * and *held*. While it is, nothing of that tag is matched: messages queue, and so do receives
- * behind it, each in its order. Who holds it lets the message arrive first again, or for the first
- * time.
+ * Queues a matched receive that cannot take its message now. It is the oldest of its tag, and
+ * *held*. While it is held, nothing of that tag is matched: messages queue, and so do later
+ * receives, each in order. The caller later lets the message arrive, for the first time or with
+ * arrive_first.
  */
 void twi_match_hold(struct twi_match *match, struct twi_match_entry *recv);
 
-/* Takes out the oldest held receive that takes such a message; it is held no longer. Or NULL. */
+/* Takes out the oldest held receive that takes such a message, and ends its hold; NULL: none. */
 struct twi_match_entry *twi_match_take_held(struct twi_match *match, uint64_t tag,
 					    uint32_t context);
 
 /*
- * Wild receives (match_wild.c). go_wild comes before the first one is posted, and before a message
- * is looked for with a mask. take_wild: twi_match_take_posted of such a table, for a message of
- * that number. meets: the message that post would return, which stays where it is. settle, when
- * something is held no longer: the first message from number *from_io on that has a receive now;
- * both are in no table any more. NULL: there is none; *from_io goes on behind it.
+ * Wild receives (match_wild.c).
+ *
+ * go_wild: must be called before the first wild receive is posted, and before a message is looked
+ * for with a mask.
+ *
+ * take_wild: does what twi_match_take_posted does, in a table that is wild, for message number
+ * `order`.
+ *
+ * meets: the message that post would return; the message stays in its table.
+ *
+ * settle: is called when an entry is no longer held. Returns the first message from number *from_io
+ * on that has a receive now. Then both are in no table, and *from_io is behind that message. NULL:
+ * there is none.
  */
 void twi_match_go_wild(struct twi_match *match);
 struct twi_match_entry *twi_match_take_wild(struct twi_match *match, uint64_t tag, uint32_t context,
@@ -112,14 +123,14 @@ struct twi_match_entry *twi_match_meets(struct twi_match *match,
 struct twi_match_entry *twi_match_settle(struct twi_match *match, uint64_t *from_io,
 					 struct twi_match_entry **recv_out);
 
-/* Puts the entry where its order says: the first of a list of wild receives. */
+/* Puts the entry where its order belongs in the list of wild receives, or of messages by age. */
 void twi_match_put_wild(struct twi_list *list, struct twi_match_entry *recv);
 void twi_match_put_aged(struct twi_match *match, struct twi_match_entry *message);
 
 /*
- * What is queued: each entry once, those of one tag from the oldest on, tags in no order that means
- * anything; wild receives last. NULL: there is none left. `entry` is queued; it may be removed once
- * the next was asked for, but the next may not be before it has had its turn.
+ * Walks the queued entries. Each comes once, and entries of one tag come oldest first. The order of
+ * tags means nothing; wild receives come last. NULL: there are no more. `entry` is queued. It may
+ * be removed after the next was asked for. The next entry may not be removed before its own turn.
  */
 struct twi_match_entry *twi_match_first_posted(const struct twi_match *match);
 struct twi_match_entry *twi_match_first_unexpected(const struct twi_match *match);
@@ -127,10 +138,10 @@ struct twi_match_entry *twi_match_next_unexpected(const struct twi_match *match,
 						  const struct twi_match_entry *entry);
 
 /*
- * Tags may be small numbers in a row, or addresses, or have a rank in the high bits and nothing
- * else. One multiplication carries every bit to the top, where the index is taken, but puts tags
- * with some steps between them (Fibonacci numbers) into a handful of buckets; the fold and the
- * second break such rows up.
+ * Tags may be small numbers in a row, addresses, or numbers with a rank in the high bits alone. One
+ * multiplication carries every bit to the top, where the index is taken. But it puts tags with
+ * certain steps between them (Fibonacci numbers) into a few buckets. The fold and the second
+ * multiplication break such rows up.
  */
 static inline uint32_t twi_match_hash(uint64_t tag, uint32_t context)
 {
@@ -141,7 +152,7 @@ static inline uint32_t twi_match_hash(uint64_t tag, uint32_t context)
 	return (uint32_t)(x >> (64 - TWI_MATCH_BITS));
 }
 
-/* Does the receive take a message of that tag? */
+/* Does the receive take a message with this tag? */
 static inline bool twi_match_takes(const struct twi_match_entry *recv, uint64_t tag,
 				   uint32_t context)
 {
@@ -162,8 +173,8 @@ static inline struct twi_match_entry *twi_match_find(struct twi_list *head, uint
 }
 
 /*
- * Takes the oldest receive with that tag, or returns NULL, also when it is held: for a small
- * message that has just been read, which needs a record of its own only when nobody waits for it.
+ * Takes the oldest receive with that tag. NULL: there is none, or it is held. For a small message
+ * that has just been read, which needs a record only when no receive waits for it.
  */
 static inline struct twi_match_entry *twi_match_take_posted(struct twi_match *match, uint64_t tag,
 							    uint32_t context)
@@ -182,19 +193,19 @@ static inline struct twi_match_entry *twi_match_take_posted(struct twi_match *ma
 	return entry;
 }
 
-/* Nothing is held, and nothing is kept back: no message waits beside a receive that takes it. */
+/* No receive is held, and no message waits beside a receive that takes it. */
 static inline bool twi_match_calm(const struct twi_match *match)
 {
 	return match->held_count == 0 && !match->kept_back;
 }
 
-/* Does anybody wait for a message of this peer? */
+/* Does any receive wait for a message of this peer? */
 static inline bool twi_match_awaited(const struct twi_match *match)
 {
 	return match->posted_count > 0 || (match->any != NULL && !twi_list_empty(match->any));
 }
 
-/* A message that is queued is so no more. */
+/* Takes a queued message out of its table. */
 static inline void twi_match_drop_message(struct twi_match *match, struct twi_match_entry *message)
 {
 	twi_list_remove(&message->link);
@@ -203,7 +214,7 @@ static inline void twi_match_drop_message(struct twi_match *match, struct twi_ma
 		twi_list_remove(&twi_container_of(message, struct twi_match_message, entry)->age);
 }
 
-/* Likewise the oldest unexpected message with that tag. */
+/* Takes the oldest unexpected message with that tag; NULL: none. */
 static inline struct twi_match_entry *twi_match_take_unexpected(struct twi_match *match,
 								uint64_t tag, uint32_t context)
 {

@@ -1,11 +1,11 @@
 /*
  * match_wild.c - receives that take more than one tag. See match.h.
  *
- * A message goes to the receive that was started first of those that take it: the first of its tag
- * in its bucket, or the first that takes it in the list of wild ones.
+ * Of the receives that take a message, the one that was started first gets it. That is the first
+ * with its tag in its bucket, or the first that takes it in the list of wild receives.
  *
- * While a receive is held, messages that it takes wait, and so does each receive that has to take
- * one of these first, although there may be a later message for it.
+ * While a receive is held, the messages that it takes wait. A receive that has to take one of these
+ * first waits too, even if there is a later message for it.
  */
 #include "transport/message/match.h"
 
@@ -19,7 +19,7 @@ static struct twi_match_message *aged_of(struct twi_list *age)
 	return twi_container_of(age, struct twi_match_message, age);
 }
 
-/* From the back: hardly any comes that is not the youngest. */
+/* Searches from the back, because a new receive is nearly always the youngest. */
 void twi_match_put_wild(struct twi_list *list, struct twi_match_entry *recv)
 {
 	struct twi_list *pos = list->prev;
@@ -29,7 +29,7 @@ void twi_match_put_wild(struct twi_list *list, struct twi_match_entry *recv)
 	twi_list_push_front(pos, &recv->link);
 }
 
-/* Behind `after`, which is the head or older, and all that are older. */
+/* Puts the message behind `after`, which is the head or older, and behind all that are older. */
 static void age_behind(struct twi_match *match, struct twi_list *after,
 		       struct twi_match_message *message)
 {
@@ -39,7 +39,7 @@ static void age_behind(struct twi_match *match, struct twi_list *after,
 	twi_list_push_front(after, &message->age);
 }
 
-/* A new one is the youngest; one that comes back is among the oldest. */
+/* A new message is the youngest; a message that comes back is among the oldest. */
 void twi_match_put_aged(struct twi_match *match, struct twi_match_entry *entry)
 {
 	struct twi_match_message *message =
@@ -51,7 +51,7 @@ void twi_match_put_aged(struct twi_match *match, struct twi_match_entry *entry)
 	age_behind(match, last, message);
 }
 
-/* Each bucket is nearly in order, and goes into the list in one walk. */
+/* Each bucket is nearly in order, so it goes into the list in one walk. */
 void twi_match_go_wild(struct twi_match *match)
 {
 	if (match->wild)
@@ -99,7 +99,7 @@ static struct twi_match_entry *receive_for(struct twi_match *match, uint64_t tag
 	return recv;
 }
 
-/* The oldest message that the receive takes, whoever else may take it. */
+/* The oldest message that the receive takes, even if another receive takes it too. */
 static struct twi_match_entry *message_for(struct twi_match *match,
 					   const struct twi_match_entry *recv)
 {
@@ -117,7 +117,7 @@ static struct twi_match_entry *message_for(struct twi_match *match,
 	return NULL;
 }
 
-/* Has `recv`, which comes, to leave the message to an older receive that is kept from it? */
+/* Must a new receive leave the message to an older receive that cannot take it yet? */
 static bool is_kept_back(struct twi_match *match, const struct twi_match_entry *recv,
 			 const struct twi_match_entry *message)
 {
@@ -136,7 +136,7 @@ struct twi_match_entry *twi_match_meets(struct twi_match *match, const struct tw
 	return NULL;
 }
 
-/* May the receive have a message of that number: is none older that it must take first? */
+/* May the receive take message number `order`? Not if it must take an older message first. */
 static bool is_next_for(struct twi_match *match, const struct twi_match_entry *recv, uint64_t order)
 {
 	const struct twi_match_entry *message;

@@ -1,9 +1,9 @@
 /*
- * outbox.c - sends on their way to the lane, what of them is accounted, and what ends them. See
+ * outbox.c - sends on their way to the lane: their queue, their credit, and their end. See
  * outbox.h.
  *
- * Budget of a small send: the lane writes it, one time stamp, three counters. No allocation, but
- * that the ring of times doubles a few times in a connection's life; no system call.
+ * Budget of a small send: the lane's write, one time stamp, three counters. There is no system call
+ * and no allocation, except that the ring of times doubles a few times in the life of a connection.
  */
 #include "transport/message/outbox.h"
 
@@ -18,7 +18,7 @@
 #include "transport/op/parts.h"
 #include "transport/wire/rule.h"
 
-#define SENDS_TOLD  64u /* of those that wait */
+#define SENDS_TOLD  64u /* most waiting sends that are counted */
 #define TIMES_LEAST 64u
 
 static struct tow_op *op_of(struct twi_list *link)
@@ -41,9 +41,9 @@ void twi_outbox_configure(struct twi_outbox *outbox, const struct twi_outbox_con
 {
 	uint64_t half;
 
-	/* What a peer grants is its own affair; what of it is used is ours. */
+	/* A peer may grant any amount; this side limits what it uses. */
 	outbox->credit.bytes = twi_min(config->credit_bytes, (uint64_t)TWI_CREDIT_MAX);
-	/* A receiver tells of credit given back once it is a quarter: half of it must do. */
+	/* A receiver reports given credit once it is a quarter, so half of the credit must do. */
 	half = outbox->credit.bytes / 2;
 	half -= twi_min(half, (uint64_t)twi_frame_cost(0));
 	outbox->eager_bytes = (uint32_t)twi_min(config->eager_bytes, half);
@@ -63,7 +63,7 @@ void twi_outbox_fini(struct twi_outbox *outbox)
 
 /* --- the end of a send --- */
 
-/* Of one that is not found by its number. */
+/* Ends a send that is not found by its number. */
 static inline void end_small(struct twi_outbox *outbox, struct tow_op *op)
 {
 	if (op->claim.kind != TWI_CLAIM_NONE)
@@ -106,14 +106,14 @@ static void end_queued(struct twi_outbox *outbox, struct twi_list *queued, int s
 		twi_outbox_end(outbox, op_of(entry), status, 0);
 }
 
-/* Sends begin to wait for credit, or none does any more. */
+/* Sends begin to wait for credit, or no send waits for credit any more. */
 static void note_starving(struct twi_outbox *outbox, bool starves)
 {
 	uint64_t now_ns = twi_engine_batch_now(outbox->peer->engine);
 
 	if (outbox->starved_since_ns != 0)
 		outbox->starved_ns += now_ns - twi_min(outbox->starved_since_ns, now_ns);
-	outbox->starved_since_ns = starves ? twi_max(now_ns, 1u) : 0; /* a virtual clock has 0 */
+	outbox->starved_since_ns = starves ? twi_max(now_ns, 1u) : 0; /* a virtual clock may be 0 */
 }
 
 void twi_outbox_fail(struct twi_outbox *outbox, int status)
@@ -138,7 +138,7 @@ void twi_outbox_fail(struct twi_outbox *outbox, int status)
 
 /* --- times --- */
 
-/* Twice the room; what is there stays in its order. False: no memory, or it is enough. */
+/* Doubles the ring; the entries keep their order. False: no memory, or the limit is reached. */
 static bool grow_times(struct twi_outbox *outbox)
 {
 	uint32_t room = twi_max(outbox->times_room * 2, TIMES_LEAST);
@@ -158,7 +158,7 @@ static bool grow_times(struct twi_outbox *outbox)
 	return true;
 }
 
-/* Where there is no room the oldest stay, which have waited longest. */
+/* If there is no room, the oldest entries stay: they have waited longest. */
 static void note_time(struct twi_outbox *outbox, const struct twi_outbound *out, uint64_t queue_ns)
 {
 	if (outbox->times_count == outbox->times_room && !grow_times(outbox))
@@ -207,7 +207,7 @@ void twi_outbox_arrived(struct twi_outbox *outbox, const struct tow_op *op, uint
 
 /* --- writing --- */
 
-/* It has its number, and has used so much credit. */
+/* Accounts a send that has its number now, and has used so much credit. */
 static inline void charge_send(struct twi_outbox *outbox, struct twi_credit_out *credit,
 			       uint64_t seq, uint8_t space, uint32_t cost)
 {
@@ -236,7 +236,7 @@ static bool has_credit(struct twi_outbox *outbox, const struct twi_credit_out *c
 	return false;
 }
 
-/* It is one of those that are written down: as an operation, which has what a span tells. */
+/* Is the message to have a span? Then it needs an operation, which has the span's times. */
 static inline bool has_span(const struct twi_engine *engine, const struct twi_outbound *out)
 {
 #ifndef TWI_NO_DIAGNOSTICS
@@ -248,8 +248,8 @@ static inline bool has_span(const struct twi_engine *engine, const struct twi_ou
 }
 
 /*
- * There is credit. False: no room. framed_ns: when it left its queue; started: it is an operation
- * that has just been started, and is counted as such.
+ * Writes a message that has credit. False: there is no room. framed_ns: when it left its queue.
+ * started: counts the message as a send that has just been started.
  */
 static inline __attribute__((always_inline)) bool
 write_small(struct twi_outbox *outbox, struct twi_credit_out *credit,
@@ -269,7 +269,7 @@ write_small(struct twi_outbox *outbox, struct twi_credit_out *credit,
 	return true;
 }
 
-/* An early one gets the time that it is now. */
+/* Gives an early send the present time as its start. */
 static inline void stamp_start(struct twi_outbox *outbox, struct tow_op *op)
 {
 	op->early = false;
@@ -309,7 +309,7 @@ bool twi_outbox_at_once(struct twi_outbox *outbox, struct twi_outbound *out)
 		struct twi_channel *channel = twi_channel_find(outbox->peer, out->channel);
 
 		if (channel == NULL)
-			return false; /* the peer had ended before it could be opened */
+			return false; /* the peer ended before it could be opened */
 		credit = &channel->out;
 		queued = &channel->queued;
 	}
@@ -399,7 +399,7 @@ bool twi_outbox_begin(struct twi_outbox *outbox, struct tow_op *op, int status)
 	return status >= 0;
 }
 
-/* A large one; or a small one that cannot go now. */
+/* Sends a large message, or a small one that cannot go now. */
 static __attribute__((noinline)) void send_slowly(struct twi_outbox *outbox, struct tow_op *op)
 {
 	if (op->early)
@@ -453,12 +453,12 @@ bool twi_outbox_abort(struct twi_outbox *outbox, struct tow_op *op, int status, 
 	if (op->stage != TWI_STAGE_QUEUED)
 		return outbox->ops->take_back(outbox, op, status, force);
 	twi_outbox_end(outbox, op, status, 0);
-	/* It may be what smaller ones behind it have waited for. */
+	/* Smaller sends behind it may have waited for it alone. */
 	twi_outbox_drain(outbox, UINT32_MAX);
 	return true;
 }
 
-/* --- what the other side says --- */
+/* --- what the other side acknowledges --- */
 
 bool twi_outbox_has_large(const struct twi_outbox *outbox)
 {
@@ -536,7 +536,7 @@ bool twi_outbox_sum_offer(const struct twi_outbox *outbox, const struct tow_op *
 	return true;
 }
 
-/* --- what there is to say --- */
+/* --- state for /v1/peers --- */
 
 void twi_outbox_describe(const struct twi_outbox *outbox, struct twi_emit *emit)
 {

@@ -1,7 +1,7 @@
 /*
- * outbox.h - the messages of one peer on their way out, whatever lane they go by: their numbers and
- * their order, the credit they use, which of them carry a checksum and which are timed, sends that
- * are taken back. The lane writes them, and moves the bytes of large ones.
+ * outbox.h - the outgoing messages of one peer, on any lane. It numbers them, keeps their order,
+ * accounts their credit, chooses which carry a checksum or are timed, and takes sends back. The
+ * lane writes them, and moves the bytes of large ones.
  *
  *	              twi_outbox_send
  *	                     |       no credit, or no room
@@ -11,7 +11,7 @@
  *	        v                         v
  *	      ended            OFFERED, found by its number: the lane's, until it ends
  *
- * The engine is held in all of it.
+ * The engine is held in all calls.
  */
 #ifndef TWI_OUTBOX_H
 #define TWI_OUTBOX_H
@@ -26,118 +26,124 @@
 #include "transport/wire/frame.h"
 
 #define TWI_OUTBOX_BUCKETS   64u
-#define TWI_OUTBOX_TIMES_MAX 65536u        /* messages that are timed, and not acknowledged yet */
-#define TWI_OUTBOX_SUM_MAX   (64ull << 20) /* sampled up to this: more would take long */
-#define TWI_CREDIT_MAX       (1ull << 30)  /* of what a peer grants, this much is used */
+#define TWI_OUTBOX_TIMES_MAX 65536u        /* timed messages without an acknowledgement yet */
+#define TWI_OUTBOX_SUM_MAX   (64ull << 20) /* limit of sampled checksums: more would take long */
+#define TWI_CREDIT_MAX       (1ull << 30)  /* most that is used of the credit that a peer grants */
 
 struct twi_outbox;
 struct twi_emit;
 
-/* What a lane does for its outbox; what may be NULL says so. */
+/* What a lane does for its outbox. A member may be NULL where its comment says so. */
 struct twi_outbox_ops {
 	/*
-	 * Writes a small message, all of which has left out->data then; or the offer of a large
-	 * one, whose number is op->seq. False: there is no room now, and nothing was done.
+	 * small: writes a small message; then all of it has left out->data. offer: writes the offer
+	 * of a large message, whose number is op->seq. False: there is no room now, and nothing was
+	 * done.
 	 */
 	bool (*small)(struct twi_outbox *outbox, const struct twi_outbound *out);
 	bool (*offer)(struct twi_outbox *outbox, struct tow_op *op);
 
-	/* Does one that is longer than small ones go as they do now? NULL: never. */
+	/* May a message above eager_bytes go as a small one now? NULL: never. */
 	bool (*alone)(struct twi_outbox *outbox, const struct twi_outbound *out);
 
 	/*
 	 * A send is queued, or (op NULL) a control message of channels: the lane is to drain when
-	 * there is room. NULL: it does without being told.
+	 * there is room. NULL: the lane drains without this notice.
 	 */
 	void (*waits)(struct twi_outbox *outbox, struct tow_op *op);
 
-	/* TOW_OK, or why a large message cannot go. NULL: twi_claim_need says it. */
+	/* TOW_OK, or why a large message cannot go. NULL: twi_claim_need decides. */
 	int (*claim)(struct twi_outbox *outbox, struct tow_op *op);
 
 	/*
-	 * As the lane's abort (lane.h), of a send whose stage says that it is offered or further:
-	 * the lane ends it with twi_outbox_end.
+	 * As the lane's abort (lane.h), for a send that is offered or further by its stage. The
+	 * lane ends it with twi_outbox_end.
 	 */
 	bool (*take_back)(struct twi_outbox *outbox, struct tow_op *op, int status, bool force);
 
-	/* The peer has gone. False: others have the memory of this send, and the lane ends it with
-	 * `status` when they let go. NULL: that does not happen. */
+	/*
+	 * The peer is lost. False: others use the memory of this send, and the lane ends it with
+	 * `status` when they let go. NULL: that does not happen.
+	 */
 	bool (*lost)(struct twi_outbox *outbox, struct tow_op *op, int status);
 
-	/* A send ends that has op->lane_state, which may go. NULL: none has. */
+	/* A send with op->lane_state ends: frees that state. NULL: no send has one. */
 	void (*forget)(struct twi_outbox *outbox, struct tow_op *op);
 };
 
-/* Of a small message that is timed: until the other side says that it is there. */
+/* A small message that is timed, until the other side acknowledges it. */
 struct twi_outbox_time {
 	uint64_t seq, start_ns, queue_ns;
 	uint32_t bytes;
 	uint8_t space;
 };
 
-/* The credit is the peer's own; sends on its channels have theirs, and are queued there. */
+/* The credit is the peer's own. Sends on its channels use theirs, and are queued there. */
 struct twi_outbox {
 	struct tow_peer *peer;
 	const struct twi_outbox_ops *ops;
 	int failed;           /* status that sends get now, or 0 */
 	bool checksum_all;    /* every message carries a checksum, not one of many */
-	bool hears;           /* the other side says what has come: small ones are timed here */
-	bool owes_credit;     /* the other side is to be told of credit by a control message */
-	uint32_t eager_bytes; /* up to this a message is small */
+	bool hears;           /* the other side acknowledges: small messages are timed here */
+	bool owes_credit;     /* a control message has to report credit to the other side */
+	uint32_t eager_bytes; /* a message up to this size is small */
 	uint32_t timed_every_ns;
-	uint64_t timed_ns; /* when the last small send that is timed was started */
+	uint64_t timed_ns; /* when the last timed small send was started */
 	uint64_t seq_sent, seq_acked;
 	struct twi_credit_out credit;
 	uint64_t starved_since_ns; /* sends wait for credit since then; 0: none does */
-	uint64_t starved_ns;       /* for how long they did before, all together */
+	uint64_t starved_ns;       /* total time of earlier waits */
 	struct twi_list queued;    /* sends that wait for credit or room, in order */
 	struct twi_list by_seq[TWI_OUTBOX_BUCKETS];
 	struct twi_outbox_time *times; /* a ring, oldest first */
 	uint32_t times_first, times_count, times_room;
 };
 
-/* What differs between lanes, and what the other side has said. */
+/* What differs between lanes, and what the other side has sent at the start. */
 struct twi_outbox_config {
-	uint64_t credit_bytes;   /* that the other side has granted */
+	uint64_t credit_bytes;   /* granted by the other side */
 	uint64_t eager_bytes;    /* what both sides want; the credit may make it less */
-	uint32_t timed_every_ns; /* of small messages that come in bursts one in this is timed */
+	uint32_t timed_every_ns; /* of small messages in a burst, one in this time is timed */
 	bool checksum_all, hears;
 };
 
-/* It must not be moved from init on. The ops are there before the other side has said anything. */
+/*
+ * The outbox must not be moved after init. init: sets the ops, before anything has come from the
+ * other side. configure: sets the rest.
+ */
 void twi_outbox_init(struct twi_outbox *outbox, struct tow_peer *peer,
 		     const struct twi_outbox_ops *ops);
 void twi_outbox_configure(struct twi_outbox *outbox, const struct twi_outbox_config *config);
 void twi_outbox_fini(struct twi_outbox *outbox);
 
-/* The peer has gone: what waits or is on its way ends so, and what is started later. */
+/* The peer is lost: sends that wait or are in flight end with `status`, and later ones too. */
 void twi_outbox_fail(struct twi_outbox *outbox, int status);
 
 /*
- * A small message goes now, or it does not and nothing was done: the peer has gone, others wait,
- * there is no credit or no room, the message is large, or one that is to have a span.
+ * Sends a small message now. False: nothing was done. The peer is lost, other sends wait, there is
+ * no credit or room, the message is large, or it is to have a span.
  */
 bool twi_outbox_at_once(struct twi_outbox *outbox, struct twi_outbound *out);
 
 /*
- * Starts one; it may end in here. An early one (op.h) began after its start_ns. It gets the time
- * before it is written where that is told to anybody, or it cannot go yet; otherwise behind it,
- * when the other side has the message.
+ * Starts a send; it may end in this call. An early one (op.h) began after its start_ns. It gets the
+ * time before it is written if it has a span, is timed, or cannot go yet. Otherwise it gets the
+ * time after the lane has written it.
  */
 void twi_outbox_send(struct twi_outbox *outbox, struct tow_op *op);
 
 /*
- * Credit or room has come: of what waits so many go, those of the peer and those of each channel in
- * order, and in turns. Control messages go first. Returns how many did.
+ * Credit or room has come: sends up to `most` messages that wait. The peer and its channels take
+ * turns, and each sends in order. Control messages go first. Returns how many were sent.
  */
 unsigned twi_outbox_drain(struct twi_outbox *outbox, unsigned most);
 
-/* Does anything wait to be drained, for credit or for room? */
+/* Does any message wait for credit or for room? */
 bool twi_outbox_waits(const struct twi_outbox *outbox);
 
 /*
- * Of that the send for which there is credit, so that it goes as soon as there is room, or NULL:
- * there is none. owes: control messages wait for room.
+ * next: the first send that has credit, so that it goes as soon as there is room. NULL: there is
+ * none. owes: do control messages wait for room?
  */
 const struct tow_op *twi_outbox_next(const struct twi_outbox *outbox);
 bool twi_outbox_owes(const struct twi_outbox *outbox);
@@ -145,60 +151,63 @@ bool twi_outbox_owes(const struct twi_outbox *outbox);
 /* Sends a control message (channel.h). False: there is no room. */
 bool twi_outbox_control(struct twi_outbox *outbox, uint64_t tag);
 
-/* lane.h, abort: of a send. */
+/* The lane's abort (lane.h) for a send. */
 bool twi_outbox_abort(struct twi_outbox *outbox, struct tow_op *op, int status, bool force);
 
-/* Is any offered, or on its way? One of them by its number, or NULL. */
+/* has_large: is any large send offered or in flight? find: the one of that number, or NULL. */
 bool twi_outbox_has_large(const struct twi_outbox *outbox);
 struct tow_op *twi_outbox_find(const struct twi_outbox *outbox, uint64_t seq);
 
 /*
- * A large message has arrived, of which the other side has kept the news for kept_ns: it is counted
- * and timed. match_ns: message_times.h. Its end is another step.
+ * Counts and times a large message that has arrived. The other side held its report back for
+ * kept_ns. match_ns: message_times.h. The send ends in another step.
  */
 void twi_outbox_arrived(struct twi_outbox *outbox, const struct tow_op *op, uint64_t kept_ns,
 			uint64_t match_ns);
 
-/* A send ends. */
+/* Ends a send. */
 void twi_outbox_end(struct twi_outbox *outbox, struct tow_op *op, int status, uint64_t bytes);
 
 /*
  * The other side has all messages up to seq, and has given back so much credit since the start.
- * TOW_EPROTOCOL: *rule is set, if it was 0. The lane drains.
+ * TOW_EPROTOCOL: *rule is set, if it was 0. The caller drains afterwards.
  */
 int twi_outbox_acked(struct twi_outbox *outbox, uint64_t seq, uint64_t credit_returned,
 		     uint64_t kept_ns, uint8_t *rule);
 
-/* The first that waits, of the peer or of a channel, does so for credit. */
+/* Do sends wait, and does the first send of each queue, the peer's or a channel's, lack credit? */
 bool twi_outbox_no_credit(const struct twi_outbox *outbox);
 
-/* For how long sends of the peer or of a channel have waited for credit, so far. */
+/* For how long sends of the peer or of its channels have waited for credit, so far. */
 uint64_t twi_outbox_starved_ns(const struct twi_outbox *outbox, uint64_t now_ns);
 
-/* How many wait, up to some. */
+/* How many sends wait in the peer's own queue, up to a limit. */
 uint32_t twi_outbox_waiting(const struct twi_outbox *outbox);
 
 /* --- between outbox.c and outbox_channel.c --- */
 
-/* A send starts on a channel, which is open; drain where there are channels. */
+/*
+ * send_on_channel: starts a send on a channel. drain_channels: the drain of a peer that has
+ * channels or credit to report.
+ */
 void twi_outbox_send_on_channel(struct twi_outbox *outbox, struct tow_op *op);
 unsigned twi_outbox_drain_channels(struct twi_outbox *outbox, unsigned most);
 
 /*
- * A send is counted, and a large one has its memory claimed; it has ended so if `status` is below
- * TOW_OK, or the claim fails: false. put: it goes now; false: there is no credit or no room. queue:
- * it waits there for that.
+ * begin: counts a send, and gets the lease of a large one. False: `status` is below TOW_OK or the
+ * lease failed, and the send has ended so. put: sends it now; false: there is no credit or no room.
+ * queue: the send waits in `queued` for that.
  */
 bool twi_outbox_begin(struct twi_outbox *outbox, struct tow_op *op, int status);
 bool twi_outbox_put(struct twi_outbox *outbox, struct twi_credit_out *credit, struct tow_op *op);
 void twi_outbox_queue(struct twi_outbox *outbox, struct twi_list *queued, struct tow_op *op);
 
-/* --- what there is to say, and checksums --- */
+/* --- state for /v1/peers, and checksums --- */
 
-/* Members of one object of /v1/peers: what is not acknowledged, and the credit. */
+/* Members of one object of /v1/peers: messages without acknowledgement, and the credit. */
 void twi_outbox_describe(const struct twi_outbox *outbox, struct twi_emit *emit);
 
-/* Whether message seq carries a checksum: one of many, or all. */
+/* Does message seq carry a checksum? One of many does, or all do. */
 static inline bool twi_outbox_sums(const struct twi_outbox *outbox, uint64_t seq)
 {
 	return twi_unlikely(outbox->checksum_all) || twi_unlikely(twi_checksum_chosen(seq));
@@ -215,16 +224,17 @@ static inline bool twi_outbox_sum(const struct twi_outbox *outbox, const struct 
 }
 
 /*
- * The same of a large one, where the offer carries it: not of what is too long to be summed at
- * once, nor of what cannot be read, of which whoever moves it says what is wrong.
+ * The checksum of a large message, if its offer carries one. False also for a message that is too
+ * long to be summed at once, and for memory that cannot be read. The part that moves such memory
+ * reports the fault.
  */
 bool twi_outbox_sum_offer(const struct twi_outbox *outbox, const struct tow_op *op,
 			  uint32_t *sum_out);
 
 /*
- * Which small messages are timed: all, but of those that come in bursts one in timed_every_ns,
- * where not everything is recorded. To count each costs 3 % of their rate, and more where that is
- * high.
+ * Is this small message timed? All are, but in a burst only one in timed_every_ns, unless
+ * everything is recorded. To count each message of a burst costs 3 % of the message rate, and more
+ * at high rates.
  */
 static inline bool twi_outbox_is_due(const struct twi_outbox *outbox,
 				     const struct twi_outbound *out)
@@ -239,7 +249,7 @@ static inline bool twi_outbox_is_due(const struct twi_outbox *outbox,
 #endif
 }
 
-/* The same, and the next are timed from this one on. */
+/* The same; if it is timed, the interval of the next one begins here. */
 static inline bool twi_outbox_times(struct twi_outbox *outbox, const struct twi_outbound *out)
 {
 	if (!twi_outbox_is_due(outbox, out))

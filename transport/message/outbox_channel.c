@@ -1,6 +1,6 @@
 /*
- * outbox_channel.c - sends on the channels of a peer (channel.h): queued there, and sent in turns,
- * as credit and room allow.
+ * outbox_channel.c - sends on the channels of a peer (channel.h). They are queued there, and sent
+ * in turns as credit and room allow.
  */
 #include "transport/message/channel.h"
 #include "transport/message/outbox.h"
@@ -25,7 +25,7 @@ void twi_outbox_send_on_channel(struct twi_outbox *outbox, struct tow_op *op)
 		status = twi_channel_status(peer, op->channel);
 	if (!twi_outbox_begin(outbox, op, status))
 		return;
-	if (op->bytes > outbox->eager_bytes) /* a small one that goes is over then */
+	if (op->bytes > outbox->eager_bytes) /* a small one that goes ends at once */
 		twi_channel_add_op(peer, op);
 	if (twi_list_empty(&channel->queued) && twi_outbox_put(outbox, &channel->out, op))
 		return;
@@ -35,7 +35,7 @@ void twi_outbox_send_on_channel(struct twi_outbox *outbox, struct tow_op *op)
 	twi_outbox_queue(outbox, &channel->queued, op);
 }
 
-/* What the first of a queue costs when it goes. */
+/* The cost of the first send of a queue. */
 static uint32_t first_cost(const struct twi_outbox *outbox, const struct twi_list *queued)
 {
 	const struct tow_op *op = twi_container_of(queued->next, const struct tow_op, link);
@@ -43,14 +43,14 @@ static uint32_t first_cost(const struct twi_outbox *outbox, const struct twi_lis
 	return twi_frame_cost(op->bytes <= outbox->eager_bytes ? (uint32_t)op->bytes : 0);
 }
 
-/* A send waits there, and there is credit for it. */
+/* Does a send wait in the queue, with credit for it? */
 static bool may_go(const struct twi_outbox *outbox, const struct twi_list *queued,
 		   const struct twi_credit_out *credit)
 {
 	return !twi_list_empty(queued) && twi_credit_has(credit, first_cost(outbox, queued));
 }
 
-/* One of each channel that may; *room: false when the lane has none. Returns how many went. */
+/* Sends one message of each channel that may. *room: the lane has room. Returns how many. */
 static unsigned drain_turn(struct twi_outbox *outbox, struct twi_channels *channels, unsigned most,
 			   bool *room)
 {
@@ -74,7 +74,7 @@ static unsigned drain_turn(struct twi_outbox *outbox, struct twi_channels *chann
 	return count;
 }
 
-/* No channel keeps the others, or the peer itself, from going. */
+/* No channel keeps the others, or the peer itself, from sending. */
 unsigned twi_outbox_drain_channels(struct twi_outbox *outbox, unsigned most)
 {
 	struct tow_peer *peer = outbox->peer;
@@ -91,7 +91,7 @@ unsigned twi_outbox_drain_channels(struct twi_outbox *outbox, unsigned most)
 		if (channels != NULL && room && count < most)
 			count += drain_turn(outbox, channels, most - count, &room);
 	} while (count > before && room && count < most);
-	/* Whoever had no turn is the first of the next. */
+	/* The next call begins with the next channel. */
 	if (channels != NULL && !twi_list_empty(&channels->turns)) {
 		struct twi_list *first = twi_list_first(&channels->turns);
 

@@ -1,6 +1,6 @@
 /*
- * recv_match.c - the public calls that take a struct tow_match: receives of tags by a mask, and of
- * any peer; and probes.
+ * recv_match.c - the public calls that take a struct tow_match: receives by a mask of tags,
+ * receives of any peer, and probes.
  */
 #include <towline/channel.h>
 #include <towline/match.h>
@@ -15,7 +15,7 @@
 #include "transport/op/parts.h"
 #include "transport/wire/frame.h"
 
-/* Afterwards *match_io is of the library's size. TOW_OK, TOW_EINVAL. */
+/* On success *match_io has the library's size. TOW_OK, TOW_EINVAL. */
 static int check_match(const char *call, const struct tow_match **match_io, struct tow_match *known)
 {
 	int status;
@@ -30,8 +30,8 @@ static int check_match(const char *call, const struct tow_match **match_io, stru
 }
 
 /*
- * A channel of any peer is named by its number alone. Afterwards *options_io is of the library's
- * size. TOW_OK, TOW_EINVAL.
+ * A receive of any peer names a channel by its number alone. On success *options_io has the
+ * library's size. TOW_OK, TOW_EINVAL.
  */
 static int check_options(const char *call, const struct tow_match *match,
 			 const struct tow_op_options **options_io, struct tow_op_options *known)
@@ -48,8 +48,8 @@ static int check_options(const char *call, const struct tow_match *match,
 }
 
 /*
- * The engine is held. TOW_ECLOSED: the peer, or its channel; TOW_EINVAL: the peer is another
- * endpoint's.
+ * The engine is held. TOW_ECLOSED: the peer or its channel was closed; TOW_EINVAL: the peer belongs
+ * to another endpoint.
  */
 static int check_peer(const char *call, const struct tow_endpoint *endpoint,
 		      const struct tow_match *match)
@@ -70,7 +70,7 @@ static int check_peer(const char *call, const struct tow_endpoint *endpoint,
 	return status;
 }
 
-/* A call with an endpoint and a match. TOW_OK: the engine is held. */
+/* Begins a call with an endpoint and a match. TOW_OK: the engine is held. */
 static int enter_call(const char *call, struct tow_endpoint *endpoint,
 		      const struct tow_match **match_io, struct tow_match *known)
 {
@@ -90,7 +90,7 @@ static int enter_call(const char *call, struct tow_endpoint *endpoint,
 	return status;
 }
 
-/* The engine is held. After a failure the parts are the caller's. */
+/* The engine is held. After a failure the parts belong to the caller. */
 static int start_recv(struct tow_endpoint *endpoint, const struct tow_match *match,
 		      const struct twi_message *message, struct twi_parts *parts,
 		      const struct tow_op_options *options, struct tow_op **op_out)
@@ -147,7 +147,7 @@ TOW_PUBLIC int tow_recv_match_start(struct tow_endpoint *endpoint, const struct 
 	return status;
 }
 
-/* The message of the peer that a receive which is started now would take, or NULL. */
+/* The peer's message that a receive would take if it was started now, or NULL. */
 static const struct twi_unexpected *find_message(struct tow_peer *peer,
 						 const struct tow_match *match)
 {
@@ -181,7 +181,7 @@ static int look_at(struct tow_peer *peer, const struct tow_match *match, struct 
 	return TOW_OK;
 }
 
-/* There is no message of the peer: TOW_AGAIN, or with what it, or its channel, has gone. */
+/* The peer has no message: TOW_AGAIN, or the status with which it or its channel has ended. */
 static int none_of(const struct tow_peer *peer, const struct tow_match *match)
 {
 	int status = TOW_OK;
@@ -193,7 +193,7 @@ static int none_of(const struct tow_peer *peer, const struct tow_match *match)
 	return status < 0 ? status : TOW_AGAIN;
 }
 
-/* The engine is held. TOW_OK, TOW_AGAIN, or the status with which the peer has gone. */
+/* The engine is held. TOW_OK, TOW_AGAIN, or the status with which the peer has ended. */
 static int look_once(const struct tow_endpoint *endpoint, const struct tow_match *match,
 		     struct tow_result *out)
 {
@@ -220,7 +220,7 @@ int twi_probe(struct tow_endpoint *endpoint, const struct tow_match *match, stru
 	if (status != TOW_AGAIN)
 		return status;
 	twi_call_drive(endpoint->engine);
-	/* A callback may have closed them. */
+	/* A callback may have closed the endpoint or the peer. */
 	status = twi_handle_check(endpoint, TWI_HANDLE_ENDPOINT, "tow_probe");
 	if (status == TOW_OK)
 		status = check_peer("tow_probe", endpoint, match);

@@ -6,7 +6,7 @@
 #include "transport/message/inbox.h"
 #include "transport/op/message.h"
 
-#define UNRECEIVED_SCANNED 64u /* messages that are looked at */
+#define UNRECEIVED_SCANNED 64u /* most messages that are examined */
 
 void twi_view_hold(struct twi_match *match, struct tow_op *op, uint64_t bytes)
 {

@@ -1,5 +1,5 @@
 /*
- * waiting.h - what waits in a lane's match table: views without room, and what /v1/peers says.
+ * waiting.h - the match table of a lane: views that wait for room, and the figures of /v1/peers.
  */
 #ifndef TWI_WAITING_H
 #define TWI_WAITING_H
@@ -12,8 +12,8 @@
 void twi_view_hold(struct twi_match *match, struct tow_op *op, uint64_t bytes);
 
 /*
- * Members of one object of /v1/peers: messages by whose they are, of which there were `sent` and
- * `received` in all; of those that wait the user's.
+ * Members of one object of /v1/peers: messages by space, of `sent` and `received` in all; and how
+ * many of the user's messages and receives wait.
  */
 void twi_peer_messages_describe(const struct tow_peer *peer, uint64_t sent, uint64_t received,
 				const struct twi_match *match, struct twi_emit *emit);

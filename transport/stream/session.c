@@ -1,6 +1,6 @@
 /*
- * session.c - the parts of a session that belong to neither direction: its life, taking operations
- * back, and its end. session_parts.h says what is in the other files.
+ * session.c - the parts of a session that belong to neither direction: set-up, taking operations
+ * back, and the end. session_parts.h lists the other files.
  */
 
 #include <stdlib.h>
@@ -15,14 +15,14 @@
 #include "transport/op/op.h"
 #include "transport/stream/session_parts.h"
 
-#define TIMED_EVERY_NS 2000u /* docs/stats.md, who times what */
+#define TIMED_EVERY_NS 2000u /* docs/stats.md: which side times what */
 
 int twi_session_init(struct twi_session *session, struct twi_engine *engine, struct tow_peer *peer,
 		     const struct twi_session_config *config)
 {
 	const struct twi_outbox_config sending = {
 		.credit_bytes = config->remote_credit_bytes,
-		/* What does not fit the control buffer would never go. */
+		/* A message that does not fit the control buffer would never be sent. */
 		.eager_bytes = twi_min(config->eager_max_bytes,
 				       TWI_CONTROL_BYTES - TWI_CONTROL_RESERVE - TWI_FRAME_BYTES),
 		.timed_every_ns = TIMED_EVERY_NS,

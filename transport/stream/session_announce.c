@@ -1,5 +1,6 @@
 /*
- * session_announce.c - receives told ahead, so that a large message need not ask.
+ * session_announce.c - announces receives to the sender, so that a large message need not be asked
+ * for.
  *
  *	receiver: a large receive is posted, and the last message with such a tag was large
  *	   |  ANNOUNCE tag, room, seq = messages received so far
@@ -7,9 +8,9 @@
  *	sender: has sent no message with the tag since that number -> kept (the last 64)
  *	   the next message with the tag, if it is large and fits: RTS with READY, data behind it
  *
- * It is a hint: when the receive has gone meanwhile the receiver answers REFUSE (not ready) and
- * lets the bytes fall into the sink, and the message goes by CTS as ever. Any message with the tag
- * uses an announcement up, as it takes the receive.
+ * An announcement is a hint. If the receive is gone meanwhile, the receiver answers REFUSE (not
+ * ready) and drops the bytes into the sink. Then the message is asked for by CTS as usual. Any
+ * message with the tag uses an announcement up, because it takes the receive.
  */
 #include "diag/base/error.h"
 #include "diag/base/hash.h"
@@ -41,12 +42,12 @@ void twi_session_announce(struct twi_session *session, const struct tow_op *op)
 					 .tag = op->tag,
 					 .value = op->bytes };
 
-	if (op->space == TWI_SPACE_RPC || /* it follows its header: the offer is on its way */
+	if (op->space == TWI_SPACE_RPC || /* the call's header came: its offer is coming */
 	    (session->large_tags & 1ull << hash_tag(op->tag)) == 0 || op->view == TWI_VIEW_WHOLE ||
 	    op->bytes <= session->config.eager_max_bytes ||
 	    session->inbox.match.posted_count > TWI_ANNOUNCED_MAX)
 		return;
-	/* It goes with whatever goes next: a system call of its own costs more than it saves. */
+	/* It waits for the next output: a system call of its own costs more than it saves. */
 	twi_session_put(session, &frame);
 }
 
@@ -77,7 +78,7 @@ int twi_session_announced(struct twi_session *session, const struct twi_frame *f
 	if (session->last_seq[hash_tag(frame->tag)] > frame->seq)
 		return TOW_OK;
 	if (session->announced_count == TWI_ANNOUNCED_MAX)
-		use_up(session, 0); /* its receive may have gone long ago */
+		use_up(session, 0); /* its receive may be long gone */
 	session->announced[session->announced_count++] = (struct twi_announced){
 		.tag = frame->tag,
 		.room = frame->value,
@@ -86,7 +87,7 @@ int twi_session_announced(struct twi_session *session, const struct twi_frame *f
 	return TOW_OK;
 }
 
-/* Whether op's message may go unasked. It is about to be framed. */
+/* May op's message go unasked? It is about to be framed. */
 bool twi_session_may_go(struct twi_session *session, const struct tow_op *op)
 {
 	unsigned i;

@@ -1,8 +1,8 @@
 /*
  * session_bulk.c - a bulk channel in: stripes of granted messages, received where they belong.
  *
- * A channel's reader sees header, payload, header, ... A header whose offer has not come yet (the
- * message was sent without having been asked for) waits, and the channel with it.
+ * The reader of a channel sees header, payload, header, and so on. The offer of a message that was
+ * sent unasked may come after its header. Then the header waits, and the channel with it.
  */
 #include "diag/base/error.h"
 #include "diag/record/counter.h"
@@ -13,7 +13,7 @@
 #include "transport/op/parts.h"
 #include "transport/stream/session_parts.h"
 
-/* How many bytes from the channel's next one on have a place in the receive's memory. */
+/* How many bytes, from the channel's next one on, have room in the receive's memory. */
 static uint64_t room_at(const struct twi_grant *grant, unsigned c)
 {
 	uint64_t at = twi_stripe_place(grant, c);
@@ -21,7 +21,7 @@ static uint64_t room_at(const struct twi_grant *grant, unsigned c)
 	return grant->op == NULL || grant->op->bytes <= at ? 0 : grant->op->bytes - at;
 }
 
-/* It has a checksum that can be compared: nothing of it is dropped. */
+/* Has the message a checksum that can be compared? Not if some of its bytes are dropped. */
 static bool has_sum(const struct twi_grant *grant)
 {
 	return grant->sum && grant->op != NULL && grant->bytes <= grant->op->bytes;
@@ -56,7 +56,7 @@ static void message_over(struct twi_session *session, struct twi_grant *grant)
 		twi_session_owe(session, TWI_FRAME_DONE, grant->seq, 0);
 		twi_inbox_received(&session->inbox, op, grant->bytes);
 	}
-	/* Its sender counts a message that it was not asked for until it hears of its end. */
+	/* The sender counts a message that it sent unasked until an answer ends it. */
 	if (grant->ready && !answered)
 		twi_session_owe(session, TWI_FRAME_DONE, grant->seq, 0);
 	twi_session_grant_free(session, grant);
@@ -80,7 +80,7 @@ static int on_commit(struct twi_session *session, struct twi_grant *grant, unsig
 {
 	if (((frame->flags & TWI_FRAME_SUM) != 0) != grant->sum)
 		return out_of_place(session, frame->seq);
-	/* A slice that no channel was given would be missing: the last commit says that none is. */
+	/* The last commit must leave no slice without a channel. */
 	if (grant->open == 1u << c && !grant->spoiled && !twi_stripes_final(grant))
 		return out_of_place(session, frame->seq);
 	if (has_sum(grant) && frame->tag != grant->crc[c])
@@ -89,7 +89,7 @@ static int on_commit(struct twi_session *session, struct twi_grant *grant, unsig
 	return TOW_OK;
 }
 
-/* Whether a chunk, or a commit, is what may come next on the channel. */
+/* May this chunk or commit come next on the channel? */
 static bool in_place(struct twi_grant *grant, unsigned c, const struct twi_frame *frame)
 {
 	uint64_t left, place = twi_stripe_at(grant, c, grant->at[c], &left);
@@ -108,7 +108,7 @@ static int on_frame(struct twi_session *session, unsigned c, const struct twi_fr
 	bool last = (frame->flags & TWI_FRAME_LAST) != 0;
 
 	if (grant == NULL && (frame->flags & TWI_FRAME_ABORT) != 0 && channel->stale_allowed > 0) {
-		channel->stale_allowed--; /* we listed it, and it was withdrawn meanwhile */
+		channel->stale_allowed--; /* our record listed it; it was taken back meanwhile */
 		return TOW_OK;
 	}
 	if (grant == NULL)
@@ -178,7 +178,7 @@ int twi_session_bulk_want(struct twi_session *session, unsigned c, uint64_t max_
 		return 1;
 	}
 	room = room_at(grant, c);
-	if (room == 0) { /* nobody wants it any more, or it has no room for more */
+	if (room == 0) { /* taken back, or its receive has no more room */
 		parts[0] = (struct iovec){ session->engine->sink,
 					   twi_min(channel->in_left, TWI_ENGINE_SINK_BYTES) };
 		return 1;
@@ -186,7 +186,7 @@ int twi_session_bulk_want(struct twi_session *session, unsigned c, uint64_t max_
 	n = twi_min(n, room);
 	parts[0].iov_base = twi_op_at(grant->op, twi_stripe_place(grant, c), &n);
 	parts[0].iov_len = n;
-	/* A header follows; behind a commit, one more, which need not cost a call of its own. */
+	/* A header follows. Behind a commit, one more is read without a call of its own. */
 	commit = grant->at[c] + n == twi_stripe_bytes(grant, c) && twi_stripes_final(grant);
 	parts[1] =
 		(struct iovec){ channel->in_head, commit ? 2 * TWI_FRAME_BYTES : TWI_FRAME_BYTES };

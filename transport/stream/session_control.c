@@ -1,9 +1,10 @@
 /*
  * session_control.c - the control stream in: frames, and the payload of small messages.
  *
- * It is parsed where it lies, in the lane's buffer; a header that is cut by the end of the buffer
- * is collected in `head`, a payload that is cut goes on where it was going (the inbox's `filling`).
- * Where the stream breaks parsing stops, at any byte, and goes on there when it is resumed.
+ * Frames are parsed in the lane's buffer. A header that is cut by the end of the buffer is
+ * collected in `head`. The rest of a payload that is cut follows its beginning (the inbox's
+ * `filling`). The stream may break at any byte. Parsing stops there, and continues there after the
+ * resume.
  */
 #include <stdlib.h>
 
@@ -19,8 +20,8 @@
 #include "transport/wire/feature.h"
 
 /*
- * The header of a small message; what follows it up to `end` is read as well, if it is all of it:
- * *data is behind it then.
+ * Handles the header of a small message. If all of its payload is there, up to `end`, this is read
+ * too, and *data is behind it.
  */
 static int on_eager(struct twi_session *session, const struct twi_frame *frame,
 		    const uint8_t **data, const uint8_t *end)
@@ -69,7 +70,7 @@ static int on_frame(struct twi_session *session, const struct twi_frame *frame,
 	case TWI_FRAME_PONG:
 		return twi_session_heard(session, frame->value);
 	case TWI_FRAME_PING:
-		session->pong_owed = true; /* said when this input has been read */
+		session->pong_owed = true; /* sent when this input has been read */
 		return twi_session_heard(session, frame->value);
 	case TWI_FRAME_ANNOUNCE:
 		return twi_session_announced(session, frame);
@@ -101,7 +102,7 @@ static int get_frame(const struct twi_session *session, const uint8_t *head,
 	return twi_frame_get(head, &limits, frame_out, fault_out);
 }
 
-/* *data: what comes behind the header. */
+/* *data: the bytes behind the header. */
 static int parse_frame(struct twi_session *session, const uint8_t *head, const uint8_t **data,
 		       const uint8_t *end)
 {
@@ -113,7 +114,7 @@ static int parse_frame(struct twi_session *session, const uint8_t *head, const u
 	return on_frame(session, &frame, data, end);
 }
 
-/* The next whole header, which may have come in parts; NULL: its rest is to come. */
+/* The next whole header, which may have come in parts. NULL: its rest has not come. */
 static const uint8_t *next_head(struct twi_session *session, const uint8_t **data,
 				const uint8_t *end)
 {
@@ -132,9 +133,9 @@ static const uint8_t *next_head(struct twi_session *session, const uint8_t **dat
 }
 
 /*
- * After the session has ended on this side what comes is dropped, but for one word: that the other
- * side has ended it, too. Else the end of its connection would be a break to be mended, and two
- * sides that close at the same time would wait for each other.
+ * After the session has ended on this side, all input is dropped, except a BYE: the other side has
+ * ended the session too. Without it, the end of its connection would look like a break that must be
+ * resumed. Then two sides that close at the same time would wait for each other.
  */
 static void listen_for_bye(struct twi_session *session, const uint8_t *data, const uint8_t *end)
 {
@@ -195,7 +196,7 @@ int twi_session_control_in(struct twi_session *session, const uint8_t *data, siz
 	if (twi_unlikely(session->stuck))
 		return twi_error(TOW_EPEER, "peer %s does not read its control stream",
 				 session->peer->address);
-	if (twi_unlikely(session->doubted)) /* found where nobody could be told */
+	if (twi_unlikely(session->doubted)) /* found where no status was returned */
 		return twi_session_fault(session, session->rule,
 					 "answered what it had not received");
 	return session->config.announce ? twi_session_bulk_look(session) : TOW_OK;

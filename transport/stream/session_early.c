@@ -1,22 +1,22 @@
 /*
- * session_early.c - answers that come before the lane has said how much of a message went.
+ * session_early.c - answers that come before the lane has reported how much of a message was sent.
  *
  *	lane                      session                    peer
  *	 |  bulk_out  <------------ |                          |
  *	 |  ~~~~~~~~~~~ header, payload, commit ~~~~~~~~~~~~~> |
- *	 |                          | <--------------- DONE -- |   kept: nobody knows yet
+ *	 |                          | <--------------- DONE -- |   kept: not known yet to be true
  *	 |  bulk_sent ------------> | DONE is judged now       |
  *
- * Between _out and _sent a lane has bytes of which it cannot say whether they went: a thread may
- * submit a send, give the engine back, and read the peer's answer to it before it looks at the
- * completion. An answer about such a message is neither believed nor called a lie: it waits until
- * no channel has the message handed out, and is judged then as any other, in the order in which
- * answers came. So an operation does not end, either, while its memory may still be read.
+ * Between _out and _sent, a lane has bytes of which it cannot tell whether they were sent. A thread
+ * may submit a send, give the engine back, and read the peer's answer before it sees the
+ * completion. An answer about such a message is neither accepted nor rejected. It waits until no
+ * channel has bytes of the message with the lane. Then it is judged like any other, in the order of
+ * arrival. So an operation does not end while its memory may still be read.
  *
- * What waits is bounded: at most one message of each channel is handed out, and of one message a
- * peer can say four things in a row (it came too early; its bytes are over; it is wanted now; it is
- * not wanted any more). A peer may also ask for as many others as that made room for, and not want
- * them any more.
+ * The number of waiting answers is bounded. At most one message of each channel is with the lane. A
+ * peer can give four answers in a row about it: too early, over, wanted now, not wanted any more.
+ * When such a message is over, there is room for another one. So the peer may also ask for as many
+ * other messages, and not want them any more.
  */
 #include "diag/base/error.h"
 #include "transport/engine/engine.h"
@@ -33,7 +33,7 @@ bool twi_session_handed(const struct twi_session *session, const struct twi_gran
 	return false;
 }
 
-/* Among the first `count` of those that wait. */
+/* Is an answer about message seq among the first `count` of those that wait? */
 static bool is_waiting(const struct twi_session *session, unsigned count, uint64_t seq)
 {
 	for (unsigned i = 0; i < count; i++) {
@@ -49,9 +49,9 @@ bool twi_session_early(const struct twi_session *session, uint64_t seq)
 }
 
 /*
- * May a message be over at the receiver of which this side still keeps a row? One that is handed
- * out; or one that was taken back after its commit had been, when the connection broke: the record
- * of the new one says what became of it.
+ * May the receiver be through with a message of which this side still has a row? That may be a
+ * message that is with the lane. Or it was taken back after its commit had been with the lane, when
+ * the connection broke. Then the record of the new connection tells what became of it.
  */
 static bool perhaps_over(const struct twi_session *session)
 {
@@ -68,8 +68,8 @@ static bool perhaps_over(const struct twi_session *session)
 }
 
 /*
- * Whether nobody knows yet if this answer may be: its message is handed out, or something said of
- * it before waits; or the peer asks for one more than it may, unless another is over.
+ * Is it not known yet whether this answer is allowed? Its message is with the lane, or an earlier
+ * answer about it waits. Or the peer asks for one message more than it may, unless another is over.
  */
 static bool is_early(const struct twi_session *session, unsigned count,
 		     const struct twi_frame *frame)
@@ -126,7 +126,7 @@ int twi_session_settle(struct twi_session *session)
 			session->early[left++] = early;
 			continue;
 		}
-		/* The receiver has held the news back, and so has this side. */
+		/* The receiver has held the answer back, and then this side has too. */
 		if (early.frame.type == TWI_FRAME_DONE)
 			early.frame.value = twi_min(early.frame.value + (now - early.came_ns),
 						    (uint64_t)TWI_WIRE_HOLD_MAX_NS);

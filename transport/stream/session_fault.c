@@ -1,16 +1,16 @@
 /*
  * session_fault.c - payload whose memory cannot be read or written: unmapped, protected, beyond the
- * end of its file. The message ends, at both sides, and nothing else does.
+ * end of its file. Only the message ends, at both sides.
  *
- *	sending:   the rest of the chunk is zeros, then an ABORT that says why; the receive that had
- *	           met the message ends, too, for nobody has wished to take it back
- *	receiving: a REFUSE that says why; what still comes falls into the sink
+ *	sending:   the rest of the chunk is zeros, then an ABORT with the reason; the receive that
+ *	           had met the message ends too, because the user did not take the message back
+ *	receiving: a REFUSE with the reason; bytes that still come go to the sink
  *
- * Why a message was taken back is kept for a while: a resumed channel, or one that came too early,
- * has to say it again.
+ * The reason why a message was taken back is kept for a while. A channel that is resumed, or a
+ * message that came too early, makes it necessary to send the reason again.
  *
- * A line is resumed in vain when both sides' records, which say how much has come, are those of the
- * last time.
+ * A stream is resumed in vain when the records of both sides are the same as the last time. The
+ * records tell how much has come.
  */
 #include "diag/base/checksum.h"
 #include "transport/op/op.h"
@@ -63,7 +63,7 @@ bool twi_session_out_faulted(struct twi_session *session, unsigned c)
 	if (send->op == NULL || channel->out_left == 0)
 		return false;
 	channel->handed = false;
-	if (twi_session_early(session, send->seq)) /* it is known, and another channel has some */
+	if (twi_session_early(session, send->seq)) /* known; another channel still has some */
 		return true;
 	session->faults.rows[row].seq = send->seq;
 	session->faults.rows[row].offset = twi_stripe_place(send, c);

@@ -1,6 +1,6 @@
 /*
- * session_fault.h - what a session keeps to get out of faults that would come again and again:
- * payload whose memory cannot be read or written, and lines that are resumed in vain.
+ * session_fault.h - how a session ends faults that would come again and again. These are payload
+ * whose memory cannot be read or written, and streams that are resumed in vain.
  */
 #ifndef TWI_SESSION_FAULT_H
 #define TWI_SESSION_FAULT_H
@@ -15,7 +15,10 @@
 
 struct twi_session;
 
-/* The last messages of this side that could not be read: others may have to hear why once more. */
+/*
+ * The last messages of this side that could not be read. The peer may have to get the reason once
+ * more.
+ */
 struct twi_session_faults {
 	struct {
 		uint64_t seq, offset;
@@ -23,26 +26,31 @@ struct twi_session_faults {
 	uint64_t count;         /* since the start */
 	struct twi_session_resumed {
 		uint32_t said, now_said, heard; /* checksums of the records of the last resume */
-		bool awaits;                    /* what is said now: something is to come */
+		bool awaits;                    /* the record of this side expects bytes */
 		unsigned fruitless;
-	} resumed[1 + TWI_BULK_MAX]; /* by line: control, then the channels */
+	} resumed[1 + TWI_BULK_MAX]; /* by line: 0 is control, 1 + c is bulk channel c */
 };
 
 /*
- * The lane could not read, or write, the payload that twi_session_bulk_out, or _want, has named; no
- * request of it uses that memory any more. The operation ends with TOW_EFAULT, at the other side,
- * too, and the channel goes on: ask again. False: there is no payload there, the fault is another.
+ * The lane could not read the payload that twi_session_bulk_out has named, or could not write the
+ * payload that _want has named. No request of the lane uses that memory any more. The operation
+ * ends with TOW_EFAULT, at the other side too, and the channel goes on: ask again. False: there is
+ * no such payload, so the fault is another.
  */
 bool twi_session_out_faulted(struct twi_session *session, unsigned channel);
 bool twi_session_in_faulted(struct twi_session *session, unsigned channel);
 
 /*
- * How often in a row a line (0: control; 1 + channel) was resumed although nothing had moved on it
- * since it was resumed before, while something was to move: whatever breaks it does so each time.
+ * How often in a row a stream (line 0: control; line 1 + c: channel c) was resumed in vain. That
+ * is, no byte had moved on it since the resume before, while bytes were to move. Then the cause
+ * that breaks it comes back each time.
  */
 unsigned twi_session_fruitless(const struct twi_session *session, unsigned line);
 
-/* session_retain.c, session_resume.c: the record of this side, and the other's: it is resumed. */
+/*
+ * For session_retain.c and session_resume.c. said: the record of this side is written. heard: the
+ * other side's record has come, and the stream is resumed.
+ */
 void twi_session_resume_said(struct twi_session *session, unsigned line, const uint8_t *record,
 			     size_t bytes, bool awaits);
 void twi_session_resume_heard(struct twi_session *session, unsigned line, const uint8_t *record,

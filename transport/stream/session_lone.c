@@ -1,24 +1,28 @@
 /*
- * session_lone.c - a message that is longer than small ones and goes as they do, with its header,
- * because nothing else is on its way: to ask for it first would take twice as long.
+ * session_lone.c - a message that is longer than small ones, but goes with its header as they do.
+ * It does so when nothing else is on its way, because asking for it first would take twice as long.
  *
  *	sender                                   receiver
  *	  |  EAGER seq, payload                     |
  *	  | --------------------------------------> |   to its receive, or kept for credit
  *	  |  ACK                                    |
- *	  | <-------------------------------------- |   with what goes next, or at the next turn
+ *	  | <-------------------------------------- |   with the next output, or at the next turn
  *
- * It is copied once more at each side, which is as long as the way of an offer up to some 64 KiB,
- * and costs bandwidth where messages follow each other. So there are two at a time, as an answer of
- * the program's may be quicker than the acknowledgement: the next goes by rendezvous until the
- * other side has said that it has the first, and any while another large message is on its way. The
- * operation is over before the receiver has posted, so only a caller that has allowed that
+ * The message is copied once more at each side. Up to some 64 KiB, these copies take no longer than
+ * an offer is on its way. They cost bandwidth when messages follow each other.
+ *
+ * So at most two such messages are on their way. There are two because an answer of the program may
+ * be quicker than the acknowledgement of the first one. The next message goes by rendezvous until
+ * the other side has acknowledged the first. So does every message while another large one is on
+ * its way.
+ *
+ * The operation ends before the receiver has posted. So only a caller that has allowed that
  * (TOW_OP_AT_ONCE) sends so.
  */
 #include "transport/op/outbound.h"
 #include "transport/stream/session_parts.h"
 
-#define BACKLOG_BYTES (4u << 10) /* unsent: the stream is busy */
+#define BACKLOG_BYTES (4u << 10) /* more unsent bytes than this: the stream is busy */
 
 bool twi_session_goes_alone(const struct twi_session *session, const struct twi_outbound *out)
 {

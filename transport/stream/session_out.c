@@ -1,14 +1,14 @@
 /*
- * session_out.c - a bulk channel out: the chunks and commits of messages that the peer has asked
- * for, one after another, and the aborts of those that were taken back.
+ * session_out.c - a bulk channel out: chunks and commits of messages that the peer has asked for,
+ * and aborts of messages that were taken back.
  *
  * A message keeps its row in session->sends until its end is out on all its channels and its
- * operation has ended. A row without an operation is one that was taken back: where its commit is
- * not on its way already, it owes an ABORT. A row that went without having been asked for (ready)
- * stays until the receiver has said that it is done with it, so that both count the same rows.
+ * operation has ended. A row without an operation was taken back. It owes an ABORT on each channel
+ * where its commit is not on its way already. A row that was sent unasked (ready) stays until the
+ * receiver reports its end, so that both sides count the same rows.
  *
- * Between _out and _sent the lane may be reading an operation's memory. What the peer says of the
- * message meanwhile waits (session_early.c).
+ * Between _out and _sent, the lane may be reading an operation's memory. Answers of the peer about
+ * the message wait meanwhile (session_early.c).
  */
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
@@ -19,7 +19,7 @@
 #include "transport/op/reach.h"
 #include "transport/stream/session_parts.h"
 
-/* What fills the rest of a chunk whose operation was taken back. */
+/* Fills the rest of a chunk whose operation was taken back. */
 static const uint8_t padding[64 << 10];
 
 struct twi_grant *twi_session_send_find(struct twi_session *session, uint64_t seq)
@@ -53,7 +53,7 @@ static void unqueue_grant(struct twi_bulk_channel *channel, uint8_t index)
 }
 
 /*
- * Whether the receiver can have all of it: its ends are out, or were with the lane when the
+ * May the receiver have all of the message? Its ends are out, or were with the lane when the
  * connection broke.
  */
 bool twi_session_send_whole(const struct twi_session *session, const struct twi_grant *send)
@@ -66,7 +66,7 @@ bool twi_session_send_whole(const struct twi_session *session, const struct twi_
 	return true;
 }
 
-/* The peer wants all of op's message (or will, when it is ready). There is a free row. */
+/* The peer wants all of op's message, or will want it if it is `ready`. There is a free row. */
 void twi_session_send_begin(struct twi_session *session, struct tow_op *op, bool ready)
 {
 	struct twi_grant *send = session->sends;
@@ -119,8 +119,8 @@ void twi_session_stripe_over(struct twi_session *session, struct twi_grant *send
 }
 
 /*
- * The message is taken back. Where its commit is on its way already, that is completed; if that is
- * so on all its channels, the message stands.
+ * The message is taken back. A commit that is on its way already is completed. If that is so on all
+ * its channels, the message still counts.
  */
 void twi_session_send_leave(struct twi_session *session, struct twi_grant *send)
 {
@@ -130,7 +130,7 @@ void twi_session_send_leave(struct twi_session *session, struct twi_grant *send)
 		if (channel->out != send)
 			continue;
 		if (channel->out_head_left == TWI_FRAME_BYTES) {
-			/* not even the chunk's header is out */
+			/* the chunk's header is not out at all */
 			channel->out_head_left = channel->out_tail_left = 0;
 			channel->out_left = 0;
 			channel->out = NULL;
@@ -192,12 +192,12 @@ static bool put_abort(const struct twi_session *session, struct twi_bulk_channel
 	return true;
 }
 
-/* The checksum of what goes out is made piece by piece, as it is sent. */
+/* Extends the checksum of the stripe piece by piece, as bytes are sent. */
 static void add_sum(struct twi_grant *send, unsigned c, uint64_t bytes)
 {
 	uint64_t end = send->at[c] + bytes, left;
 
-	while (send->summed[c] < end) { /* else it is sent once more */
+	while (send->summed[c] < end) { /* else they are sent again */
 		uint64_t place = twi_stripe_at(send, c, send->summed[c], &left);
 
 		left = twi_min(left, end - send->summed[c]);
@@ -247,7 +247,7 @@ static bool next_chunk(struct twi_session *session, unsigned c)
 		return false;
 	send = &session->sends[channel->queue[0]];
 	if (twi_unlikely(session->early_count > 0) && twi_session_early(session, send->seq))
-		return false; /* another channel has some of it: perhaps it is not wanted */
+		return false; /* an answer may end it: another channel has some of it */
 	if (send->at[c] == twi_stripe_bytes(send, c))
 		twi_stripe_take(send, c);
 	place = twi_stripe_at(send, c, send->at[c], &left);
@@ -257,7 +257,7 @@ static bool next_chunk(struct twi_session *session, unsigned c)
 		put_data(channel->out_head, send, place, (uint32_t)channel->out_left, 0);
 		channel->out_head_left = TWI_FRAME_BYTES;
 	}
-	/* A sum is due when the last payload goes: see add_tail. */
+	/* If there is a checksum, add_tail writes the commit when the last payload goes. */
 	if (send->at[c] + channel->out_left == twi_stripe_bytes(send, c) && twi_stripes_final(send))
 		channel->out_tail_left = TWI_FRAME_BYTES;
 	return true;
@@ -269,8 +269,8 @@ static void add_part(struct twi_bulk_out *out, const void *data, uint64_t bytes)
 }
 
 /*
- * A sum is made of the last payload before it goes. Of memory that cannot be read it is not: that
- * goes without the commit, and the lane says what it has found.
+ * The checksum of the last payload is made before it is sent. If that memory cannot be read, no
+ * checksum is made. The payload goes without the commit, and the lane reports the fault.
  */
 static bool can_sum(const struct twi_bulk_channel *channel, const struct twi_bulk_out *out)
 {
@@ -280,7 +280,7 @@ static bool can_sum(const struct twi_bulk_channel *channel, const struct twi_bul
 	       out->payload_bytes;
 }
 
-/* The commit, right behind the last payload. */
+/* Adds the commit, right behind the last payload. */
 static void add_tail(struct twi_bulk_channel *channel, struct twi_bulk_out *out, unsigned c)
 {
 	if (channel->out_tail_left == TWI_FRAME_BYTES)
@@ -299,7 +299,7 @@ bool twi_session_bulk_out(struct twi_session *session, unsigned c, uint64_t max_
 		return false;
 	channel->handed = false;
 	if (twi_unlikely(session->early_count > 0))
-		twi_session_settle_later(session); /* nothing of it went */
+		twi_session_settle_later(session); /* the lane sent nothing of it */
 	if (channel->out_head_left == 0 && channel->out_left == 0 && channel->out_tail_left == 0 &&
 	    !next_chunk(session, c))
 		return false;

@@ -1,6 +1,6 @@
 /*
- * session_recv.c - the receiving direction of a session: offers, grants, receives taken back. What
- * meets what is the inbox's (transport/message/inbox.h).
+ * session_recv.c - the receiving direction of a session: offers, grants, receives taken back. The
+ * inbox matches receives and messages (transport/message/inbox.h).
  */
 #include <stdlib.h>
 
@@ -55,7 +55,7 @@ struct twi_session_offer *twi_session_offer_keep(const struct twi_session_offer 
 	return offer;
 }
 
-/* --- what the inbox asks --- */
+/* --- operations of the inbox --- */
 
 static void offer_matched(struct twi_inbox *inbox, struct tow_op *op,
 			  struct twi_unexpected *arrival)
@@ -119,7 +119,7 @@ void twi_session_look_again(struct twi_session *session, uint64_t tag, uint32_t 
 	twi_inbox_look_again(&session->inbox, tag, context);
 }
 
-/* The message that `op` was to get was taken back by its sender: it waits for the next one. */
+/* The sender took back the message that `op` was to get: the receive waits for the next one. */
 void twi_session_repost(struct twi_session *session, struct tow_op *op)
 {
 	twi_list_remove(&op->link);
@@ -128,7 +128,7 @@ void twi_session_repost(struct twi_session *session, struct tow_op *op)
 
 /* --- grants --- */
 
-/* A row for a message that may come; op NULL: it falls into the sink. There is a free one. */
+/* Makes a row for a message that may come. op NULL: it goes to the sink. There is a free row. */
 static void grant_begin(struct twi_session *session, struct tow_op *op, uint64_t seq,
 			uint64_t bytes, bool sum, bool ready)
 {
@@ -156,10 +156,10 @@ static void grant_begin(struct twi_session *session, struct tow_op *op, uint64_t
 }
 
 /*
- * Asks for as many matched messages as the bound allows. Asking for one more than those that are on
- * their way is not urgent: it may share a packet. What is owed goes first: a DONE must be
- * there before the CTS that uses the row it has freed. A message that came too early, and whose
- * bytes still fall into the sink, has to wait until the last of them has.
+ * Asks for as many matched messages as the bound allows. Only the first one is urgent: while others
+ * are on their way, a CTS may share a packet. Frames that are owed go first, because a DONE must
+ * come before the CTS that uses its row. A message may have come too early, with bytes that still
+ * go to the sink. It must wait until the last of them has come.
  */
 void twi_session_grant(struct twi_session *session)
 {
@@ -201,7 +201,10 @@ void twi_session_grant_free(struct twi_session *session, struct twi_grant *grant
 	twi_session_grant(session);
 }
 
-/* An ABORT may have come ahead of the CANCEL, where a resumed channel listed the message. */
+/*
+ * Has any of the message come? An ABORT may have come before the CANCEL, if a resumed channel
+ * listed the message.
+ */
 static bool has_begun(const struct twi_session *session, const struct twi_grant *grant)
 {
 	for (unsigned c = 0; c < session->config.bulk_count; c++) {
@@ -211,7 +214,7 @@ static bool has_begun(const struct twi_session *session, const struct twi_grant 
 	return false;
 }
 
-/* The receive that had met it waits for the next one; or ends, where that is no wish of anybody. */
+/* The receive waits for the next message. It ends if the sender could not read this one. */
 static void taken_back(struct twi_session *session, struct tow_op *op,
 		       const struct twi_frame *frame)
 {
@@ -259,7 +262,7 @@ int twi_session_canceled(struct twi_session *session, const struct twi_frame *fr
 	return TOW_OK; /* else it was refused meanwhile */
 }
 
-/* Checks what every message must obey: the next number, within the credit. */
+/* Checks the rules for every message: the next number, and enough credit. */
 int twi_session_admit(struct twi_session *session, const struct twi_frame *frame)
 {
 	int status = twi_inbox_admit(&session->inbox, frame->seq, frame->payload_bytes,
@@ -274,9 +277,9 @@ int twi_session_admit(struct twi_session *session, const struct twi_frame *frame
 }
 
 /*
- * An offer whose data comes without having been asked for. The receive that was announced takes it,
- * if it is still there and fits; else the data falls into the sink, and it is an offer like others.
- * True when `op` is served.
+ * Handles an offer whose data comes unasked. The receive that was announced takes it, if it is
+ * still there and has room. Else the data goes to the sink, and the offer is handled like others.
+ * True: `op` takes the data.
  */
 static bool take_ready(struct twi_session *session, const struct twi_frame *frame,
 		       struct tow_op *op)
@@ -328,7 +331,7 @@ int twi_session_offered(struct twi_session *session, const struct twi_frame *fra
 	return TOW_OK;
 }
 
-/* Puts a matched offer back among the messages that wait, in front: nothing is lost. */
+/* Puts a matched offer back among the messages that wait, in front, so that nothing is lost. */
 static void put_back(struct twi_session *session, struct tow_op *op)
 {
 	const struct twi_session_offer made =
@@ -342,7 +345,7 @@ static void put_back(struct twi_session *session, struct tow_op *op)
 		return;
 	}
 	op->seq = 0;
-	offer->arrival.credited = true; /* held again, on behalf of this side's own operation */
+	offer->arrival.credited = true; /* this side's own operation holds the message now */
 	twi_inbox_put_back(&session->inbox, &offer->arrival);
 }
 

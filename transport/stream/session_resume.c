@@ -1,19 +1,20 @@
 /*
- * session_resume.c - a bulk channel that broke goes on over a new connection.
+ * session_resume.c - resumes a bulk channel over a new connection.
  *
- * Each side says what it has of each stripe that it still expects on the channel:
+ * Each side lists the stripes that it still expects on the channel, with the bytes that have come:
  *
  *	 0 | length | kind | channel | count | seq_received |   length counts itself
  *	16 | seq | bytes of the stripe that have come       |   count times
  *
- * and the sender goes on from there. Three things can be of which only one side knows:
+ * The sender continues from there. The two sides may differ in three ways:
  *
- * - a stripe that the receiver does not list is over there: its commit had come. Or its grant was
- *   given after the list was written, and nothing of it was sent. Or it was sent unasked, and its
- *   offer (a number above seq_received) has not come: then it is sent from the start.
- * - one that is listed and of which the sender knows nothing was taken back, and its ABORT, or the
- *   commit of what could not be taken back any more, was lost: an ABORT is said (again).
- * - one that is listed, and offered here, was granted by a CTS that is still on its way. If it was
+ * - The receiver does not list a stripe. Then it is over there, because its commit had come. Or it
+ *   was granted after the list was written, and nothing of it was sent. Or it was sent unasked, and
+ *   its offer (a number above seq_received) has not come: then it is sent from the start.
+ * - The receiver lists a stripe that the sender does not know. Then it was taken back, and its
+ *   ABORT was lost. Or it could not be taken back any more, and its commit was lost. The sender
+ *   sends an ABORT (again).
+ * - The receiver lists a stripe that the sender still offers. Then its CTS is on its way. If it was
  *   sent unasked before, and refused, its ABORT was lost; the receiver marks those.
  */
 #include "diag/base/error.h"
@@ -26,7 +27,7 @@
 
 #define HEAD_BYTES 16u
 #define ITEM_BYTES 16u
-#define UNASKED    (1ull << 63) /* with the bytes: of a message that was sent unasked */
+#define UNASKED    (1ull << 63) /* flag beside the bytes: the message was sent unasked */
 
 _Static_assert(TWI_RESUME_MAX >= HEAD_BYTES + TWI_LARGE_MAX * ITEM_BYTES, "every grant fits");
 
@@ -36,7 +37,7 @@ void twi_session_bulk_broken(struct twi_session *session, unsigned c)
 	struct twi_grant *send = channel->out;
 
 	channel->broken = true;
-	/* The lane's last word may be missing: the peer may have all of what it was given. */
+	/* The lane's last report may be missing: the peer may have all that the lane was given. */
 	if (channel->handed) {
 		send->at[c] += channel->handed_bytes;
 		if (send->op != NULL)
@@ -86,7 +87,7 @@ static int impossible_item(struct twi_session *session, unsigned c, uint64_t seq
 				 (unsigned long long)seq);
 }
 
-/* Where a seq stands in the record; count: it is not there. */
+/* The index of a seq in the record; count: the record does not have it. */
 static unsigned listed_at(const uint8_t *items, unsigned count, uint64_t seq)
 {
 	unsigned i = 0;
@@ -96,7 +97,10 @@ static unsigned listed_at(const uint8_t *items, unsigned count, uint64_t seq)
 	return i;
 }
 
-/* The same message can have been sent unasked, have come too early, and be asked for since. */
+/*
+ * Does the record list this row? The same message may have been sent unasked, have come too early,
+ * and be asked for since then.
+ */
 static bool lists_send(const uint8_t *items, unsigned count, const struct twi_grant *send)
 {
 	unsigned i = listed_at(items, count, send->seq);
@@ -105,7 +109,7 @@ static bool lists_send(const uint8_t *items, unsigned count, const struct twi_gr
 	       ((twi_get_le64(items + (size_t)i * ITEM_BYTES + 8) & UNASKED) != 0) == send->ready;
 }
 
-/* Whether what the receiver says of one message can be. Changes nothing. */
+/* Can the receiver's item about one message be true? Changes nothing. */
 static int check_item(struct twi_session *session, unsigned c, uint64_t seq, uint64_t got,
 		      bool unasked)
 {
@@ -120,12 +124,12 @@ static int check_item(struct twi_session *session, unsigned c, uint64_t seq, uin
 			       : TOW_OK;
 	if (send != NULL && send->op != NULL && unasked)
 		return impossible_item(session, c, seq);
-	if (op != NULL && !unasked && got > 0) /* its CTS is on its way: none was sent */
+	if (op != NULL && !unasked && got > 0) /* its CTS is on its way, so nothing was sent */
 		return impossible_item(session, c, seq);
 	return TOW_OK;
 }
 
-/* The stripe goes on from `got`. */
+/* The stripe continues from byte `got`. */
 static void go_on(struct twi_session *session, struct twi_grant *send, unsigned c, uint64_t got)
 {
 	twi_count(session->engine->diag, TWI_C_replayed_bulk_bytes, send->at[c] - got);
@@ -137,7 +141,7 @@ static void go_on(struct twi_session *session, struct twi_grant *send, unsigned 
 	twi_session_channel_queue(&session->channels[c], (uint8_t)(send - session->sends), true);
 }
 
-/* Sent unasked, and the receiver does not know of it yet: all of it comes once more. */
+/* The message was sent unasked, and the receiver does not know it yet: all of it is sent again. */
 static void start_again(struct twi_session *session, struct twi_grant *send, unsigned c)
 {
 	struct twi_bulk_channel *channel = &session->channels[c];
@@ -164,7 +168,7 @@ static int check_record(struct twi_session *session, unsigned c, const uint8_t *
 	return TOW_OK;
 }
 
-/* What this side has open on the channel and the receiver does not list. */
+/* Checks the stripes that are open here on the channel, and that the receiver does not list. */
 static int check_unlisted(struct twi_session *session, unsigned c, const uint8_t *items,
 			  unsigned count, uint64_t seq_received)
 {

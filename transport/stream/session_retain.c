@@ -1,19 +1,19 @@
 /*
- * session_retain.c - the control stream out: frames are written into chunks of memory, sent from
- * there, and stay there until the peer has said that it read them, so that a connection that breaks
- * loses none.
+ * session_retain.c - the control stream out. Frames are written into chunks of memory, and sent
+ * from there. They stay there until the peer reports that it has read them. So a connection that
+ * breaks loses none.
  *
  *	tx_first                    tx_send                tx_last
  *	[.. acked | sent ......] -> [sent | not sent] -> [ not sent | free ]
  *	^ tx_base                         ^ tx_head               ^ tx_tail
  *
- * Positions count the bytes of the stream since its start. A frame lies whole in one chunk. What
- * the peer acknowledges goes back to a few spare chunks, the last one first, so that a stream whose
- * peer keeps up cycles through little memory. Chunks beyond those made at the start are taken from
- * the heap while the peer lags, up to TWI_RETAIN_BYTES.
+ * Positions count the bytes of the stream since its start. A frame lies whole in one chunk. Chunks
+ * that the peer has acknowledged become spare ones, and the last one is used first. So a stream
+ * whose peer keeps up cycles through little memory. While the peer lags, more chunks are taken from
+ * the heap, up to TWI_RETAIN_BYTES.
  *
- * A chunk is let go when it has been acknowledged and sent: the lane may still hold one that a peer
- * acknowledges ahead of the send's completion.
+ * A chunk is released when it has been acknowledged and sent. A peer may acknowledge a chunk before
+ * the send's completion is seen, when the lane still holds the chunk.
  */
 #include <stdlib.h>
 
@@ -68,7 +68,7 @@ int twi_session_retain_init(struct twi_session *session)
 	uint32_t most = twi_max(session->outbox.eager_bytes,
 				twi_min(session->config.lone_bytes, TWI_LONE_BYTES));
 
-	/* The longest message that goes with its header is in one piece. */
+	/* A chunk holds the longest message that goes with its header. */
 	session->tx_chunk_bytes = twi_max(TWI_RETAIN_CHUNK_BYTES, most + TWI_FRAME_BYTES);
 	session->tx_first = chunk_make(session);
 	session->tx_send = session->tx_last = session->tx_first;
@@ -101,7 +101,7 @@ void twi_session_retain_fini(struct twi_session *session)
 	session->tx_first = session->tx_send = session->tx_last = session->tx_spare = NULL;
 }
 
-/* The last chunk is full. The last that there may be is for control frames alone. */
+/* The last chunk is full: adds one. The last one within the bound is for control frames only. */
 static struct twi_tx_chunk *next_chunk(struct twi_session *session, bool control)
 {
 	uint32_t most = TWI_RETAIN_BYTES / session->tx_chunk_bytes - (control ? 0 : 1);
@@ -125,9 +125,8 @@ static struct twi_tx_chunk *next_chunk(struct twi_session *session, bool control
 }
 
 /*
- * Room for `bytes` at the end of the control stream, or NULL. Of what is not sent yet, the last
- * TWI_CONTROL_RESERVE bytes are for control frames, so that acknowledgements get through when
- * messages fill the buffer.
+ * Room for `bytes` at the end of the control stream, or NULL. The last TWI_CONTROL_RESERVE unsent
+ * bytes are for control frames. So acknowledgements get through when messages fill the buffer.
  */
 uint8_t *twi_session_room(struct twi_session *session, uint32_t bytes, bool control)
 {
@@ -153,7 +152,7 @@ bool twi_session_has_words(const struct twi_session *session)
 	return session->urgent || session->tx_tail != session->tx_head;
 }
 
-/* A control frame. False when the peer has not read so much that the reserve is full. */
+/* Adds a control frame. False: the peer has read so little that the reserve is full. */
 bool twi_session_put(struct twi_session *session, const struct twi_frame *frame)
 {
 	uint8_t *at = twi_session_room(session, TWI_FRAME_BYTES, true);
@@ -166,9 +165,9 @@ bool twi_session_put(struct twi_session *session, const struct twi_frame *frame)
 }
 
 /*
- * A frame that must be said: an offer is withdrawn, a message refused or complete, the side closes.
- * Where there is no room it waits outside the buffer, at most one for each operation there can be;
- * a peer that reads so little has gone (twi_session_control_in says so).
+ * Sends a frame that must not be lost: an offer is withdrawn, a message refused or complete, the
+ * side closes. If there is no room, it waits outside the buffer, at most one for each operation
+ * that there can be. A peer that reads even less is taken as lost (twi_session_control_in).
  */
 void twi_session_owe(struct twi_session *session, uint8_t type, uint64_t seq, uint64_t value)
 {
@@ -176,7 +175,7 @@ void twi_session_owe(struct twi_session *session, uint8_t type, uint64_t seq, ui
 	uint32_t room = session->owed_room == 0 ? 64 : session->owed_room * 2;
 	struct twi_frame *owed = session->owed;
 
-	/* While others come the sender has something to do. */
+	/* While other messages come, the sender has work, so a DONE can wait. */
 	session->urgent |=
 		type != TWI_FRAME_DONE || session->grant_count + session->ready_grants == 1;
 	if (session->owed_count == 0 && twi_session_put(session, &frame))
@@ -206,7 +205,7 @@ static bool say_count(struct twi_session *session, uint8_t type)
 	return true;
 }
 
-/* PING and PONG are flags: however often they are asked for, at most one of each waits. */
+/* PING and PONG are flags: at most one of each waits, however often it is asked for. */
 void twi_session_say_pong(struct twi_session *session)
 {
 	session->pong_owed = !say_count(session, TWI_FRAME_PONG);
@@ -218,7 +217,7 @@ void twi_session_ping(struct twi_session *session)
 		session->ping_owed = !say_count(session, TWI_FRAME_PING);
 }
 
-/* There is room again: what was owed goes first. */
+/* There is room again: sends the frames that wait, in order. */
 static void pay_owed(struct twi_session *session)
 {
 	uint32_t paid = 0;
@@ -271,7 +270,7 @@ void twi_session_bye(struct twi_session *session)
 	twi_session_owe(session, TWI_FRAME_BYE, 0, twi_rule_bye(session->rule));
 }
 
-/* What is both acknowledged and sent goes. */
+/* Releases the chunks that are both acknowledged and sent. */
 static void let_go(struct twi_session *session)
 {
 	uint64_t done = twi_min(session->tx_acked, session->tx_head);
@@ -322,7 +321,7 @@ void twi_session_control_sent(struct twi_session *session, size_t bytes)
 		refill_output(session);
 }
 
-/* The peer says how much it has read; what it said while it resumed can be ahead of its frames. */
+/* The peer reports how much it has read. Its report in a resume can be ahead of its frames. */
 int twi_session_heard(struct twi_session *session, uint64_t received)
 {
 	if (received <= session->tx_acked)
@@ -356,7 +355,7 @@ size_t twi_session_control_resume_put(struct twi_session *session, uint8_t *out)
 	return RECORD_BYTES;
 }
 
-/* Goes back to what the peer has read, and sends from there. */
+/* Goes back to the position that the peer has read, and sends from there. */
 static void rewind_to(struct twi_session *session, uint64_t received)
 {
 	struct twi_tx_chunk *chunk;

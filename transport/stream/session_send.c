@@ -1,6 +1,7 @@
 /*
- * session_send.c - the sending direction of a session: frames of messages and offers, and what the
- * peer answers. Which may go, and what that costs, is the outbox's (transport/message/outbox.h).
+ * session_send.c - the sending direction of a session: frames of messages and offers, and the
+ * peer's answers. The outbox decides which messages may go, and what they cost
+ * (transport/message/outbox.h).
  */
 #include "diag/base/error.h"
 #include "diag/record/counter.h"
@@ -13,7 +14,7 @@
 #include "transport/op/path.h"
 #include "transport/stream/session_parts.h"
 
-/* --- what the outbox asks --- */
+/* --- operations of the outbox --- */
 
 static struct twi_session *session_of(struct twi_outbox *outbox)
 {
@@ -34,7 +35,7 @@ static bool frame_eager(struct twi_outbox *outbox, const struct twi_outbound *ou
 
 	if (at == NULL)
 		return false;
-	if (session->offers) /* else nothing will be announced */
+	if (session->offers) /* else no receive will be announced */
 		twi_session_mention(session, out->tag, twi_context_of(out->space, out->channel),
 				    out->seq);
 	if (twi_unlikely(twi_outbox_sum(outbox, out, &sum))) {
@@ -48,7 +49,7 @@ static bool frame_eager(struct twi_outbox *outbox, const struct twi_outbound *ou
 	return true;
 }
 
-/* Offers made close together share a system call, as small messages do. */
+/* Offers that are made close together share a system call, as small messages do. */
 static bool frame_offer(struct twi_outbox *outbox, struct tow_op *op)
 {
 	struct twi_session *session = session_of(outbox);
@@ -74,7 +75,7 @@ static bool frame_offer(struct twi_outbox *outbox, struct tow_op *op)
 	return true;
 }
 
-/* It goes on; but if it has come too early, and is an offer again, it ends (session_out.c). */
+/* The send goes on. If it came too early and becomes an offer again, it ends (session_out.c). */
 static bool keep_cancel(struct tow_op *op)
 {
 	op->canceled = true;
@@ -118,9 +119,9 @@ const struct twi_outbox_ops twi_session_outbox = {
 	.take_back = take_back,
 };
 
-/* --- what the peer says --- */
+/* --- frames of the peer --- */
 
-/* ACK: messages up to seq are there; credit has come back. */
+/* ACK: the peer has the messages up to seq, and gives credit back. */
 int twi_session_acked(struct twi_session *session, const struct twi_frame *frame)
 {
 	int status = twi_outbox_acked(&session->outbox, frame->seq, frame->tag, frame->value,
@@ -131,7 +132,7 @@ int twi_session_acked(struct twi_session *session, const struct twi_frame *frame
 	return status;
 }
 
-/* CTS: the receiver wants message seq now. One that was taken back meanwhile is gone. */
+/* CTS: the receiver wants message seq now. If it was taken back meanwhile, nothing is done. */
 int twi_session_granted(struct twi_session *session, const struct twi_frame *frame)
 {
 	struct tow_op *op = twi_outbox_find(&session->outbox, frame->seq);
@@ -155,8 +156,8 @@ int twi_session_granted(struct twi_session *session, const struct twi_frame *fra
 }
 
 /*
- * DONE: the receiver has all of message seq; or, of one that it was sent unasked, has seen the end
- * of it in some other way and said before what that means.
+ * DONE: the receiver has all of message seq. Or the message was sent unasked and has ended in
+ * another way, which an earlier frame reported.
  */
 int twi_session_done(struct twi_session *session, const struct twi_frame *frame)
 {
@@ -184,7 +185,7 @@ int twi_session_done(struct twi_session *session, const struct twi_frame *frame)
 	return TOW_OK;
 }
 
-/* One that was sent unasked came before its receive. It stays offered, if it is there still. */
+/* A message that was sent unasked came before its receive. It stays offered, if it still exists. */
 static int not_ready(struct twi_session *session, const struct twi_frame *frame, struct tow_op *op)
 {
 	struct twi_grant *send = twi_session_send_find(session, frame->seq);
@@ -203,7 +204,7 @@ static int not_ready(struct twi_session *session, const struct twi_frame *frame,
 	return TOW_OK;
 }
 
-/* REFUSE: the receiver does not want message seq, or does not want the rest of it. */
+/* REFUSE: the receiver does not want message seq, or the rest of it. */
 int twi_session_refused(struct twi_session *session, const struct twi_frame *frame)
 {
 	static const int statuses[TWI_REFUSE_END] = {
@@ -231,7 +232,7 @@ int twi_session_refused(struct twi_session *session, const struct twi_frame *fra
 		twi_outbox_end(&session->outbox, op, statuses[frame->value], op->bytes);
 	else if (op != NULL)
 		twi_session_send_refuse(session, send, statuses[frame->value]);
-	/* It is the last word about one that was sent unasked. */
+	/* For a message that was sent unasked, no other answer follows. */
 	if (frame->value == TWI_REFUSE_CORRUPT && send != NULL && send->used && send->ready)
 		twi_session_send_free(session, send);
 	return TOW_OK;

@@ -7,7 +7,7 @@
 
 #include "transport/stream/session.h"
 
-#define SLICES_EACH 4u /* at least so many for each channel, where they are given by and by */
+#define SLICES_EACH 4u /* at least so many for each channel, if slices are given later */
 
 _Static_assert(TWI_SLICES_MAX == 64, "the masks of a grant have a bit for each");
 _Static_assert(TWI_SLICES_MAX >= SLICES_EACH * TWI_BULK_MAX, "each channel has a first one");
@@ -17,7 +17,7 @@ static uint64_t divide_up(uint64_t bytes, uint64_t by)
 	return bytes / by + (bytes % by != 0);
 }
 
-/* All slices are as long as the first but the last, which is not empty. */
+/* All slices have the length of the first one, except the last, which is not empty. */
 static void cut_slices(struct twi_grant *grant, uint64_t slice_bytes)
 {
 	grant->slice_bytes = slice_bytes;
@@ -41,7 +41,7 @@ void twi_stripes_cut(const struct twi_session_config *config, struct twi_grant *
 		share = divide_up(twi_max(share, least / SLICES_EACH), align) * align;
 		cut_slices(grant, share);
 	} else {
-		/* of a few bytes for each the last channels may have none */
+		/* if there are few bytes for each, the last channels may have none */
 		cut_slices(grant, (grant->bytes / channels / align + 1) * align);
 		grant->count = grant->slices;
 	}
@@ -50,7 +50,7 @@ void twi_stripes_cut(const struct twi_session_config *config, struct twi_grant *
 		grant->given[grant->first + i] = 1ull << i;
 }
 
-/* The message's last slice, the one that may be shorter, is the last of its stripe, too. */
+/* The message's last slice may be shorter. It is also the last of its stripe. */
 uint64_t twi_stripe_slices_bytes(const struct twi_grant *grant, unsigned c)
 {
 	const uint64_t given = grant->given[c], last = 1ull << (grant->slices - 1);
@@ -91,7 +91,7 @@ static uint64_t given_slices(const struct twi_grant *grant)
 bool twi_stripe_take(struct twi_grant *grant, unsigned c)
 {
 	const uint64_t given = given_slices(grant);
-	/* They are given in the order of the message: those that are given are the first ones. */
+	/* Slices are given in the order of the message: those that are given are the first ones. */
 	const unsigned next = (unsigned)__builtin_popcountll(given);
 
 	twi_assert((given & (given + 1)) == 0);

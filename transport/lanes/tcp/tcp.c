@@ -1,5 +1,6 @@
 /*
- * tcp.c - the tcp lane's table: what the engine calls, and when what was started goes out.
+ * tcp.c - the tcp lane's table: the calls of the engine, and when bytes that were prepared are
+ * sent.
  */
 #include "transport/lanes/tcp/tcp.h"
 #include "transport/lanes/tcp/tcp_break.h"
@@ -53,7 +54,7 @@ static int lane_open(struct twi_engine *engine, struct twi_lane **lane_out)
 	return TOW_OK;
 }
 
-/* Nobody is left who could use what is still on its way. */
+/* The runtime closes, so no caller can use what is still on its way. */
 static void end_all(struct twi_tcp_lane *lane)
 {
 	struct twi_list *entry;
@@ -69,7 +70,7 @@ static void lane_close(struct twi_lane *base)
 	struct twi_engine *engine = base->engine;
 	uint64_t until = twi_now_ns() + TWI_LINGER_NS;
 
-	/* A thread without a ring cannot send what is left. */
+	/* A thread without a ring cannot send the rest. */
 	while (engine->ring != NULL && !twi_list_empty(&lane->dying) && twi_now_ns() < until) {
 		if (twi_engine_poll(engine) == 0)
 			twi_ring_sleep(engine->ring, 1000 * 1000);
@@ -86,8 +87,8 @@ static void lane_close(struct twi_lane *base)
 }
 
 /*
- * The peer has something that the next progress moves. Whoever sleeps is woken for it, once: the
- * caller may not come back for long, and a descriptor of its own must say that there is something.
+ * The peer has bytes that the next progress moves. A sleeping driver is woken for them, once: the
+ * caller may not come back for long, and its own descriptor must report that there is work.
  */
 static void hold_back(struct twi_tcp_peer *peer)
 {
@@ -102,10 +103,10 @@ static void hold_back(struct twi_tcp_peer *peer)
 }
 
 /*
- * Flushes now, or lets the message wait for company: the first of a burst goes at once, and so does
- * the first behind a word of any peer's, as answers often go by another connection than their
- * questions. The following ones share a system call, and leave when there are enough or when
- * somebody waits.
+ * Flushes now, or lets the message wait for others. The first message of a burst is sent at once.
+ * So is the first one after bytes of any peer have come, because an answer often takes another
+ * connection than its question. The next ones share a system call. They are sent when there are
+ * enough, or when a caller waits.
  */
 static void kick_peer(struct twi_tcp_peer *peer, uint64_t now_ns)
 {
@@ -114,7 +115,7 @@ static void kick_peer(struct twi_tcp_peer *peer, uint64_t now_ns)
 
 	if (peer->lost)
 		return;
-	if (engine->corked) { /* more comes at once, and then a flush */
+	if (engine->corked) { /* more messages follow at once, and then a flush */
 		twi_tcp_mark_dirty(peer);
 		return;
 	}
@@ -128,7 +129,7 @@ static void kick_peer(struct twi_tcp_peer *peer, uint64_t now_ns)
 	twi_tcp_pump(peer);
 	if (engine->ring == NULL) {
 		twi_tcp_mark_dirty(peer);
-		engine->armed_since_enter = true; /* a sleeper sends it */
+		engine->armed_since_enter = true; /* a sleeping driver sends it */
 		return;
 	}
 	twi_ring_submit(engine->ring);
@@ -191,7 +192,7 @@ static bool peer_abort(struct tow_peer *base, struct tow_op *op, int status, boo
 		if (twi_message_is_over(op, status))
 			return true;
 	}
-	/* What is not all on its way is followed by an ABORT. */
+	/* A message that is not all on its way is followed by an ABORT. */
 	if (force && op->kind == TWI_OP_SEND && op->moved >= op->bytes)
 		twi_tcp_zerocopy_recall(twi_tcp_lane_of(base->engine), peer, op);
 	if (op->stage == TWI_STAGE_COMPLETING)
@@ -209,7 +210,7 @@ static void peer_close(struct tow_peer *base)
 		twi_tcp_peer_free(peer);
 		return;
 	}
-	if (peer->parting) /* it goes by itself when that is over */
+	if (peer->parting) /* it is freed by itself when that is over */
 		return;
 	twi_error(TOW_ECLOSED, "peer %s was closed on this side", base->address);
 	twi_tcp_peer_part(peer, TOW_ECLOSED);
@@ -217,8 +218,10 @@ static void peer_close(struct tow_peer *base)
 	hold_back(peer);
 }
 
-/* A peer that is ended and whose last bytes have left says that it is done, and waits for the other
- * side's end. */
+/*
+ * A peer that was ended, and whose last bytes are out, shuts its side down. Then it waits for the
+ * other side's end.
+ */
 static void finish_closing(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
 {
 	struct twi_tcp_stream *stream = peer->lines[0].stream;
@@ -234,7 +237,7 @@ static void finish_closing(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
 	twi_tcp_arm(lane, stream);
 }
 
-/* Reads what a poll has told of. True when something came of it: the peer may be gone then. */
+/* Reads bytes that a poll has reported. True: some have come, and the peer may be gone. */
 static bool pull_peer(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
 {
 	struct twi_tcp_stream *stream = peer->lines[0].stream;
@@ -270,8 +273,8 @@ static unsigned pump_dirty(struct twi_tcp_lane *lane)
 }
 
 /*
- * The clock is read in some turns only: a waiter that spins comes here every 100 ns. When somebody
- * has slept until what was due, or a connection is being made or mended, in each.
+ * The clock is read in some turns only, because a waiter that spins comes here every 100 ns. It is
+ * read in each turn after a sleep until due_ns, and while a connection is being made or mended.
  */
 static bool clock_turn(struct twi_tcp_lane *lane)
 {
@@ -286,7 +289,7 @@ static unsigned lane_progress(struct twi_lane *base)
 	struct twi_tcp_lane *lane = (struct twi_tcp_lane *)(void *)base;
 	unsigned count = twi_list_empty(&lane->dirty) ? 0 : pump_dirty(lane);
 
-	/* What is to go goes before a look at what has come, which is a system call. */
+	/* Sends first, because the read of direct streams is a system call. */
 	if (lane->direct.count > 0 && twi_tcp_direct_read(lane) > 0)
 		count += 1 + pump_dirty(lane);
 
@@ -307,7 +310,7 @@ static void lane_flush(struct twi_lane *base, bool acks_too)
 	struct twi_list *pos, *next;
 
 	if (acks_too) {
-		twi_tcp_direct_end(lane); /* somebody sleeps */
+		twi_tcp_direct_end(lane); /* a thread goes to sleep */
 		twi_list_for_each_safe (pos, next, &engine->peers) {
 			struct tow_peer *peer = twi_container_of(pos, struct tow_peer, link);
 
@@ -327,9 +330,9 @@ static void lane_push(struct twi_lane *base)
 	struct twi_tcp_lane *lane = (struct twi_tcp_lane *)(void *)base;
 	struct twi_engine *engine = base->engine;
 
-	if (engine->ring == NULL || engine->plain_rings) /* those read when they are pumped */
+	if (engine->ring == NULL || engine->plain_rings) /* these read when they are pumped */
 		return;
-	/* What the ring has sent makes room for what waits behind it. */
+	/* Bytes that the ring has sent make room for those that wait behind them. */
 	twi_ring_submit(engine->ring);
 	twi_ring_reap(engine->ring);
 	for (struct twi_list *pos = lane->dirty.next; pos != &lane->dirty; pos = pos->next)
@@ -344,7 +347,7 @@ static uint64_t lane_deadline(struct twi_lane *base)
 	struct twi_tcp_lane *lane = (struct twi_tcp_lane *)(void *)base;
 
 	lane->slept = true;
-	/* A caller is about to sleep in a wait: peers that are silent meanwhile are looked at. */
+	/* A caller is about to sleep in a wait: peers that stay silent meanwhile are examined. */
 	if (base->engine->inquiry != NULL && lane->beat_ns != UINT64_MAX &&
 	    atomic_load_explicit(&base->engine->waiters, memory_order_relaxed) > 0)
 		twi_tcp_due(lane, lane->watch_ns);

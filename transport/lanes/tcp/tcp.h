@@ -1,26 +1,24 @@
 /*
- * tcp.h - the tcp lane: a control connection and one to four bulk connections to each peer, moved
- * by the rings of the threads that drive.
+ * tcp.h - the tcp lane: a control connection and one to four bulk connections to each peer.
  *
  *	peer --- line 0, control:  frames and small messages. Gathered sends; multishot receive
  *	     |                     into the ring's buffers, parsed where they lie.
  *	     +-- line 1.., bulk:   chunks of large messages. Sent from the user's buffer (plainly,
  *	                           or by zero-copy send from the registered pool); received into it.
  *
- * A line is what the session sees; a stream is the connection that carries it now. When a stream
- * breaks, the line is broken until another stream has resumed it (tcp_break.c); the session and its
- * operations go on.
+ * A *line* is one of the connections as the session sees it. A *stream* is the TCP connection that
+ * carries the line now. When a stream breaks, the line is broken until another stream resumes it
+ * (tcp_break.c). The session and its operations go on.
  *
- * All sends and bulk receives are MSG_DONTWAIT: they are over when they have been submitted, so
- * that none sleeps in a ring with a pointer to memory that its user has back (poller.h). A stream
- * that can go no further has a one-shot poll armed, in each ring that drives.
+ * All sends and bulk receives are MSG_DONTWAIT: they have ended when they have been submitted. So
+ * none sleeps in a ring with a pointer to memory that its user has back (poller.h). A stream that
+ * can go no further has a one-shot poll armed, in each ring that drives.
  *
- * Handshake (docs/wire.md): both sides prove that they are of the job, before anything else is
- * parsed; then control HELLO, answered with a token; bulk HELLOs with that token, answered. A peer
- * is ready when all are. What strangers can hold is bounded (tcp_accept.c).
+ * Handshake (docs/wire.md): both sides prove that they belong to the job; nothing else is parsed
+ * before. The control HELLO is answered with a token, and bulk HELLOs carry it. A peer is ready
+ * when all HELLOs are answered. The resources of unproven clients are bounded (tcp_accept.c).
  *
- * A stream is known to its requests by slot and generation, never by pointer: completions may come
- * after it is gone.
+ * Requests name a stream by slot and generation, as completions may come after the stream's end.
  */
 #ifndef TWI_TCP_H
 #define TWI_TCP_H
@@ -47,7 +45,7 @@
 #define TWI_FLUSH_BYTES    (16u << 10)
 #define TWI_TCP_LINES      (1u + TWI_BULK_MAX)
 
-/* What a completion is of; 4 bits of its user data. */
+/* The kind of a completion; 4 bits of its user data. */
 enum twi_tcp_event {
 	TWI_TCP_ACCEPT,
 	TWI_TCP_POLLIN,
@@ -61,7 +59,7 @@ enum twi_tcp_event {
 enum twi_tcp_state {
 	TWI_TCP_CONNECTING, /* our connect is on its way */
 	TWI_TCP_GREETING,   /* proofs and HELLOs are exchanged */
-	TWI_TCP_PAIRING,    /* greeted; the peer's other streams are not yet */
+	TWI_TCP_PAIRING,    /* greeted; other streams of the peer are not yet */
 	TWI_TCP_UP,
 	TWI_TCP_DRAINING, /* shut down for writing; the other side's end is awaited */
 };
@@ -70,12 +68,12 @@ struct twi_tcp_peer;
 struct twi_tcp_endpoint;
 
 /*
- * A socket that listens, and outlives its endpoint while peers of that are there: their broken
- * lines are resumed through it.
+ * A socket that listens. It outlives its endpoint while peers of that endpoint exist, because their
+ * broken lines are resumed through it.
  */
 struct twi_tcp_listener {
 	struct twi_list link;              /* on lane->listeners */
-	struct twi_tcp_endpoint *endpoint; /* NULL: closed, nobody new comes in */
+	struct twi_tcp_endpoint *endpoint; /* NULL: closed; no new peer comes in */
 	struct twi_tcp_address at;
 	int fd;
 	uint32_t users; /* the endpoint, and peers */
@@ -83,7 +81,7 @@ struct twi_tcp_listener {
 	uint16_t generation;
 	uint32_t accept_rings;
 	uint64_t pause_until_ns; /* 0: it accepts */
-	uint64_t pause_ns;       /* how long the last failure of accept made it pause */
+	uint64_t pause_ns;       /* length of the last pause after a failed accept */
 };
 
 struct twi_tcp_stream {
@@ -93,29 +91,29 @@ struct twi_tcp_stream {
 	uint16_t generation;
 	uint8_t state;
 	uint8_t line;          /* 0: control; 1 + channel: bulk */
-	uint8_t rail;          /* ours: which way it was dialed */
-	uint8_t denial;        /* enum twi_tcp_denial; while connecting: what a refusal would be */
-	bool ours;             /* we connected it */
+	uint8_t rail;          /* ours: by which rail it was dialed */
+	uint8_t denial;        /* enum twi_tcp_denial; while connecting: of a refusal */
+	bool ours;             /* this side has connected it */
 	bool redial;           /* ours, to resume a line */
-	bool full;             /* ours: the other side takes no more peers, by whatever way */
-	bool left;             /* in its handshake: the other side has closed it, without a word */
-	bool resumes;          /* not ours: it is to carry a line of a peer, not to make one */
+	bool full;             /* ours: the other side takes no more peers, over any rail */
+	bool left;             /* in its handshake: the other side has closed it without a reason */
+	bool resumes;          /* not ours: it resumes a line of a peer, and makes no new peer */
 	bool tx_busy, rx_busy; /* a request is submitted, its completion not yet reaped */
 	bool tx_blocked;       /* the socket's buffer is full */
 	bool corked;           /* bulk: the last bytes may wait for the next send */
-	bool rx_held;          /* the session wants nothing here until control brings more */
+	bool rx_held;          /* the session takes nothing here until control brings more */
 	bool direct;           /* control: polls read it themselves (tcp_direct.h) */
-	bool readable;         /* control, on plain rings: a poll says so, and nobody has read */
+	bool readable;         /* control, on plain rings: a poll reported bytes, not read yet */
 	uint8_t warm;          /* receives in a row without a sleep */
 	uint16_t idle_turns;   /* direct: reads in a row that found nothing */
-	uint32_t warm_sleeps;  /* of tcp_direct.h, when warm was counted from */
+	uint32_t warm_sleeps;  /* value of direct.sleeps when `warm` began */
 	uint32_t pollin_rings, pollout_rings, recv_rings; /* bit r: armed in ring r */
 	struct twi_tcp_peer *peer;                        /* NULL: accepted, not yet greeted */
-	struct twi_tcp_listener *listener;                /* that accepted it */
+	struct twi_tcp_listener *listener;                /* the listener that accepted it */
 	struct twi_tcp_greet *greet;                      /* until it is greeted */
 	struct twi_tcp_seal *seal;                        /* NULL: it is not encrypted */
 	uint64_t start_ns, deadline_ns;
-	uint64_t tx_bytes; /* that the socket has taken since the greeting */
+	uint64_t tx_bytes; /* bytes that the socket has taken since the greeting */
 	struct msghdr tx_msg, rx_msg;
 	struct iovec tx_parts[3], rx_parts[2];
 	struct twi_tcp_missed tx_missed;
@@ -124,20 +122,20 @@ struct twi_tcp_stream {
 };
 
 struct twi_tcp_line {
-	struct twi_tcp_stream *stream; /* that carries it; NULL: broken */
-	struct twi_tcp_stream *trial;  /* ours, in its handshake, to resume it */
-	uint64_t broken_ns;            /* since when nothing has come or gone; 0: it is whole */
+	struct twi_tcp_stream *stream; /* carries the line; NULL: broken */
+	struct twi_tcp_stream *trial;  /* ours, in its handshake, to resume the line */
+	uint64_t broken_ns;            /* since when it is broken, or was silent before; 0: whole */
 	uint64_t redial_ns;            /* when to dial next; UINT64_MAX: not at all */
 	uint64_t backoff_ns;
 	uint32_t attempts;   /* since it broke */
 	uint32_t refusals;   /* in a row */
-	uint64_t refused_ns; /* the first of them */
-	uint8_t rail;        /* the next one */
-	bool counted;        /* this break is: the other side is not just closing */
+	uint64_t refused_ns; /* time of the first of them */
+	uint8_t rail;        /* rail of the next dial */
+	bool counted;        /* this break is counted: the peer is not just closing */
 	struct twi_tcp_stall stall;
 	uint64_t breaks, resumes;
-	char why[64];   /* it broke the last time */
-	char error[96]; /* the last, of that or of a redial */
+	char why[64];   /* why it broke the last time */
+	char error[96]; /* last error, of a break or a redial */
 };
 
 struct twi_tcp_peer {
@@ -150,22 +148,22 @@ struct twi_tcp_peer {
 	struct twi_tcp_line lines[TWI_TCP_LINES];
 	unsigned line_count;
 	struct tow_op *dial; /* connect operation */
-	int dial_errno;      /* of what was connected for it last; 0: nothing has failed */
+	int dial_errno;      /* of its last failed connect; 0: none has failed */
 	struct twi_tcp_listener *listener;
-	struct twi_tcp_address remote; /* connector: dialed; acceptor: where control came from */
+	struct twi_tcp_address remote; /* connector: dialed; acceptor: source of control */
 	struct twi_tcp_told told;
 	struct twi_tcp_rails rails;
 	uint64_t session_id, token;
 	uint64_t last_flush_ns;
 	uint32_t words_answered; /* lane->words at the last flush */
 	uint64_t deadline_ns;    /* on lane->dying */
-	uint64_t orphan_ns;      /* on lane->orphans: when it is lost, unless something comes */
-	uint64_t heard_ns;       /* when something was last known to have come */
-	bool heard;              /* something has come since the last look */
+	uint64_t orphan_ns;      /* on lane->orphans: when it is lost, if nothing comes before */
+	uint64_t heard_ns;       /* when bytes were last known to have come */
+	bool heard;              /* bytes have come since the last look */
 	bool session_up;         /* the session is initialised */
 	bool up;                 /* all lines have been greeted once */
-	bool several_ways;       /* its lines have not all the same two ends (tcp_stall.h) */
-	bool parting, lost;      /* parting: ended by this side, whose last words still go */
+	bool several_ways;       /* its lines differ in their two ends (tcp_stall.h) */
+	bool parting, lost;      /* parting: ended by this side; its last bytes are still sent */
 	struct twi_route route;
 	struct twi_tcp_watch watch;
 };
@@ -196,20 +194,20 @@ struct twi_tcp_lane {
 	uint32_t slot_count, slot_cursor;
 	struct twi_tcp_door door;
 	struct twi_tcp_direct direct;
-	uint64_t due_ns;    /* when the clock has something for this lane; UINT64_MAX: never */
-	uint64_t beat_ns;   /* when silence is looked at next */
-	uint64_t looked_ns; /* and when it was last */
-	uint64_t watch_ns;  /* when the silent ones are, while a caller waits */
+	uint64_t due_ns;    /* when the clock has work for this lane; UINT64_MAX: never */
+	uint64_t beat_ns;   /* time of the next look at silence */
+	uint64_t looked_ns; /* time of the last one */
+	uint64_t watch_ns;  /* time of the next look at silent peers, while a caller waits */
 	struct twi_tcp_stalls stalls;
 	uint32_t turns;
-	uint32_t words;   /* that direct streams have brought, of whatever peer */
-	bool slept;       /* due_ns was asked for: look at the clock in the next turn */
-	uint32_t refused; /* settings of sockets that the kernel refuses: said once */
+	uint32_t words;   /* how often direct streams have brought bytes, of any peer */
+	bool slept;       /* due_ns was asked for: the next turn reads the clock */
+	uint32_t refused; /* socket settings that the kernel refuses: logged once each */
 	struct twi_tcp_interfaces have;
 	uint64_t have_ns; /* when they were read */
 	struct twi_tcp_zc zc[TWI_ZC_RECORDS];
 	uint32_t zc_free;                /* index + 1 */
-	uint64_t zc_ask_ns, zc_pause_ns; /* when to ask (tcp_zerocopy.h), then for how long not */
+	uint64_t zc_ask_ns, zc_pause_ns; /* when to ask next, and the pause (tcp_zerocopy.h) */
 };
 
 /* tcp_stream.c: streams, their slots, peers. */
@@ -221,8 +219,10 @@ void twi_tcp_stream_up(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 struct twi_tcp_peer *twi_tcp_peer_create(struct twi_tcp_lane *lane, const char *address,
 					 struct twi_tcp_listener *listener);
 void twi_tcp_peer_lost(struct twi_tcp_peer *peer, int status);
-/* part: its operations end now, the control stream when BYE has gone, or after TWI_LINGER_NS. After
- * bad_bytes, and bulk_sent with false, that or its loss has come, and it may be freed. */
+/*
+ * part: the peer's operations end now; the control stream when BYE is out, or after TWI_LINGER_NS.
+ * After bad_bytes, and bulk_sent with false, the peer has parted or is lost, and may be freed.
+ */
 void twi_tcp_peer_part(struct twi_tcp_peer *peer, int status);
 void twi_tcp_bad_bytes(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, int status);
 bool twi_tcp_bulk_sent(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, size_t bytes);
@@ -236,12 +236,12 @@ static inline void twi_tcp_due(struct twi_tcp_lane *lane, uint64_t at_ns)
 	lane->due_ns = twi_min(lane->due_ns, at_ns);
 }
 
-/* tcp_accept.c: endpoints, listeners, and who may come in. */
+/* tcp_accept.c: endpoints, listeners, and which clients may come in. */
 int twi_tcp_endpoint_open(struct twi_lane *base, const char *address, struct tow_endpoint **out);
 void twi_tcp_endpoint_close(struct tow_endpoint *base);
 void twi_tcp_listener_release(struct twi_tcp_lane *lane, struct twi_tcp_listener *listener);
 void twi_tcp_accept_event(struct twi_tcp_lane *lane, struct twi_tcp_listener *listener);
-/* Listeners whose pause is over go on; returns when the next one is. */
+/* Resumes the listeners whose pause is over. Returns when the next pause ends. */
 uint64_t twi_tcp_accept_resume(struct twi_tcp_lane *lane, uint64_t now_ns);
 
 /* tcp_dial.c: connecting, for the first time and again. */
@@ -251,7 +251,7 @@ void twi_tcp_dial_failed(struct twi_tcp_peer *peer, int status);
 int twi_tcp_dial_lines(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer);
 int twi_tcp_dial_again(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, unsigned line,
 		       enum twi_tcp_denial *denial_out);
-/* TOW_OK: another way is tried instead of the one that failed, and the stream is gone. */
+/* TOW_OK: another rail is tried instead of the one that failed, and the stream is freed. */
 int twi_tcp_dial_elsewhere(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream);
 enum twi_tcp_denial twi_tcp_denial_of(const struct twi_tcp_peer *peer,
 				      const struct twi_tcp_address *remote, int err);
@@ -260,10 +260,10 @@ void twi_tcp_refresh_interfaces(struct twi_tcp_lane *lane);
 
 uint64_t twi_tcp_random_id(void); /* never 0 */
 
-/* tcp_hello.c: what a stream that is not up yet has to read and say. */
+/* tcp_hello.c: what a stream that is not up yet has to read and send. */
 void twi_tcp_handshake_event(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream);
 void twi_tcp_handshake_failed(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, int status);
-/* Ends what takes too long; returns when the next one does. */
+/* Ends handshakes that take too long. Returns when the next one does. */
 uint64_t twi_tcp_handshake_expire(struct twi_tcp_lane *lane, uint64_t now_ns);
 
 /* tcp_require.c: TOW_OK, or TOW_EREFUSED: the knob `require` does not allow the stream. */

@@ -1,6 +1,6 @@
 /*
- * tcp_accept.c - endpoints, the sockets that listen for them, and the listener's rules: which
- * clients may come in, how many at once, how many a second. tcp_greet.h has the bounds.
+ * tcp_accept.c - endpoints, their listening sockets, and the listener's rules: which clients may
+ * come in, how many at once, how many a second. tcp_greet.h has the bounds.
  *
  *	kernel's queue --accept4, a token, a slot--> stream in its handshake --member--> peer
  *	      ^                |
@@ -20,7 +20,7 @@
 #define LISTEN_BACKLOG 1024
 #define PAUSE_FIRST_NS (1000ull * 1000)
 #define PAUSE_MAX_NS   (100ull * 1000 * 1000)
-#define SHORT_NS       SECOND_NS /* without descriptors, until those who wait are told */
+#define SHORT_NS       SECOND_NS /* shortage of descriptors until clients are refused */
 #define SECOND_NS      (1000ull * 1000 * 1000)
 
 static int listen_on(struct twi_tcp_lane *lane, const struct twi_tcp_address *local,
@@ -32,7 +32,7 @@ static int listen_on(struct twi_tcp_lane *lane, const struct twi_tcp_address *lo
 	if (fd < 0)
 		return twi_tcp_no_socket(errno, "an endpoint");
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	/* What it accepts inherits the options: a stranger costs no further call. */
+	/* An accepted socket inherits the options, so a stranger costs no further call. */
 	twi_tcp_socket_setup(lane->base.engine, &lane->refused, fd);
 	if (bind(fd, &local->any, local->bytes) != 0 || listen(fd, LISTEN_BACKLOG) != 0)
 		err = errno;
@@ -72,7 +72,7 @@ static int listener_create(struct twi_tcp_lane *lane, const char *address,
 	return TOW_OK;
 }
 
-/* Handshakes that it accepted have nobody to go to now; those that are to resume a peer go on. */
+/* Handshakes that it accepted have no endpoint now. Those that are to resume a peer go on. */
 static void end_handshakes(struct twi_tcp_lane *lane, const struct twi_tcp_listener *listener,
 			   bool all)
 {
@@ -89,7 +89,7 @@ static void end_handshakes(struct twi_tcp_lane *lane, const struct twi_tcp_liste
 			twi_tcp_stream_destroy(lane, stream);
 		else
 			continue;
-		next = lane->handshakes.next; /* it may have taken siblings along */
+		next = lane->handshakes.next; /* streams of the same peer may have been freed too */
 	}
 }
 
@@ -148,8 +148,8 @@ static void pause_until(struct twi_tcp_lane *lane, struct twi_tcp_listener *list
 }
 
 /*
- * Descriptors have been short for a while: those who wait are told, by means of the one that is
- * kept for this, instead of being left to their deadlines.
+ * Descriptors have been short for a while. Clients that wait are refused with a reason, instead of
+ * waiting until their deadlines. The descriptor that is kept for this makes it possible.
  */
 static void turn_away(struct twi_tcp_lane *lane, struct twi_tcp_listener *listener)
 {
@@ -164,7 +164,7 @@ static void turn_away(struct twi_tcp_lane *lane, struct twi_tcp_listener *listen
 
 		if (fd < 0)
 			break;
-		/* What was read before is not answered with a reset, which could overtake this. */
+		/* Unread bytes would make close send a reset, which could overtake this answer. */
 		(void)!recv(fd, heard, sizeof(heard), MSG_DONTWAIT);
 		(void)!send(fd, TWI_TCP_FULL, TWI_TCP_FULL_BYTES, MSG_DONTWAIT | MSG_NOSIGNAL);
 		close(fd);
@@ -173,7 +173,7 @@ static void turn_away(struct twi_tcp_lane *lane, struct twi_tcp_listener *listen
 	door->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
-/* No descriptor or no memory: others may give theirs back meanwhile. */
+/* There is no descriptor or no memory: others may give theirs back during the pause. */
 static void accept_failed(struct twi_tcp_lane *lane, struct twi_tcp_listener *listener, int err)
 {
 	struct twi_engine *engine = lane->base.engine;
@@ -203,7 +203,10 @@ static void fill_tokens(struct twi_tcp_door *door, uint64_t now_ns)
 	door->filled_ns += more * (SECOND_NS / TWI_STRANGER_RATE);
 }
 
-/* All slots are in use: the oldest who has not proved anything, and has had time to, goes. */
+/*
+ * All slots are in use: frees the oldest stranger that has had the time to prove itself, and has
+ * not.
+ */
 static bool evict_stranger(struct twi_tcp_lane *lane, uint64_t now_ns, uint64_t *retry_ns_out)
 {
 	struct twi_list *pos, *next;
@@ -225,7 +228,7 @@ static bool evict_stranger(struct twi_tcp_lane *lane, uint64_t now_ns, uint64_t 
 	return false;
 }
 
-/* May one more be heard? If not, the listener pauses until one may. */
+/* May one more client be admitted? If not, the listener pauses until one may. */
 static bool may_admit(struct twi_tcp_lane *lane, struct twi_tcp_listener *listener)
 {
 	struct twi_tcp_door *door = &lane->door;
@@ -234,7 +237,7 @@ static bool may_admit(struct twi_tcp_lane *lane, struct twi_tcp_listener *listen
 	fill_tokens(door, now);
 	if (door->tokens == 0) {
 		twi_count(lane->base.engine->diag, TWI_C_handshakes_throttled, 1);
-		/* Some at once, not one by one: each time costs a turn of the engine. */
+		/* The pause is for several clients: each resume costs a turn of the engine. */
 		pause_until(lane, listener,
 			    now + TWI_ACCEPTS_A_TURN * SECOND_NS / TWI_STRANGER_RATE);
 		return false;
@@ -247,7 +250,7 @@ static bool may_admit(struct twi_tcp_lane *lane, struct twi_tcp_listener *listen
 	return true;
 }
 
-/* Somebody waits at an endpoint. False: nobody (any more), or no more can be taken now. */
+/* Accepts a client that waits at an endpoint. False: none waits, or no more can be admitted now. */
 static bool accept_one(struct twi_tcp_lane *lane, struct twi_tcp_listener *listener)
 {
 	struct twi_tcp_stream *stream;
@@ -259,7 +262,7 @@ static bool accept_one(struct twi_tcp_lane *lane, struct twi_tcp_listener *liste
 	if (fd < 0) {
 		lane->door.tokens++;
 		if (errno == ECONNABORTED || errno == EINTR || errno == EPROTO)
-			return true; /* that one has gone again */
+			return true; /* that client has left again */
 		if (errno != EAGAIN && errno != EWOULDBLOCK)
 			accept_failed(lane, listener, errno);
 		return false;
@@ -280,7 +283,7 @@ static bool accept_one(struct twi_tcp_lane *lane, struct twi_tcp_listener *liste
 void twi_tcp_accept_event(struct twi_tcp_lane *lane, struct twi_tcp_listener *listener)
 {
 	if (listener->pause_until_ns != 0)
-		return; /* another ring's poll, from before */
+		return; /* another ring's poll, from before the pause */
 	for (unsigned i = 0; i < TWI_ACCEPTS_A_TURN; i++) {
 		if (!accept_one(lane, listener))
 			break;

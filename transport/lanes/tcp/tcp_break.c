@@ -5,23 +5,22 @@
  *	                                  ^                |
  *	                                  +--- back-off ---+      10 ms, doubling to 1 s, next rail
  *
- * The side that connected the session dials at once; the other side waits a little, because it is
- * being dialed, and then dials, too, where it was told an address. A peer is lost when
+ * The side that connected the session dials after the first back-off. The other side waits 100 ms
+ * longer, because it is being dialed. Then it dials too, if the peer has sent it an address. A peer
+ * is lost when
  *
- *	- nobody listens any more where it did: refused three times in a row over 100 ms, or the
- *	  session is not known there: three times over half a second. A process that was killed;
- *	- a line stays broken for peer_timeout_ns. A host that has vanished, a network that is
- *	  parted;
+ *	- no process listens any more at its address: refused three times in a row over 100 ms; or
+ *	  its session is not known there: three times over half a second. The process was killed;
+ *	- a line stays broken for peer_timeout_ns. The host has vanished, or the network is parted;
  *	- its process, of this host, has ended, and nothing has come since for a tenth of a second,
- *	  whoever holds the sockets still;
- *	- it has said BYE;
- *	- a line is resumed again and again, and nothing moves on it: what breaks it is not the
- *	  network.
+ *	  even if other processes still hold its sockets;
+ *	- it has sent BYE;
+ *	- a line is resumed again and again, and nothing moves on it: the cause is not the network.
  *
- * Silence while something is awaited: a ping after heartbeat_ns, new connections after a third of
- * peer_timeout_ns (a route may have died without a word), the peer is lost after all of it. Silence
- * is counted only while this side looks: a program that does not drive its runtime for a minute has
- * not heard its peers, which is not their fault.
+ * Silence while something is awaited: the lane sends a ping after heartbeat_ns. After a third of
+ * peer_timeout_ns it makes new connections, because a route may have failed without an error. After
+ * all of peer_timeout_ns, the peer is lost. Silence is counted only while this side looks. If a
+ * program does not drive its runtime for a minute, the peers are not silent for that time.
  */
 #include <stdio.h>
 #include <string.h>
@@ -40,7 +39,7 @@
 #define NOBODY_NS      (100 * MS_NS)
 #define UNKNOWN_NS     (500 * MS_NS)
 #define ORPHAN_NS      (100 * MS_NS)
-#define FRUITLESS      10u /* resumes in a row after which nothing has moved: 4 s of back-off */
+#define FRUITLESS      10u /* resumes in a row without progress: 4 s of back-off */
 
 static uint64_t timeout_of(const struct twi_engine *engine)
 {
@@ -60,7 +59,10 @@ static const char *line_name(unsigned line, char text[16])
 	return text;
 }
 
-/* The session is told; from here on nothing of the stream is counted any more. */
+/*
+ * Ends the line's stream, and informs the session. No byte of the stream counts any more. The break
+ * is not counted yet.
+ */
 static void cut_line(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, unsigned line)
 {
 	if (peer->lines[line].stream != NULL)
@@ -73,8 +75,8 @@ static void cut_line(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, unsig
 }
 
 /*
- * A peer that closes ends its streams one after the other, and the BYE may be the last that is
- * read. So a break counts when something is done about it.
+ * Counts a break when the lane acts on it. A peer that closes ends its streams one after another,
+ * and its BYE may be read last; those ends are no breaks.
  */
 static void count_break(struct twi_tcp_lane *lane, struct twi_tcp_line *line)
 {
@@ -101,7 +103,7 @@ void twi_tcp_line_broken(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, u
 	char text[16], rank[TWI_PEER_RANK];
 
 	note_error(at);
-	if (twi_unlikely(at->trial != NULL && at->stream != NULL)) /* by a way that it had left */
+	if (twi_unlikely(at->trial != NULL && at->stream != NULL)) /* over a path it had left */
 		twi_tcp_stream_destroy(lane, at->trial);
 	snprintf(at->why, sizeof(at->why), "%s", tow_error_message());
 	twi_log(lane->base.engine->diag, 3, "peer %s: %s connection: %s", peer->base.address,
@@ -140,7 +142,7 @@ void twi_tcp_line_returns(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, 
 	at->broken_ns = twi_engine_now(lane->base.engine);
 	at->attempts = at->refusals = 0;
 	at->backoff_ns = BACKOFF_MIN_NS;
-	at->redial_ns = at->broken_ns; /* once this attempt has come to nothing */
+	at->redial_ns = at->broken_ns; /* if this attempt fails */
 	if (twi_list_empty(&peer->troubled))
 		twi_list_push_back(&lane->troubled, &peer->troubled);
 	twi_tcp_due(lane, at->broken_ns + timeout_of(lane->base.engine));
@@ -215,7 +217,7 @@ bool twi_tcp_attempt_failed(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer
 	return true;
 }
 
-/* One line of a troubled peer. False: the peer is lost. */
+/* Works on one line of a troubled peer. False: the peer is lost. */
 static bool mend_line(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, unsigned line,
 		      uint64_t now_ns)
 {
@@ -255,7 +257,7 @@ static void redial_lines(struct twi_tcp_lane *lane, uint64_t now_ns)
 	}
 }
 
-/* Between two looks at the silence of peers. */
+/* The time between two looks at the silence of peers. */
 static uint64_t beat_of(const struct twi_engine *engine)
 {
 	return twi_min(engine->knobs.heartbeat_ns, timeout_of(engine) / 6);
@@ -272,7 +274,7 @@ void twi_tcp_beat_start(struct twi_tcp_lane *lane)
 	twi_tcp_due(lane, lane->beat_ns);
 }
 
-/* Nothing comes though the connections stand: perhaps new ones do better. */
+/* Nothing comes, though the connections stand: new ones may work better. */
 static void break_all(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, uint64_t silent_ns)
 {
 	for (unsigned line = 0; line < peer->line_count; line++) {
@@ -289,7 +291,7 @@ static void look_at_peer(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, u
 	struct twi_session *session = &peer->session;
 	uint64_t silent_ns, third = timeout_of(lane->base.engine) / 3;
 
-	/* Silence counts from when something is awaited. */
+	/* Silence counts from the time when something is awaited. */
 	if (peer->heard ||
 	    (twi_session_quiet(session) && !twi_match_awaited(&session->inbox.match))) {
 		peer->heard = false;
@@ -333,7 +335,7 @@ static void beat_peers(struct twi_tcp_lane *lane, uint64_t now_ns)
 	lane->beat_ns = any ? now_ns + every : UINT64_MAX;
 }
 
-/* Closes what is still draining once its time is over. */
+/* Closes peers that still drain when their time is over. */
 static void expire_dying(struct twi_tcp_lane *lane, uint64_t now_ns)
 {
 	struct twi_list *pos, *next;
@@ -364,7 +366,7 @@ void twi_tcp_process_ended(struct tow_peer *base)
 	twi_tcp_due(lane, peer->orphan_ns);
 }
 
-/* What was on its way from a process that has ended comes in; then its peer is lost. */
+/* Bytes of a process that has ended still come in. After them, its peer is lost. */
 static void expire_orphans(struct twi_tcp_lane *lane, uint64_t now_ns)
 {
 	struct twi_list *pos, *next;

@@ -1,13 +1,13 @@
 /*
- * tcp_break.h - lines that broke, and silence.
+ * tcp_break.h - lines that broke, and silent peers.
  *
- *	broken          the stream has ended, the thread's error says why, and since_ns (0: now) is
- *	                when it was last alive; the peer may be lost, and freed, by it
+ *	broken          the stream has ended; the thread's error says why; since_ns (0: now) is
+ *	                when it was last alive; this may lose, and free, the peer
  *	superseded      the other side has a new stream for the line; the peer stays
- *	returns         the way that a whole line had left has been connected: its stream is ended,
- *	                and the one that was connected goes on with its handshake
+ *	returns         a whole line had left a path, and that path is connected again: the line's
+ *	                stream is ended, and the new stream continues its handshake
  *	mended          the line has a stream again
- *	attempt_failed  a redial came to nothing, the thread's error says why; false: the peer is
+ *	attempt_failed  a redial has failed; the thread's error says why; false: the peer is
  *	                lost, and may be freed
  */
 #ifndef TWI_TCP_BREAK_H
@@ -24,9 +24,9 @@ bool twi_tcp_attempt_failed(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer
 			    enum twi_tcp_denial denial);
 /* The process of the peer has ended (lane.h). */
 void twi_tcp_process_ended(struct tow_peer *base);
-/* A peer is up: silence is looked for from now on. */
+/* A peer is up: the lane looks for silence from now on. */
 void twi_tcp_beat_start(struct twi_tcp_lane *lane);
-/* Does all that is due by the clock. */
+/* Does all work that is due by the clock. */
 void twi_tcp_clock(struct twi_tcp_lane *lane, uint64_t now_ns);
 
 #endif

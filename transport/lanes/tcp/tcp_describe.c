@@ -1,6 +1,6 @@
 /*
- * tcp_describe.c - what /v1/peers says of the connections to a peer. TCP_INFO is asked for here and
- * nowhere else: a page that nobody reads costs nothing.
+ * tcp_describe.c - the connections to a peer in /v1/peers. TCP_INFO for this page is read here
+ * only, so a page that nobody reads costs nothing.
  */
 #include <stdio.h>
 

@@ -1,9 +1,9 @@
 /*
  * tcp_dial.c - connecting: a peer's first lines, and new streams for lines that broke.
  *
- * The first stream goes the way that the user named (rail 0). What the other side then tells of its
- * addresses gives further rails (tcp_rails.h): bulk streams are spread over them, and a redial
- * takes the next one each time.
+ * The first stream uses the address that the user named (rail 0). The other side then sends its
+ * addresses, which give further rails (tcp_rails.h). Bulk streams are spread over the rails, and
+ * each redial takes the next one.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -16,7 +16,7 @@
 #include "transport/lanes/tcp/tcp.h"
 #include "transport/op/lane_host.h"
 
-#define INTERFACES_NS  (1000ull * 1000 * 1000) /* what the host has is not read more often */
+#define INTERFACES_NS  (1000ull * 1000 * 1000) /* least time between reads of interfaces */
 #define ATTEMPT_MIN_NS (100ull * 1000 * 1000)
 #define ATTEMPT_MAX_NS (2000ull * 1000 * 1000)
 
@@ -61,7 +61,7 @@ static int open_socket(struct twi_tcp_lane *lane, const struct twi_tcp_rail *rai
 		return twi_tcp_no_socket(errno, "a connection");
 	twi_tcp_socket_setup(lane->base.engine, &lane->refused, fd);
 	if (rail->local.bytes != 0) {
-		/* The port is chosen at connect, when the whole four is known to be free. */
+		/* The port is chosen at connect, when the whole four-tuple is known to be free. */
 		setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &one, sizeof(one));
 		if (bind(fd, &rail->local.any, rail->local.bytes) != 0) {
 			int err = errno;
@@ -77,8 +77,9 @@ static int open_socket(struct twi_tcp_lane *lane, const struct twi_tcp_rail *rai
 }
 
 /*
- * What a failed connect says of the process: that nobody listens is believed only of the address at
- * which the peer was. Behind another one that it has told there may be somebody else's host.
+ * What a failed connect tells of the peer's process. Only a refusal at the address where the peer
+ * was proves that no process listens. Another address that the peer has sent may belong to another
+ * host.
  */
 enum twi_tcp_denial twi_tcp_denial_of(const struct twi_tcp_peer *peer,
 				      const struct twi_tcp_address *remote, int err)
@@ -87,7 +88,10 @@ enum twi_tcp_denial twi_tcp_denial_of(const struct twi_tcp_peer *peer,
 									       : TWI_TCP_NO_ANSWER;
 }
 
-/* Begins to connect a stream for a line. On failure *denial_out says whether nobody listens. */
+/*
+ * Begins to connect a stream for a line. After a failed connect, *denial_out tells whether no
+ * process listens.
+ */
 static int connect_stream(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, unsigned line,
 			  unsigned rail, bool redial, enum twi_tcp_denial *denial_out)
 {
@@ -152,7 +156,7 @@ int twi_tcp_dial(struct tow_endpoint *base, const char *address, struct tow_op *
 	choose_rails(lane, peer, &remote);
 	status = connect_stream(lane, peer, 0, 0, false, &denial);
 	if (status == TOW_EREFUSED || status == TOW_EPEER || status == TOW_EDEADLINE) {
-		/* The answer was there at once: it is the operation's, not the call's. */
+		/* The answer came at once: it is the result of the operation, not of the call. */
 		op->moved = (uint64_t)peer->dial_errno;
 		twi_tcp_peer_free(peer);
 		twi_op_complete(op, status, 0);
@@ -167,7 +171,7 @@ int twi_tcp_dial(struct tow_endpoint *base, const char *address, struct tow_op *
 	return TOW_OK;
 }
 
-/* Control is greeted: the bulk streams follow, over all rails in turn. */
+/* Control is greeted: dials the bulk streams, over all rails in turn. */
 int twi_tcp_dial_lines(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
 {
 	enum twi_tcp_denial denial;
@@ -185,7 +189,7 @@ int twi_tcp_dial_lines(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
 	return TOW_OK;
 }
 
-/* A first bulk stream failed on a further rail: the way that the user named is still there. */
+/* A first bulk stream failed on a further rail: dials rail 0, which the user named. */
 int twi_tcp_dial_elsewhere(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 {
 	struct twi_tcp_peer *peer = stream->peer;
@@ -226,7 +230,7 @@ void twi_tcp_dial_abort(struct tow_op *op, int status)
 		twi_op_complete(op, status, 0);
 }
 
-/* What to dial to reach the peer again: the acceptor knows only what it was told. */
+/* The address to reach the peer again. The acceptor has only addresses that the peer has sent. */
 static const struct twi_tcp_address *dialed_address(const struct twi_tcp_peer *peer)
 {
 	if (peer->base.connector)
@@ -240,7 +244,7 @@ static bool goes_by(const struct twi_tcp_rail *rail, const struct twi_tcp_way *w
 	       (rail->local.bytes == 0 || twi_tcp_same_host(&rail->local, &way->local));
 }
 
-/* The next rail, or the first behind it by which the line has not stalled. */
+/* The next rail, or the first one behind it on which the line has not stalled. */
 static unsigned take_rail(const struct twi_tcp_peer *peer, struct twi_tcp_line *line)
 {
 	unsigned first = line->rail++ % peer->rails.count;

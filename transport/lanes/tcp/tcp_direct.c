@@ -13,7 +13,7 @@
 
 #define WARM_RECEIVES 16u   /* in a row without a sleep */
 #define PULLS_MAX     16u   /* before other streams have their turn */
-#define IDLE_TURNS    4096u /* without a byte: it is armed again */
+#define IDLE_TURNS    4096u /* without a byte: the stream is armed again */
 
 static void forget_stream(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 {
@@ -56,15 +56,18 @@ static bool disarm_stream(const struct twi_tcp_lane *lane, const struct twi_tcp_
 		twi_tcp_tag(ring, TWI_TCP_RECV, stream->generation, stream->slot));
 }
 
-/* Then the turns are long, or many that find nothing, and each would be a system call more. */
+/*
+ * While payload flows, turns are long, or many that find nothing. Then each would cost one system
+ * call more.
+ */
 static bool payload_flows(const struct twi_tcp_stream *stream)
 {
 	return twi_session_flows(&stream->peer->session) > 0;
 }
 
 /*
- * Whoever waits or polls will look again in a moment; the library's own thread sleeps as soon as
- * nothing happens.
+ * Will the driver poll again in a moment? A caller that waits or polls will. The library's own
+ * thread sleeps as soon as nothing happens.
  */
 static bool driver_returns(const struct twi_engine *engine)
 {
@@ -77,7 +80,7 @@ void twi_tcp_direct_warm(struct twi_tcp_lane *lane, struct twi_tcp_stream *strea
 	struct twi_engine *engine = lane->base.engine;
 	struct twi_tcp_direct *direct = &lane->direct;
 
-	/* What is armed brings more until its end: a stream stands in the list once. */
+	/* An armed receive may bring more until its end, but a stream must be in the list once. */
 	if (stream->direct)
 		return;
 	if (stream->warm_sleeps != direct->sleeps || payload_flows(stream)) {
@@ -104,13 +107,13 @@ static void arm_again(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 	twi_tcp_arm(lane, stream);
 }
 
-/* Returns whether something has come; the stream may be gone then. */
+/* Reads one stream. True: bytes or its end have come, and the stream may be gone. */
 static bool read_one(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 {
 	const struct twi_engine *engine = lane->base.engine;
 	ssize_t n;
 
-	/* What is armed in this ring is on its way out, and may still bring something before. */
+	/* The armed receive of this ring is being canceled, and may still bring bytes before. */
 	if (engine->ring == NULL || (stream->recv_rings & 1u << engine->ring->index) != 0)
 		return false;
 	if (payload_flows(stream)) {
@@ -134,7 +137,7 @@ unsigned twi_tcp_direct_read(struct twi_tcp_lane *lane)
 	struct twi_tcp_direct *direct = &lane->direct;
 	unsigned events = 0;
 
-	/* Backwards: one that goes has the last put into its place. */
+	/* Backwards, because a stream that leaves is replaced by the last one. */
 	for (unsigned i = direct->count; i-- > 0;) {
 		if (i < direct->count)
 			events += read_one(lane, direct->streams[i]);
@@ -149,7 +152,7 @@ bool twi_tcp_direct_pull(struct twi_tcp_lane *lane, struct twi_tcp_stream *strea
 	const uint16_t generation = stream->generation;
 	bool any = false;
 
-	/* What is read now may answer what this ring has sent: the end of that comes first. */
+	/* The bytes may answer a send of this ring, whose completion must be handled first. */
 	if (ring != NULL)
 		twi_ring_reap(ring);
 	if (lane->slots[slot].stream != stream || stream->generation != generation)
@@ -178,7 +181,7 @@ bool twi_tcp_direct_send(struct twi_tcp_lane *lane, struct twi_tcp_stream *strea
 	struct twi_tcp_peer *peer = stream->peer;
 	ssize_t n;
 
-	/* A thread without a ring could not wait for room: whoever drives sends it. */
+	/* A thread without a ring could not wait for room, so the driver sends. */
 	if (lane->direct.count == 0 || stream->seal != NULL || engine->ring == NULL ||
 	    engine->ring->unsubmitted > 0)
 		return false;
@@ -189,7 +192,7 @@ bool twi_tcp_direct_send(struct twi_tcp_lane *lane, struct twi_tcp_stream *strea
 	twi_session_control_sent(&peer->session, (size_t)n);
 	if ((size_t)n < out.iov_len)
 		twi_tcp_poll_out(lane, stream);
-	if (twi_session_has_words(&peer->session)) /* this was one piece of memory of several */
+	if (twi_session_has_words(&peer->session)) /* this was one of several pieces of memory */
 		twi_tcp_mark_dirty(peer);
 	return true;
 }

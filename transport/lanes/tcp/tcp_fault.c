@@ -1,13 +1,13 @@
 /*
- * tcp_fault.c - payload that the kernel cannot read or write (EFAULT): the message ends, at both
- * sides (session_fault.c), and the stream, which has lost nothing, goes on.
+ * tcp_fault.c - payload that the kernel cannot read or write (EFAULT). The message ends, at both
+ * sides (session_fault.c). The stream has lost nothing and goes on.
  *
- * The kernel counts what it has moved before the bad byte, and only a request that has moved
- * nothing fails: so the stream stands where the session believes it does.
+ * The kernel counts the bytes that it moved before the bad one. Only a request that has moved
+ * nothing fails. So the stream stands where the session expects it.
  */
 #include "transport/lanes/tcp/tcp.h"
 
-/* What is prepared for other streams may use the same memory: it runs before the message ends. */
+/* Requests for other streams may use the same memory, so they run before the message ends. */
 static void run_prepared(const struct twi_tcp_stream *stream)
 {
 	struct twi_ring *ring = stream->peer->base.engine->ring;

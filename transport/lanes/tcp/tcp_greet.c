@@ -1,8 +1,8 @@
 /*
  * tcp_greet.c - the bytes of the exchange that opens a connection. See tcp_greet.h; tcp_hello.c
- * knows what they mean.
+ * acts on them.
  *
- * Never more is read than belongs to the exchange: what follows is the session's. Only the proofs
+ * Only bytes of the exchange are read, because the next ones belong to the session. Only the proofs
  * may be read together with the HELLO behind them.
  */
 #include <errno.h>
@@ -28,7 +28,7 @@ int twi_tcp_door_init(struct twi_tcp_door *door)
 		twi_tcp_door_fini(door);
 		return twi_error(TOW_ENOMEM, "no memory for handshakes");
 	}
-	/* The first ones are used first: pages of the others are never touched in peace. */
+	/* The first slots are used first, so pages of the others stay untouched in normal use. */
 	for (uint32_t i = 0; i < TWI_HANDSHAKES_MAX; i++)
 		door->free[door->free_count++] = TWI_HANDSHAKES_MAX - 1 - i;
 	return TOW_OK;
@@ -62,7 +62,7 @@ void twi_tcp_refusal(struct twi_tcp_lane *lane, const char *text)
 	door->unsaid = 0;
 }
 
-/* A fresh socket takes the few hundred bytes of a handshake whole, or it is of no use. */
+/* A new socket takes the few hundred bytes of a handshake at once, or it is of no use. */
 static bool send_whole(const struct twi_tcp_stream *stream, const void *data, size_t bytes)
 {
 	return send(stream->fd, data, bytes, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)bytes;
@@ -89,7 +89,7 @@ bool twi_tcp_greet_start(struct twi_tcp_lane *lane, struct twi_tcp_stream *strea
 	int status;
 
 	if (stream->ours) {
-		/* Ours are as many as we dial; strangers must not keep them from it. */
+		/* This side chooses how many it dials; strangers must not prevent that. */
 		greet = calloc(1, sizeof(*greet));
 		if (greet != NULL)
 			greet->own_memory = true;
@@ -142,7 +142,7 @@ static int fetch_bytes(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream,
 		twi_tcp_poll_in(lane, stream);
 		return TOW_AGAIN;
 	}
-	/* Who closes with our greeting unread resets: that is no more of a word. */
+	/* A side that closes with our greeting unread causes a reset: that gives no reason. */
 	stream->left = true;
 	if (n == 0 && greet->said)
 		stream->denial = TWI_TCP_UNKNOWN;
@@ -168,14 +168,14 @@ static int stream_proved(struct twi_tcp_lane *lane, struct twi_tcp_stream *strea
 	struct twi_tcp_greet *greet = stream->greet;
 	struct twi_tcp_door *door = &lane->door;
 
-	/* Without a key everybody gets here: then nobody is more than a stranger yet. */
+	/* Without a key every client gets here, so none is more than a stranger yet. */
 	greet->member = lane->base.engine->job_key.set;
 	if (greet->member && !stream->ours && door->tokens < TWI_STRANGER_BURST)
 		door->tokens++;
 	return twi_auth_encrypts(&greet->auth) ? twi_tcp_seal_create(stream, &greet->auth) : TOW_OK;
 }
 
-/* The other side could accept, and do no more. */
+/* The other side could accept, but has no descriptor for more. */
 static bool says_full(const struct twi_tcp_stream *stream)
 {
 	return stream->ours && stream->greet->fill >= TWI_TCP_FULL_BYTES &&
@@ -237,7 +237,7 @@ int twi_tcp_greet_say(struct twi_tcp_stream *stream, const struct twi_tcp_words 
 	return sent ? TOW_OK : twi_error(TOW_EPEER, "the connection broke in its handshake");
 }
 
-/* The HELLO frame, as soon as it is there. */
+/* Parses the HELLO frame, once all of it is there. */
 static int parse_hello(const struct twi_tcp_stream *stream, const uint8_t *in,
 		       struct twi_hello *out)
 {

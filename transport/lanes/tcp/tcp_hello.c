@@ -1,19 +1,18 @@
 /*
- * tcp_hello.c - what the words of a handshake mean: a new peer, one more line of it, or a line that
- * broke and goes on.
+ * tcp_hello.c - the meaning of a HELLO: a new peer, one more line of it, or a line to resume.
  *
  *	connector                                acceptor
  *	HELLO(control, S), ADDRESS      ---->    makes the peer, token T
  *	               <----  HELLO(control, S, T), ADDRESS
  *	HELLO(bulk i, S, T), each       ---->    finds the peer by (S, T)
- *	               <----  HELLO(bulk i, S, T), each: with the last one the peer is up,
- *	                      or not: FULL, as many peers as may be wait to be accepted
+ *	               <----  HELLO(bulk i, S, T), each: with the last one the peer is up, or is
+ *	                      refused by FULL, because no more peers may wait to be accepted
  *
  *	HELLO(RESUME, S, T), record     ---->    finds the peer, drops the line's old stream
  *	               <----  HELLO(RESUME, S, T), record: the line goes on, on both sides
  *
- * Either side may dial to resume. When both do, the one counts that the connector of the session
- * dialed: it refuses the other's while its own is on its way, and the other gives its own up.
+ * Either side may dial to resume. When both do, the stream of the session's connector is used. The
+ * connector refuses the other one while its own is on its way, and the acceptor gives its own up.
  */
 #include <errno.h>
 #include <string.h>
@@ -26,7 +25,7 @@
 #include "transport/lanes/tcp/tcp_break.h"
 #include "transport/op/lane_host.h"
 
-/* Who speaks where a line is resumed. */
+/* The role of the sender when a line is resumed. */
 #define SPEAKS_CONNECTOR 1u
 #define SPEAKS_ACCEPTOR  2u
 
@@ -46,7 +45,7 @@ static uint64_t features_of(const struct twi_tcp_peer *peer)
 	return twi_features_word(peer->base.engine->features, TWI_LANE_TCP, 0);
 }
 
-/* Our HELLO of this stream, without what depends on the handshake's kind. */
+/* Our HELLO of this stream, without the parts that depend on the kind of handshake. */
 static void hello_of(const struct twi_tcp_stream *stream, struct twi_tcp_words *words)
 {
 	const struct twi_tcp_peer *peer = stream->peer;
@@ -69,7 +68,7 @@ static void hello_of(const struct twi_tcp_stream *stream, struct twi_tcp_words *
 	words->hello.features = features_of(peer);
 }
 
-/* The ADDRESS record: where we can be reached. */
+/* Adds the ADDRESS record: the addresses of this side. */
 static void add_address(struct twi_tcp_lane *lane, const struct twi_tcp_stream *stream,
 			struct twi_tcp_words *words)
 {
@@ -89,7 +88,7 @@ static void add_record(const struct twi_tcp_stream *stream, struct twi_tcp_words
 	uint8_t *at = words->tail + 4;
 
 	words->hello.flags = TWI_HELLO_RESUME;
-	words->hello.features = 0; /* what was agreed on stands */
+	words->hello.features = 0; /* the first agreement stays */
 	twi_put_le32(words->tail,
 		     stream->peer->base.connector ? SPEAKS_CONNECTOR : SPEAKS_ACCEPTOR);
 	words->tail_bytes =
@@ -99,7 +98,7 @@ static void add_record(const struct twi_tcp_stream *stream, struct twi_tcp_words
 	twi_assert(words->tail_bytes <= sizeof(words->tail));
 }
 
-/* The connector's part of the words; nothing where the knob `require` refuses the stream. */
+/* Sends the connector's HELLO and tail, unless the knob `require` refuses the stream. */
 static int say_first(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 {
 	struct twi_tcp_words words;
@@ -129,7 +128,7 @@ static int take_address(const struct twi_tcp_stream *stream, struct twi_tcp_peer
 	return twi_tcp_told_get(words->tail, local, &peer->told);
 }
 
-/* What both sides can; the same on both, from the same two words. */
+/* Computes what both sides can do. Both get the same result from the same two sets of features. */
 static int agree_features(struct twi_tcp_peer *peer, const struct twi_hello *hello)
 {
 	const struct twi_feature_side ours = { features_of(peer), TWI_WIRE_MAJOR, TWI_WIRE_MINOR };
@@ -142,7 +141,7 @@ static int agree_features(struct twi_tcp_peer *peer, const struct twi_hello *hel
 
 static int start_session(struct twi_tcp_peer *peer, const struct twi_hello *hello)
 {
-	/* The acceptor's session is there before it says its own word, and so agrees. */
+	/* The session begins before agree_features, so the agreement is computed here. */
 	const uint64_t agreed = hello->features & features_of(peer);
 	const bool lone = (agreed & TWI_FEATURE_BIT(tcp_lone)) != 0;
 	const struct twi_knobs *knobs = &peer->base.engine->knobs;
@@ -163,7 +162,7 @@ static int start_session(struct twi_tcp_peer *peer, const struct twi_hello *hell
 	return status;
 }
 
-/* All lines are greeted: the peer is the user's. */
+/* If all lines are greeted, the peer is up and goes to the user. */
 static void peer_up(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
 {
 	struct tow_op *op = peer->dial;
@@ -195,7 +194,7 @@ static void peer_up(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
 	twi_endpoint_ready(&peer->listener->endpoint->base, &peer->base);
 }
 
-/* Greeted, it waits for the peer's other streams; what it held for the handshake is given back. */
+/* The stream waits for the peer's other streams. Its memory for the handshake is given back. */
 static void stream_greeted(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 {
 	stream->state = TWI_TCP_PAIRING;
@@ -203,8 +202,9 @@ static void stream_greeted(struct twi_tcp_lane *lane, struct twi_tcp_stream *str
 }
 
 /*
- * Without a job key anybody may come so far, and each costs a session's memory: not more than there
- * are handshakes wait for their bulk streams. The oldest gives way, like any stranger.
+ * Is there room for one more peer whose bulk streams have not come? Without a job key, any client
+ * may come so far and cost a session's memory. So TWI_HANDSHAKES_MAX may wait. The oldest gives way
+ * after TWI_STRANGER_NS.
  */
 static bool room_to_pair(struct twi_tcp_lane *lane)
 {
@@ -267,7 +267,7 @@ static int welcome_control(struct twi_tcp_lane *lane, struct twi_tcp_stream *str
 		return status;
 	hello_of(stream, &answer);
 	add_address(lane, stream, &answer);
-	/* Who is refused for its features has our word first, and so can say why itself. */
+	/* The HELLO goes out before the check, so that a refused side can report the reason. */
 	status = twi_tcp_greet_say(stream, &answer);
 	if (status == TOW_OK)
 		status = agree_features(peer, hello);
@@ -279,8 +279,8 @@ static int welcome_control(struct twi_tcp_lane *lane, struct twi_tcp_stream *str
 }
 
 /*
- * The peer of a session that somebody names and knows the token of; `connector`: our side's part in
- * it, which tells the two ends apart of a runtime that is connected to itself.
+ * The peer of the session and token in the HELLO. `connector`: this side's role in the session. The
+ * role distinguishes the two ends in a runtime that is connected to itself.
  */
 static struct twi_tcp_peer *find_peer(struct twi_tcp_lane *lane, const struct twi_hello *hello,
 				      bool connector)
@@ -299,7 +299,7 @@ static struct twi_tcp_peer *find_peer(struct twi_tcp_lane *lane, const struct tw
 	return NULL;
 }
 
-/* All other lines of the peer are greeted: with this one it is up. */
+/* Are all other lines of the peer greeted? Then it is up with this one. */
 static bool is_last(const struct twi_tcp_peer *peer, unsigned line)
 {
 	for (unsigned i = 0; i < peer->line_count; i++) {
@@ -310,7 +310,7 @@ static bool is_last(const struct twi_tcp_peer *peer, unsigned line)
 	return true;
 }
 
-/* A bulk HELLO came in: its token says which peer it belongs to. */
+/* A bulk HELLO came in: its token tells which peer it belongs to. */
 static int welcome_bulk(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream,
 			const struct twi_tcp_words *words)
 {
@@ -323,7 +323,7 @@ static int welcome_bulk(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream
 		return twi_error(TOW_EPROTOCOL, "a bulk stream names no peer that waits for one");
 	if (line >= peer->line_count || peer->lines[line].stream != NULL || words->tail_bytes != 0)
 		return twi_error(TOW_EPROTOCOL, "a bulk stream of a channel that is there already");
-	/* One that goes over a forbidden interface ends alone: its connector takes another way. */
+	/* A stream over a forbidden interface ends alone: its connector takes another rail. */
 	stream->line = (uint8_t)line;
 	status = twi_tcp_meet(peer, stream);
 	if (status < 0)
@@ -331,7 +331,7 @@ static int welcome_bulk(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream
 	stream->peer = peer;
 	peer->lines[line].stream = stream;
 	hello_of(stream, &answer);
-	/* Asked when the connector hears the last word, so nobody can take the place between. */
+	/* FULL is decided with the last answer, so that no other peer takes the place between. */
 	if (is_last(peer, line) && twi_endpoint_full(&peer->listener->endpoint->base))
 		answer.hello.flags = TWI_HELLO_FULL;
 	status = twi_tcp_greet_say(stream, &answer);
@@ -361,7 +361,7 @@ static int take_record(struct twi_tcp_peer *peer, unsigned line, const struct tw
 	return status;
 }
 
-/* The line goes on over this stream. The peer may be lost by it: then the stream is gone, too. */
+/* The line goes on over this stream. If the peer is lost by it, the stream is gone too. */
 static void line_resumed(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream,
 			 const struct twi_tcp_words *words)
 {
@@ -373,7 +373,7 @@ static void line_resumed(struct twi_tcp_lane *lane, struct twi_tcp_stream *strea
 	peer->lines[line].stream = stream;
 	status = take_record(peer, line, words);
 	if (status < 0) {
-		/* Without a place to go on from, control cannot bring a last word. */
+		/* Without a position to resume at, control cannot carry a BYE. */
 		if (line == 0)
 			peer->session.rule = 0;
 		twi_tcp_bad_bytes(lane, peer, status);
@@ -383,7 +383,7 @@ static void line_resumed(struct twi_tcp_lane *lane, struct twi_tcp_stream *strea
 	twi_tcp_line_mended(lane, peer, line);
 }
 
-/* Is the line to be resumed over a stream that the other side dialed? */
+/* May the line be resumed over a stream that the other side dialed? */
 static int may_resume(const struct twi_tcp_peer *peer, unsigned line)
 {
 	const struct twi_tcp_stream *trial;
@@ -399,7 +399,7 @@ static int may_resume(const struct twi_tcp_peer *peer, unsigned line)
 	return TOW_OK;
 }
 
-/* Somebody resumes a line of a peer: we believe that it broke, whatever we saw. */
+/* A peer resumes a line: then the line is broken, even if this side has not seen it. */
 static int welcome_back(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream,
 			const struct twi_tcp_words *words)
 {
@@ -429,14 +429,14 @@ static int welcome_back(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream
 	add_record(stream, &answer);
 	status = twi_tcp_greet_say(stream, &answer);
 	if (status < 0) {
-		stream->peer = NULL; /* the line stays broken; the peer knows nothing of this */
+		stream->peer = NULL; /* the line stays broken, and the peer has not changed */
 		return status;
 	}
 	line_resumed(lane, stream, words);
 	return TOW_OK;
 }
 
-/* The answer to our HELLO. */
+/* Handles the answer to our HELLO. */
 static int hello_answered(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream,
 			  const struct twi_tcp_words *words)
 {
@@ -480,7 +480,7 @@ static int hello_answered(struct twi_tcp_lane *lane, struct twi_tcp_stream *stre
 	return twi_tcp_dial_lines(lane, peer);
 }
 
-/* Goes on with the handshake as far as what has come allows. */
+/* Continues the handshake as far as the bytes that have come allow. */
 static int go_on(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 {
 	struct twi_tcp_words words;
@@ -501,7 +501,7 @@ static int go_on(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 						   : welcome_control(lane, stream, &words);
 }
 
-/* Ends a stream that is still in its handshake, and what hangs on it. */
+/* Ends a stream that is still in its handshake, and its peer if that is not up. */
 void twi_tcp_handshake_failed(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, int status)
 {
 	struct twi_engine *engine = lane->base.engine;
@@ -514,13 +514,13 @@ void twi_tcp_handshake_failed(struct twi_tcp_lane *lane, struct twi_tcp_stream *
 		twi_tcp_stream_destroy(lane, stream);
 		if (peer->lines[line].stream == NULL)
 			twi_tcp_attempt_failed(lane, peer, line, denial);
-		return; /* else the line has gone on by another way all the time */
+		return; /* else the line has another stream, which goes on */
 	}
 	if (peer != NULL && peer->dial != NULL && twi_tcp_dial_elsewhere(lane, stream) == TOW_OK)
 		return;
 	if (stream->left)
 		twi_count(engine->diag, TWI_C_handshakes_abandoned, 1);
-	else if (!stream->resumes) /* that is in resume_failed */
+	else if (!stream->resumes) /* counted in resume_failed */
 		twi_count(engine->diag, TWI_C_handshakes_refused, 1);
 	if (!stream->left && (peer == NULL || peer->dial == NULL || peer->base.unmet))
 		twi_tcp_refusal(lane, tow_error_message());
@@ -555,13 +555,13 @@ void twi_tcp_handshake_event(struct twi_tcp_lane *lane, struct twi_tcp_stream *s
 			return;
 	}
 	if (stream->state != TWI_TCP_GREETING)
-		return; /* PAIRING: nothing may come before the peer is up; the others decide */
+		return; /* PAIRING: nothing may come before the peer is up */
 	status = go_on(lane, stream);
 	if (status < 0)
 		twi_tcp_handshake_failed(lane, stream, status);
 }
 
-/* Nobody reads a stream that is greeted and waits for the others: has its other side closed it? */
+/* Has the other side closed a stream that is greeted and waits? Such a stream is not read. */
 static bool has_ended(const struct twi_tcp_stream *stream)
 {
 	uint8_t byte;
@@ -590,7 +590,7 @@ uint64_t twi_tcp_handshake_expire(struct twi_tcp_lane *lane, uint64_t now_ns)
 							: "a handshake took longer than "
 							  "connect_timeout_ns");
 		twi_tcp_handshake_failed(lane, stream, TOW_EDEADLINE);
-		next = lane->handshakes.next; /* it may have taken its siblings along */
+		next = lane->handshakes.next; /* streams of the same peer may have been freed too */
 	}
 	return next_ns;
 }

@@ -1,8 +1,8 @@
 /*
- * tcp_io.c - the tcp lane's data path: arming, sending, receiving, and what completions mean.
+ * tcp_io.c - the tcp lane's data path: arming, sending, receiving, and the handling of completions.
  *
- * Budget: at most one send and one receive in flight for each stream; all that one round of
- * progress prepares for all peers goes to the kernel in one system call.
+ * Budget: at most one send and one receive in flight for each stream. All requests of one round of
+ * progress, for all peers, go to the kernel in one system call.
  */
 #include <errno.h>
 #include <netinet/tcp.h>
@@ -27,8 +27,8 @@ static uint64_t tag_of(const struct twi_tcp_lane *lane, enum twi_tcp_event event
 }
 
 /*
- * The ring's bit; 0 when the thread has no ring to arm in, or it is armed. What a thread arms that
- * is not the driver must be armed by the driver too, when it comes back.
+ * The ring's bit, or 0: the thread has no ring to arm in, or the ring is armed. Requests that a
+ * thread other than the driver arms must be armed by the driver too, when it comes back.
  */
 static uint32_t may_arm(struct twi_engine *engine, uint32_t rings)
 {
@@ -90,7 +90,7 @@ static void recv_arm(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 		stream->recv_rings |= bit;
 }
 
-/* Arms in the driver's ring what a stream of this state waits for. */
+/* Arms in the driver's ring the events that a stream of this state waits for. */
 void twi_tcp_arm(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 {
 	switch (stream->state) {
@@ -118,7 +118,7 @@ static bool may_send(const struct twi_tcp_stream *stream)
 	       !stream->tx_blocked;
 }
 
-/* One piece of memory: the control buffer, or what has been sealed. */
+/* Sends one piece of memory: the control buffer, or sealed bytes. */
 static void send_piece(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, struct iovec out)
 {
 	struct twi_ring *ring = lane->base.engine->ring;
@@ -149,9 +149,8 @@ static void send_control(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
 }
 
 /*
- * While there is more to go, the end of a message shares a segment with what comes behind it. A
- * flag of the send would not do: without Nagle's algorithm the next acknowledgement pushes the rest
- * out.
+ * While there is more to send, the end of a message shares a segment with the bytes behind it.
+ * MSG_MORE is not enough: without Nagle's algorithm, the next acknowledgement pushes the rest out.
  */
 static void cork_stream(struct twi_tcp_stream *stream, bool on)
 {
@@ -185,7 +184,7 @@ static void send_bulk(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 	if (twi_tcp_zerocopy_wants(lane, stream, &out, &slot)) {
 		if (out.payload_part == 0 && twi_tcp_zerocopy_go(lane, stream, &out, slot))
 			return;
-		/* What is zero-copy is payload alone: the header goes ahead, with a plain send. */
+		/* A zero-copy send has payload alone: the header goes ahead in a plain send. */
 		if (out.payload_part > 0) {
 			out.count = out.payload_part;
 			flags |= MSG_MORE;
@@ -200,13 +199,13 @@ static void send_bulk(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 		twi_tcp_mark_dirty(stream->peer);
 		return;
 	}
-	if (out.more) /* before it is submitted */
+	if (out.more) /* before the send is submitted */
 		cork_stream(stream, true);
 	stream->tx_busy = true;
 }
 
 /*
- * Where the next bytes of a bulk stream, or of an encrypted one, go. 0: nowhere before the control
+ * Where the next bytes of a bulk stream, or of an encrypted one, go. 0: nowhere until the control
  * stream has brought more.
  */
 static int place_of(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
@@ -242,7 +241,7 @@ static void recv_bulk(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 	stream->rx_busy = true;
 }
 
-/* Control has brought something: perhaps what held streams have waited for. False: lost. */
+/* Control has brought bytes, so held streams may go on. False: the peer is lost. */
 static bool release_held(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
 {
 	for (unsigned line = 1; line < peer->line_count; line++) {
@@ -263,7 +262,7 @@ static bool release_held(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
 	return true;
 }
 
-/* Sends what is in the control buffer, with an acknowledgement if one is owed. */
+/* Sends the control buffer, with an acknowledgement if one is owed. */
 void twi_tcp_flush_peer(struct twi_tcp_peer *peer)
 {
 	struct twi_tcp_lane *lane = twi_tcp_lane_of(peer->base.engine);
@@ -281,8 +280,8 @@ void twi_tcp_flush_peer(struct twi_tcp_peer *peer)
 }
 
 /*
- * While payload flows, what control has to say about it is gathered: a small packet for each
- * message would cost as much as the payload of 64 KiB. The more is on its way, the longer.
+ * Control frames about flowing payload are gathered. A small packet for each message would cost as
+ * much as the payload of 64 KiB. The more messages are on their way, the longer frames wait.
  */
 static void flush_or_gather(struct twi_tcp_peer *peer)
 {
@@ -307,7 +306,7 @@ static void flush_or_gather(struct twi_tcp_peer *peer)
 	twi_tcp_flush_peer(peer);
 }
 
-/* An acknowledgement that is awaited goes with an answer of the program's, or behind it. */
+/* An awaited acknowledgement goes with an answer of the program, or behind it. */
 static void acknowledge_soon(struct twi_tcp_peer *peer)
 {
 	struct twi_session *session = &peer->session;
@@ -320,7 +319,7 @@ static void acknowledge_soon(struct twi_tcp_peer *peer)
 	twi_tcp_mark_dirty(peer);
 }
 
-/* Everything that a peer may have to send after its session has moved. */
+/* Sends everything that a peer may have to send after its session has moved. */
 void twi_tcp_pump(struct twi_tcp_peer *peer)
 {
 	struct twi_tcp_lane *lane = twi_tcp_lane_of(peer->base.engine);
@@ -349,7 +348,7 @@ static bool would_block(int res)
 	return res == -EAGAIN || res == -EWOULDBLOCK || res == -EINTR;
 }
 
-/* This side has ended, and all that it had to say is on its way. */
+/* Has this side ended, with all its last bytes sent? */
 static bool said_all(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 {
 	struct iovec left;
@@ -360,8 +359,8 @@ static bool said_all(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 }
 
 /*
- * The stream has ended or failed. With a BYE the peer has; without one the line is to be resumed,
- * unless our own BYE is what it has ended for.
+ * The stream has ended or failed. After a BYE, the peer is lost. Without one, the line is to be
+ * resumed, unless the other side ended the stream because of our own BYE.
  */
 static void stream_ended(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, int res)
 {
@@ -388,7 +387,7 @@ void twi_tcp_sent(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, int 
 	stream->tx_busy = false;
 	if (would_block(res)) {
 		twi_tcp_poll_out(lane, stream);
-		/* Nothing of what it was given is with the kernel: what is refused may end now. */
+		/* The kernel has taken nothing, so a message that the peer refused may end now. */
 		if (stream->line > 0 && stream->seal == NULL)
 			twi_tcp_bulk_sent(lane, stream, 0);
 		return;
@@ -396,7 +395,7 @@ void twi_tcp_sent(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, int 
 	if (twi_unlikely(res == -EFAULT) && twi_tcp_sent_fault(stream))
 		return;
 	if (res < 0) {
-		/* What has arrived may still be read: the end of the receiving side decides. */
+		/* Bytes that have arrived may still be read, so the receiving side decides. */
 		stream->tx_blocked = true;
 		if (stream->state != TWI_TCP_UP)
 			twi_tcp_peer_lost(peer, TOW_ECLOSED);
@@ -464,7 +463,7 @@ static void received_control(struct twi_tcp_lane *lane, struct twi_tcp_stream *s
 	}
 }
 
-/* False: the peer is lost. */
+/* Gives received bytes to the session. False: the peer is lost. */
 static bool hand_in(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, size_t bytes)
 {
 	struct twi_tcp_peer *peer = stream->peer;
@@ -522,7 +521,10 @@ static void stream_event(struct twi_tcp_lane *lane, struct twi_tcp_stream *strea
 		else if (stream->line > 0 || stream->seal != NULL)
 			recv_bulk(lane, stream);
 		else if (lane->base.engine->plain_rings) {
-			/* Not now: another ring may still have the end of what this answers. */
+			/*
+			 * Not read now: another ring may still hold the completion of the send that
+			 * these bytes answer.
+			 */
 			stream->readable = true;
 			twi_tcp_mark_dirty(stream->peer);
 		}

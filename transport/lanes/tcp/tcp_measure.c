@@ -1,10 +1,11 @@
 /*
- * tcp_measure.c - how the connections to a peer do, for the question why a job does not go on.
+ * tcp_measure.c - the state of the connections to a peer, for the question why a job does not go
+ * on.
  *
- * Which way packets are lost can only be told from how long nothing was acknowledged, and from what
- * came meanwhile. So while a caller waits and a peer is silent, its connections are looked at a few
- * times a second (TCP_INFO: a microsecond each), and the peer is asked for a sign of life once a
- * second: what is not heard of then is known to both sides. A peer that speaks costs nothing.
+ * Two figures show in which direction packets are lost: for how long nothing was acknowledged, and
+ * what came meanwhile. So while a caller waits and a peer is silent, its connections are examined a
+ * few times a second (TCP_INFO: a microsecond each). The peer also gets a ping once a second. A
+ * missing answer is then known to both sides. A peer that sends costs nothing.
  *
  * linux/tcp.h, not netinet/tcp.h: see tcp_socket.c.
  */
@@ -23,19 +24,19 @@
 #define SILENT_NS (500 * MS_NS)
 #define PING_NS   (1000 * MS_NS)
 
-/* By timers that double that is 1.4 s at least: a live path has carried pings meanwhile. */
+/* With timers that double, this takes at least 1.4 s: a live path has carried pings meanwhile. */
 #define STUCK_AGAIN 3u
 #define PASSED_MS   1500u
 
-#define SYN_SENT 2u /* of tcpi_state; the name is in the header that this file cannot have */
+#define SYN_SENT 2u /* tcpi_state; its name is in the header that is not included */
 
-/* Of one connection, or of all together. */
+/* Figures of one connection, or of all together. */
 struct sum {
 	uint32_t streams, unacked, backoffs, segments_in, segments_out;
 	uint32_t retransmits, spurious, rtt_us, send_window;
 	uint64_t acked_bytes, busy_us, rwnd_us, sndbuf_us;
-	const struct twi_tcp_stream *full; /* held up by its send buffer for longest; NULL: none */
-	bool stuck, passes; /* a stream is sent again and again; another gets through */
+	const struct twi_tcp_stream *full; /* longest held up by its send buffer; NULL: none */
+	bool stuck, passes; /* one stream retransmits again and again; another gets through */
 };
 
 static bool add_stream(const struct twi_tcp_stream *stream, struct sum *sum)
@@ -79,7 +80,7 @@ static void add_streams(const struct twi_tcp_peer *peer, struct sum *sum)
 	}
 }
 
-/* Goes on from the look before. Without any connection what was known stays. */
+/* Updates the figures of the last look. Without any connection they stay. */
 static void follow_sum(struct twi_tcp_watch *watch, const struct sum *sum, uint64_t now_ns)
 {
 	if (sum->streams == 0)
@@ -155,7 +156,7 @@ void twi_tcp_peer_measure(struct tow_peer *base, struct twi_state_link *out, cha
 	out->busy_us = sum.busy_us;
 	out->rwnd_limited_us = sum.rwnd_us;
 	out->sndbuf_limited_us = sum.sndbuf_us;
-	/* That of another stream, which nothing has held up, may be small, and is no matter. */
+	/* The buffer of a stream that was not held up may be small, and does not matter. */
 	out->send_buffer =
 		sum.full != NULL ? buffer_of(sum.full, SO_SNDBUF) : least_buffer(peer, SO_SNDBUF);
 	out->receive_buffer = least_buffer(peer, SO_RCVBUF);
@@ -169,7 +170,7 @@ static const char *host_of(const struct twi_tcp_address *at, char text[INET6_ADD
 	return inet_ntop(at->any.sa_family, bytes, text, INET6_ADDRSTRLEN) != NULL ? text : "?";
 }
 
-/* From where to where it goes, and by which interface of this host. */
+/* Writes the two ends of a stream, and its interface on this host. */
 static void tell_way(const struct twi_tcp_lane *lane, int fd, struct twi_state_stream *out)
 {
 	char here[INET6_ADDRSTRLEN], there[INET6_ADDRSTRLEN];
@@ -207,7 +208,7 @@ uint32_t twi_tcp_peer_streams(struct tow_peer *base, struct twi_state_stream *ou
 	return count;
 }
 
-/* A SYN that was sent again has not been answered for a second, and more. */
+/* A SYN that was retransmitted has been without answer for a second or more. */
 void twi_tcp_dial_measure(const struct tow_op *op, struct twi_state_dial *out)
 {
 	const struct twi_tcp_peer *peer = op->lane_state;

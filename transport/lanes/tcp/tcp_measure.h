@@ -1,5 +1,5 @@
 /*
- * tcp_measure.h - how the connections to a peer do (tcp_measure.c).
+ * tcp_measure.h - state of the connections to a peer (tcp_measure.c).
  */
 #ifndef TWI_TCP_MEASURE_H
 #define TWI_TCP_MEASURE_H
@@ -14,8 +14,8 @@ struct twi_state_stream;
 struct twi_tcp_lane;
 
 /*
- * Of all connections to a peer together: since when nothing that was sent has been acknowledged,
- * and how much had come by then.
+ * All connections to a peer together: since when nothing that was sent has been acknowledged, and
+ * how much had been acknowledged by then.
  */
 struct twi_tcp_watch {
 	uint64_t since_ns; /* 0: all is acknowledged, or some was just now */
@@ -25,9 +25,10 @@ struct twi_tcp_watch {
 };
 
 /*
- * What the kernel says of a connect that is under way; of the connections to a peer, and of each
- * bulk stream where there are several; and, while a caller waits and a peer is silent, a look at
- * them and a ping now and then. Returns when it is to be called again.
+ * dial_measure: the kernel's state of a connect that is under way. peer_measure: of the connections
+ * to a peer. peer_streams: of each bulk stream, if there are several. watch_silent: while a caller
+ * waits, looks at the connections of silent peers, and pings these from time to time. It returns
+ * when it is to be called again.
  */
 void twi_tcp_dial_measure(const struct tow_op *op, struct twi_state_dial *out);
 void twi_tcp_peer_measure(struct tow_peer *base, struct twi_state_link *out, char *fabric);

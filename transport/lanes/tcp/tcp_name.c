@@ -1,6 +1,6 @@
 /*
- * tcp_name.c - names, numbers and wire form of addresses. See tcp_name.h. What a user or a peer
- * wrote is not trusted: lengths, brackets, ports and families are checked.
+ * tcp_name.c - names, numbers and wire form of addresses. See tcp_name.h. Text of a user and bytes
+ * of a peer are not trusted: lengths, brackets, ports and families are checked.
  */
 #include "transport/lanes/tcp/tcp_name.h"
 
@@ -200,7 +200,7 @@ void twi_tcp_set_port(struct twi_tcp_address *address, uint16_t port)
  */
 void twi_tcp_told_put(uint8_t out[TWI_TCP_TOLD_BYTES], const struct twi_tcp_told *told)
 {
-	/* Read once, since the compiler takes `out` for memory that `told` may lie in. */
+	/* Read once, because for the compiler `out` may overlap `told`. */
 	const unsigned count = told->count;
 
 	twi_assert(count <= TWI_TCP_TOLD_MAX);
@@ -246,7 +246,7 @@ int twi_tcp_told_get(const uint8_t in[TWI_TCP_TOLD_BYTES], bool local, struct tw
 			return twi_error(TOW_EPROTOCOL,
 					 "a peer tells an address that cannot be reached");
 	}
-	/* One encoding: what is reserved is zero. */
+	/* There is one encoding: reserved bytes are zero. */
 	twi_tcp_told_put(again, &told);
 	if (memcmp(again, in, TWI_TCP_TOLD_BYTES) != 0)
 		return twi_error(TOW_EPROTOCOL, "a peer's ADDRESS record is malformed");

@@ -1,5 +1,5 @@
 /*
- * tcp_rails.c - which local address to dial from, which remote one to dial. See tcp_rails.h.
+ * tcp_rails.c - which local address to dial from, and which remote one to dial. See tcp_rails.h.
  */
 #include "transport/lanes/tcp/tcp_rails.h"
 
@@ -13,7 +13,7 @@
 
 int twi_tcp_interfaces_check(const char *knob)
 {
-	bool except = knob[0] == '^'; /* what is not there is not used, as was asked */
+	bool except = knob[0] == '^'; /* an excluded interface need not exist */
 	char name[IF_NAMESIZE];
 
 	if (knob[0] == '\0')
@@ -136,7 +136,7 @@ static void add_rail(struct twi_tcp_rails *out, const struct twi_tcp_interface *
 	out->count++;
 }
 
-/* Pairs in one subnet; the first `skip` of them are left out. */
+/* Adds the pairs in one subnet, without the first `skip` of them. */
 static void add_direct(struct twi_tcp_rails *out, const struct twi_tcp_interfaces *have,
 		       const struct twi_tcp_address *remote, unsigned skip)
 {
@@ -150,7 +150,10 @@ static void add_direct(struct twi_tcp_rails *out, const struct twi_tcp_interface
 	}
 }
 
-/* The knob names interfaces, and none of them is in the peer's subnet: a router knows the way. */
+/*
+ * Adds a rail for each interface of the knob. None of them is in the peer's subnet, so a router has
+ * to find the path.
+ */
 static void add_routed(struct twi_tcp_rails *out, const struct twi_tcp_interfaces *have,
 		       const struct twi_tcp_address *remote)
 {
@@ -167,7 +170,7 @@ void twi_tcp_rails_choose(const char *knob, const struct twi_tcp_interfaces *hav
 			  const struct twi_tcp_address *dialed, const struct twi_tcp_told *told,
 			  struct twi_tcp_rails *out)
 {
-	/* What does not leave the host is nobody's interface. */
+	/* Traffic within the host uses no interface that the knob could name. */
 	bool free_choice = knob[0] == '\0' || twi_tcp_loopback(dialed);
 
 	out->count = 0;
@@ -180,7 +183,7 @@ void twi_tcp_rails_choose(const char *knob, const struct twi_tcp_interfaces *hav
 		if (!twi_tcp_same_host(&told->rows[i], dialed))
 			add_direct(out, have, &told->rows[i], 0);
 	}
-	if (out->count == 0) /* the knob leaves none: the connect's error tells */
+	if (out->count == 0) /* the knob leaves none: the connect reports the error */
 		add_rail(out, NULL, dialed);
 }
 
@@ -222,7 +225,7 @@ void twi_tcp_tell(const struct twi_tcp_interfaces *have, const struct twi_tcp_ad
 
 	out->count = 0;
 	if (!twi_tcp_wildcard(listening)) {
-		/* An address that is only good on this host is told only there. */
+		/* An address that is valid only on this host is sent only there. */
 		if (twi_tcp_loopback(listening) == twi_tcp_loopback(local) &&
 		    !twi_tcp_link_local(listening))
 			out->rows[out->count++] = *listening;

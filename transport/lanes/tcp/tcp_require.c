@@ -1,13 +1,16 @@
 /*
- * tcp_require.c - what a connection of this lane is, for the knob `require`.
+ * tcp_require.c - the properties of a tcp connection for the knob `require`.
  *
- * Each of its streams is asked, also one that resumes a line which broke: so none goes over another
- * interface later. The interface is the one that has the stream's address on this host.
+ * Each stream of a connection is checked, also one that resumes a broken line. So no stream uses
+ * another interface later. The interface is the one with the stream's address on this host.
  */
 #include "transport/lanes/tcp/tcp.h"
 #include "transport/op/lane_host.h"
 
-/* What is known before the first trial: whether the network card copies is not. */
+/*
+ * The reason why payload is copied, if it is known before the first trial. Copies because of the
+ * network card are not known yet.
+ */
 static const char *why_copied(const struct twi_tcp_peer *peer, const struct twi_tcp_stream *stream,
 			      bool one_host)
 {
@@ -38,7 +41,7 @@ int twi_tcp_meet(struct twi_tcp_peer *peer, const struct twi_tcp_stream *stream)
 	if (ends && twi_require_names_iface(peer->base.engine->knobs.require))
 		twi_iface_of(&here.any, way.iface);
 	status = twi_peer_meet(&peer->base, &way);
-	if (stream->line > 0 || peer->up) /* the control stream's stays to be seen */
+	if (stream->line > 0 || peer->up) /* the peer shows its first control stream */
 		peer->base.way = first;
 	return status;
 }

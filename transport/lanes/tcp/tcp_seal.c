@@ -1,16 +1,18 @@
 /*
- * tcp_seal.c - encrypted streams: what the session gives is sealed into a staging buffer and sent
- * from there; what comes is gathered, opened record by record, and given to the session.
+ * tcp_seal.c - encrypted streams. Bytes of the session are sealed into a staging buffer, and sent
+ * from there. Bytes that come are gathered, opened record by record, and given to the session.
  *
  *	session --control_out, bulk_out--> seal --> out [head..tail) --> socket
  *	session <--control_in, bulk_in---- plain <-- open <-- in [0..fill) <-- socket
  *
- * Payload is read and written here, not by the kernel. So memory that cannot be is looked for
- * before (reach.h), 1 MiB ahead, and its message ends as it does where the kernel says EFAULT.
+ * This code reads and writes the payload, not the kernel. So it first checks 1 MiB ahead for memory
+ * that cannot be read or written (reach.h). The message of such memory ends as it does when the
+ * kernel returns EFAULT.
  *
- * The session takes as sent what has been sealed: if the connection breaks, the resume record says
- * what has arrived, whatever was still here. Payload of large messages is copied once on each side
- * more than without encryption (sealing, and opened -> its place), which is counted.
+ * For the session, sealed bytes count as sent. If the connection breaks, the resume record tells
+ * what has arrived, even if sealed bytes were still here. The payload of a large message is copied
+ * once more on each side than without encryption: by sealing, and from `plain` to its place. These
+ * copies are counted.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +23,7 @@
 #include "transport/lanes/tcp/tcp.h"
 #include "transport/op/lane_host.h"
 
-#define RECORDS      4u /* of one system call */
+#define RECORDS      4u /* in one system call */
 #define SEALED_BYTES (RECORDS * (TWI_CIPHER_RECORD_MAX + TWI_CIPHER_OVERHEAD))
 
 struct twi_tcp_seal {
@@ -86,7 +88,7 @@ static size_t seal_room(const struct twi_tcp_seal *seal)
 		       : twi_min(left - TWI_CIPHER_OVERHEAD, (size_t)TWI_CIPHER_RECORD_MAX);
 }
 
-/* False: the session has nothing more, or there is no room. */
+/* Seals control bytes. False: the session has no more, or there is no room. */
 static bool seal_control(struct twi_session *session, struct twi_tcp_seal *seal)
 {
 	struct iovec out;
@@ -107,7 +109,7 @@ static bool is_good(struct twi_reached *known, const struct tow_op *op, struct i
 			   twi_op_end_of(op, part.iov_base), write);
 }
 
-/* Headers and commits share a record with nobody: they are 32 bytes, in a chunk of megabytes. */
+/* Headers and commits have records of their own: they are 32 bytes, in a chunk of megabytes. */
 static bool seal_bulk(struct twi_session *session, struct twi_tcp_seal *seal, unsigned channel)
 {
 	struct twi_bulk_out out;
@@ -129,7 +131,7 @@ static bool seal_bulk(struct twi_session *session, struct twi_tcp_seal *seal, un
 		if (n < out.parts[i].iov_len)
 			break;
 	}
-	/* Nothing was read in between: no answer can have waited for this. */
+	/* Nothing was read since bulk_out, so no answer can have waited for this. */
 	(void)twi_session_bulk_sent(session, channel, sent);
 	return sent > 0;
 }
@@ -162,12 +164,12 @@ bool twi_tcp_seal_room(struct twi_tcp_stream *stream, struct iovec *out)
 
 	if (seal->plain_bytes > seal->plain_at)
 		return false;
-	/* A record that is not whole yet always leaves room: the buffer holds four. */
+	/* There is always room for the rest of a record, because the buffer holds four. */
 	*out = (struct iovec){ seal->in + seal->in_fill, sizeof(seal->in) - seal->in_fill };
 	return true;
 }
 
-/* Bulk bytes to where the session wants them. TOW_AGAIN: it wants none now. */
+/* Moves bulk bytes to where the session wants them. TOW_AGAIN: it wants none now. */
 static int hand_bulk(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 {
 	struct twi_session *session = &stream->peer->session;

@@ -22,7 +22,7 @@
 #define S_NS  1000000000u
 
 #define SHORT_RTT_US       50
-#define SHORT_UNSENT_BYTES (128 << 10) /* that wait in the kernel for the peer's window */
+#define SHORT_UNSENT_BYTES (128 << 10) /* most unsent bytes in the kernel */
 
 static const char unpaced[] = "cubic";
 
@@ -70,8 +70,8 @@ static uint64_t whole_seconds(uint64_t ns)
 }
 
 /*
- * The kernel's own watch over a connection. It tells of a host that has vanished even while nobody
- * drives the runtime; the lane's heartbeat, which is finer, tells of a process that has stopped.
+ * Sets the kernel's own watch over a connection. It finds a host that has vanished even while no
+ * thread drives the runtime. The lane's heartbeat is finer: it finds a process that has stopped.
  */
 static void set_watch(const struct setter *s, uint64_t heartbeat_ns, uint64_t timeout_ns)
 {
@@ -105,7 +105,7 @@ void twi_tcp_socket_setup(struct twi_engine *engine, uint32_t *refused, int fd)
 	const struct twi_knobs *knobs = &engine->knobs;
 	struct setter s = { .engine = engine, .refused = refused, .fd = fd };
 
-	/* Frames are gathered by us, when it pays. */
+	/* The lane gathers frames itself, when that pays. */
 	set_int(&s, TWI_SET_NODELAY, IPPROTO_TCP, TCP_NODELAY, 1);
 	set_watch(&s, knobs->heartbeat_ns, knobs->peer_timeout_ns);
 	if (knobs->socket_buffer_bytes != 0) {
@@ -128,13 +128,16 @@ static bool is_short(int fd)
 	struct tcp_info info = { 0 };
 	socklen_t size = sizeof(info);
 
-	/* The shortest of the handshake's: the first may have waited for a neighbour's address. */
+	/* The shortest of the handshake, as the first may include a neighbour lookup. */
 	return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
 	       size >= offsetof(struct tcp_info, tcpi_min_rtt) + sizeof(info.tcpi_min_rtt) &&
 	       info.tcpi_min_rtt <= SHORT_RTT_US;
 }
 
-/* Far away the host's own choice stands; a socket that nobody has touched says what that is. */
+/*
+ * For a far peer, the host's own choice of congestion control is used. A socket without options
+ * shows it.
+ */
 static void take_hosts_choice(int fd)
 {
 	int untouched = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -150,12 +153,16 @@ static void take_hosts_choice(int fd)
 }
 
 /*
- * What costs much on short routes and is good for nothing there (docs/performance.md). Pacing, as
- * bbr's: there is no queue to spare, and its timers take half of the bandwidth, and go on when bbr
- * is left later; so every socket begins without. And megabytes that wait in the kernel to be sent,
- * out of the cache by then. What is on its way has no bound of ours: a fixed send buffer, which was
- * here before, held a route down whose round trip grew under load. Refusals are nobody's concern:
- * the connection works all the same.
+ * Avoids two things that cost much on short routes and help nothing there (docs/performance.md).
+ *
+ * The first is pacing, as bbr does it. There is no queue to save there, and its timers take half of
+ * the bandwidth. They go on when a socket leaves bbr later, so every socket begins without pacing.
+ *
+ * The second is megabytes of unsent bytes in the kernel, which have left the cache by the time they
+ * are sent. Bytes in flight have no bound of the lane: a fixed send buffer slowed a route down
+ * whose round trip grew under load.
+ *
+ * Refused options are not reported, because the connection works without them.
  */
 enum twi_tcp_reach twi_tcp_route_setup(const struct twi_engine *engine, int fd)
 {

@@ -1,8 +1,8 @@
 /*
- * tcp_socket.h - the knobs of a socket, and what the kernel says of a connection.
+ * tcp_socket.h - the knobs of a socket, and the kernel's state of a connection.
  *
- * A set-up that the kernel refuses is said once for each runtime, by the knob's name, and the
- * connection goes on without: none of these decides whether bytes arrive.
+ * A setting that the kernel refuses is logged once for each runtime, with the knob's name. The
+ * connection goes on without it, because none of the settings decides whether bytes arrive.
  */
 #ifndef TWI_TCP_SOCKET_H
 #define TWI_TCP_SOCKET_H
@@ -14,7 +14,7 @@
 
 struct twi_engine;
 
-/* What is set up, one bit each: of what was refused and said. */
+/* The settings, one bit each, to record those that were refused and logged. */
 enum twi_tcp_setting {
 	TWI_SET_CONGESTION,
 	TWI_SET_BUFFER,
@@ -25,15 +25,18 @@ enum twi_tcp_setting {
 };
 
 /*
- * A socket for `what` could not be had, with that errno. TOW_EBUSY: descriptors have run out, and
- * the message names the limit; else TOW_ESYSTEM.
+ * The error for a socket for `what` that could not be made. TOW_EBUSY: descriptors have run out;
+ * the message names the limit of this process if that was reached (EMFILE). Else TOW_ESYSTEM.
  */
 int twi_tcp_no_socket(int err, const char *what);
 
-/* Before connect or listen: what a connection inherits from its listener is set there. */
+/* Called before connect or listen, because a connection inherits the settings of its listener. */
 void twi_tcp_socket_setup(struct twi_engine *engine, uint32_t *refused, int fd);
 
-/* When it is up: congestion control and send buffer, by how near the other end is. */
+/*
+ * Called when a stream is up: chooses the congestion control, and limits unsent bytes, by the
+ * distance of the peer.
+ */
 enum twi_tcp_reach {
 	TWI_TCP_REACH_HOST,  /* both ends have one address */
 	TWI_TCP_REACH_SHORT, /* the handshake took no time */
@@ -42,14 +45,14 @@ enum twi_tcp_reach {
 
 enum twi_tcp_reach twi_tcp_route_setup(const struct twi_engine *engine, int fd);
 
-/* TCP_INFO, at most every TWI_SAMPLE_NS. */
+/* Least time between two reads of TCP_INFO for a description. */
 #define TWI_SAMPLE_NS (100ull * 1000 * 1000)
 
-/* How a redial was answered, where it was. */
+/* How a redial was answered, if it was. */
 enum twi_tcp_denial {
 	TWI_TCP_NO_ANSWER,
-	TWI_TCP_NOBODY,  /* ECONNREFUSED: nobody listens there any more */
-	TWI_TCP_UNKNOWN, /* our words were read, and the connection ended */
+	TWI_TCP_NOBODY,  /* ECONNREFUSED: no process listens there any more */
+	TWI_TCP_UNKNOWN, /* our HELLO was read, and the connection ended */
 };
 
 struct twi_tcp_sample {
@@ -63,7 +66,7 @@ struct twi_tcp_sample {
 	char congestion[16];
 };
 
-/* Refreshes *sample when it is older than that, and writes its members. */
+/* Refreshes *sample if it is older than TWI_SAMPLE_NS, and writes its members. */
 void twi_tcp_sample_describe(struct twi_tcp_sample *sample, int fd, uint64_t now_ns,
 			     struct twi_emit *emit);
 

@@ -1,13 +1,15 @@
 /*
  * tcp_stall.c - see tcp_stall.h.
  *
- * A connection on which something is owed, and no segment comes but data, has lost its way, or its
- * host stands still, or its program: a kernel acknowledges what its program does not read 200 ms
- * later at most. That the program reads is known when it has said something meanwhile; a ping asks
- * for that. Then 30 ms and four round trips are enough to wait. An acknowledgement of one or two
- * small segments may be delayed by 40 ms, so those have 100 ms. Without such a sign, or where the
- * window there is full, it is 250 ms and eight round trips. A line that stalls again has twice the
- * time, up to a second, so that a way that loses much is not left again and again.
+ * If something is owed on a connection, and no segment comes except data, there are three causes.
+ * Its path is cut, its host stands still, or its program does. A program that does not read is not
+ * the cause for long: its kernel still acknowledges, 200 ms later at most.
+ *
+ * A program that has sent something meanwhile does read; a ping asks for that. Then the lane waits
+ * for 30 ms and at least four round trips. An acknowledgement of one or two small segments may be
+ * delayed by 40 ms, so these have 100 ms. Without such a sign, or if the peer's window is full, it
+ * is 250 ms and at least eight round trips. A line that stalls again has twice the time, up to a
+ * second. So a path that loses much is not left again and again.
  *
  * linux/tcp.h, not netinet/tcp.h: see tcp_socket.c.
  */
@@ -33,11 +35,11 @@
 #define LONGEST_NS   (1000 * MS_NS)
 #define ROUND_TRIPS  4u
 #define ALONE_TRIPS  8u
-#define LOOKS        3u /* that saw nothing: the kernel has had time to handle what had come */
+#define LOOKS        3u /* without progress: then the kernel has had time for what had come */
 #define FEW_SEGMENTS 2u
-#define ACCEPTOR_NS  (10 * MS_NS) /* the side that connected dials first */
+#define ACCEPTOR_NS  (10 * MS_NS) /* the acceptor dials so much later */
 #define CALM_NS      (10000 * MS_NS)
-#define LATER_NS     (200 * MS_NS) /* likewise, when both would go back */
+#define LATER_NS     (200 * MS_NS) /* the acceptor goes back so much later */
 #define BACK_MIN_NS  (1000 * MS_NS)
 #define BACK_MAX_NS  (60000 * MS_NS)
 
@@ -87,8 +89,8 @@ static bool read_info(const struct twi_tcp_stream *stream, struct tcp_info *out)
 }
 
 /*
- * Something is to be acknowledged: it has been sent; or the kernel has it and the peer has room for
- * it, but where the interface is down nothing counts as sent.
+ * Is an acknowledgement due? Bytes have been sent; or the kernel has bytes for which the peer has
+ * room. The second case matters because nothing counts as sent while the interface is down.
  */
 static bool is_owed(const struct tcp_info *info)
 {
@@ -96,7 +98,7 @@ static bool is_owed(const struct tcp_info *info)
 	       (info->tcpi_notsent_bytes > 0 && info->tcpi_snd_wnd >= info->tcpi_snd_mss);
 }
 
-/* Returns whether something is awaited on it. */
+/* Updates the stream's pulse. Returns whether something is awaited on it. */
 static bool take_pulse(struct twi_tcp_stream *stream, uint64_t now_ns, struct tcp_info *info)
 {
 	struct twi_tcp_pulse *pulse = &stream->pulse;
@@ -109,7 +111,7 @@ static bool take_pulse(struct twi_tcp_stream *stream, uint64_t now_ns, struct tc
 		return false;
 	acks = info->tcpi_segs_in - info->tcpi_data_segs_in;
 	pulse->idle = info->tcpi_unacked == 0 && info->tcpi_notsent_bytes == 0;
-	if (!is_owed(info)) { /* all is, or the program there has no room for more */
+	if (!is_owed(info)) { /* all is acked, or the program there has no room */
 		pulse->since_ns = 0;
 		pulse->looks = 0;
 	} else if (pulse->since_ns == 0 || info->tcpi_bytes_acked != pulse->acked_bytes ||
@@ -125,21 +127,22 @@ static bool take_pulse(struct twi_tcp_stream *stream, uint64_t now_ns, struct tc
 }
 
 /*
- * The program there has said something since the stream had its last acknowledgement. So it reads
- * what comes: of one that does not its kernel delays acknowledgements, by 200 ms at most.
+ * Has the peer's program sent something since the stream had its last acknowledgement? Then it
+ * reads what comes. For a program that does not read, the kernel delays acknowledgements, by 200 ms
+ * at most.
  */
 static bool is_reached(const struct twi_tcp_peer *peer, const struct twi_tcp_stream *stalled)
 {
 	return peer->session.input_ns > stalled->pulse.since_ns;
 }
 
-/* All that the peer has room for is sent: this stream is perhaps not read there. */
+/* Has this side sent all that the peer's window takes? Then the peer may not read this stream. */
 static bool fills_window(const struct tcp_info *info)
 {
 	return ((uint64_t)info->tcpi_unacked + 2) * info->tcpi_snd_mss >= info->tcpi_snd_wnd;
 }
 
-/* For how long nothing has to be acknowledged, until the line is given up. */
+/* How long nothing must have been acknowledged before the line leaves its stream. */
 static uint64_t patience_of(const struct twi_tcp_peer *peer, const struct twi_tcp_stream *stream,
 			    const struct tcp_info *info)
 {
@@ -154,7 +157,7 @@ static uint64_t patience_of(const struct twi_tcp_peer *peer, const struct twi_tc
 	return ns << peer->lines[stream->line].stall.times;
 }
 
-/* It is not heard by this way: another one is dialed at once. */
+/* The peer is not reached over this path: dials over another one at once. */
 static void give_up(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer,
 		    struct twi_tcp_stream *stream, uint64_t now_ns)
 {
@@ -176,7 +179,7 @@ static void give_up(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer,
 	twi_tcp_due(lane, line->redial_ns);
 }
 
-/* Nothing was acknowledged since the last look: an answer would say that the host is there. */
+/* Pings a peer without acknowledgements since the last look: an answer shows that it is there. */
 static void ask_for_sign(struct twi_tcp_peer *peer, const struct twi_tcp_stream *stalled)
 {
 	const struct twi_tcp_stream *control = peer->lines[0].stream;
@@ -188,7 +191,7 @@ static void ask_for_sign(struct twi_tcp_peer *peer, const struct twi_tcp_stream 
 	twi_tcp_mark_dirty(peer);
 }
 
-/* Returns whether something is awaited of it. */
+/* Returns whether something is awaited from the peer. */
 static bool look_at_peer(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, uint64_t now_ns)
 {
 	bool awaits = false;
@@ -222,7 +225,7 @@ static bool is_looked_at(const struct twi_tcp_lane *lane, const struct tow_peer 
 	       !peer->parting;
 }
 
-/* More than can be looked at have their turns in the looks that follow. */
+/* Connections above the limit of one look have their turns in the next looks. */
 uint64_t twi_tcp_stall_look(struct twi_tcp_lane *lane, uint64_t now_ns)
 {
 	struct twi_list *pos, *next;
@@ -250,7 +253,7 @@ uint64_t twi_tcp_stall_look(struct twi_tcp_lane *lane, uint64_t now_ns)
 	return lane->stalls.look_ns;
 }
 
-/* --- back to the way that was left --- */
+/* --- back to the path that was left --- */
 
 void twi_tcp_stall_mended(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, unsigned line)
 {
@@ -267,7 +270,7 @@ void twi_tcp_stall_mended(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, 
 		stall->left = false;
 		return;
 	}
-	/* The first time, or its way was good for long: back_ns is behind the last attempt. */
+	/* The first time, or the path was good for long: back_ns lies after the last attempt. */
 	if (stall->back_wait_ns == 0 || now > stall->back_ns + BACK_MAX_NS)
 		stall->back_wait_ns = BACK_MIN_NS;
 	stall->back_ns = now + stall->back_wait_ns + (peer->base.connector ? 0 : LATER_NS);

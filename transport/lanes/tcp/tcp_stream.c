@@ -1,7 +1,8 @@
 /*
- * tcp_stream.c - streams, their slots, and peers: who is made when, and freed when.
+ * tcp_stream.c - streams, their slots, and peers: when they are made and freed.
  *
- * A peer lives until both hold: the user has closed it (or never saw it), and its streams are gone.
+ * A peer is freed when both hold: the user has closed it, or never saw it; and its streams are
+ * gone.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -22,8 +23,8 @@ struct twi_tcp_lane *twi_tcp_lane_of(const struct twi_engine *engine)
 }
 
 /*
- * A free slot; the table doubles when there is none. The search goes round, so that a slot's
- * generations do not wrap while a sleeping ring still has a request of an old one.
+ * Finds a free slot; the table doubles when there is none. The search goes round the table. So the
+ * generations of a slot do not wrap while a sleeping ring still has a request of an old one.
  */
 int twi_tcp_take_slot(struct twi_tcp_lane *lane, uint32_t *slot_out)
 {
@@ -84,7 +85,7 @@ void twi_tcp_stream_destroy(struct twi_tcp_lane *lane, struct twi_tcp_stream *st
 	struct twi_ring *ring = lane->base.engine->ring;
 	struct twi_tcp_peer *peer = stream->peer;
 
-	/* What is prepared points into the stream and into users' buffers: it must run now. */
+	/* Prepared requests point into the stream and into users' buffers: they must run now. */
 	if (ring != NULL)
 		twi_ring_submit(ring);
 	twi_tcp_direct_forget(lane, stream);
@@ -105,7 +106,7 @@ void twi_tcp_stream_destroy(struct twi_tcp_lane *lane, struct twi_tcp_stream *st
 	free(stream);
 }
 
-/* It has been greeted, and so has what belongs to it. */
+/* The stream and its peer are greeted: data may flow. */
 void twi_tcp_stream_up(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 {
 	twi_list_remove(&stream->link);
@@ -171,7 +172,7 @@ void twi_tcp_peer_lost(struct twi_tcp_peer *peer, int status)
 		return;
 	peer->lost = true;
 	twi_peer_ended(&peer->base, status);
-	drop_streams(peer); /* before the operations end: nothing may touch their buffers then */
+	drop_streams(peer); /* before the operations end: then nothing may touch their buffers */
 	if (!peer->base.closed && !peer->parting)
 		twi_peer_tell_lost(&peer->base, tow_error_message());
 	twi_session_fail(&peer->session, status);
@@ -202,7 +203,7 @@ void twi_tcp_peer_part(struct twi_tcp_peer *peer, int status)
 	}
 	twi_session_fail(&peer->session, status);
 	twi_session_bye(&peer->session);
-	/* What is buffered still goes, over a control line that is resumed for it if it must be. */
+	/* Buffered bytes are still sent; if control is broken, it is resumed for them. */
 	peer->deadline_ns = twi_engine_now(engine) + TWI_LINGER_NS;
 	twi_tcp_due(lane, peer->deadline_ns);
 	if (twi_list_empty(&peer->dying))
@@ -220,7 +221,7 @@ void twi_tcp_bad_bytes(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, int
 	}
 	twi_tcp_peer_part(peer, status);
 	twi_tcp_mark_dirty(peer);
-	engine->armed_since_enter = true; /* whoever drives next tells it why */
+	engine->armed_since_enter = true; /* the next driver sends the reason */
 }
 
 bool twi_tcp_bulk_sent(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, size_t bytes)
@@ -241,7 +242,7 @@ void twi_tcp_mark_dirty(struct twi_tcp_peer *peer)
 		twi_list_push_back(&lane->dirty, &peer->dirty);
 }
 
-/* Reads and drops until the other side's end comes. */
+/* Reads and drops bytes until the other side's end comes. */
 void twi_tcp_drain(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 {
 	uint8_t dropped[4096];

@@ -1,19 +1,20 @@
 /*
- * tcp_zerocopy.c - large payload by zero-copy send from registered buffers, and the notifications
- * that say when the kernel has let go of it, and whether it copied after all.
+ * tcp_zerocopy.c - sends large payload by zero-copy from registered buffers. A notification tells
+ * when the kernel has let go of the memory, and whether it copied after all.
  *
- *	send_zerocopy: record --- a share of the operation's claim
+ *	send_zerocopy: record --- a share of the operation's lease
  *	   first completion: the stream goes on; the operation may end
- *	   notification: the claim is dropped, the route learns, the lag between the two is noted
+ *	   notification: the lease is dropped, the route learns, the lag between the two is noted
  *
- * The notification reaches only the thread that sent, and only when that one drives again. So while
- * another drives, the socket is asked what the peer's TCP has acknowledged: such bytes are not read
- * any more, and their claim is dropped before the notification comes.
+ * Only the thread that sent gets the notification, and only when it drives again. So while another
+ * thread drives, it asks the socket which bytes the peer's TCP has acknowledged. The kernel does
+ * not read these any more, so their lease is dropped before the notification comes.
  *
- * Until the notification the kernel reads the memory whenever it sends a packet once more. The peer
- * has all of a message that ends well, and drops what comes twice. One that ends by its deadline
- * with all of it on its way may still arrive, with whatever its memory holds by then: so the
- * connections that carry it are cut, and resumed, which says that it was taken back.
+ * Until the notification, the kernel reads the memory whenever it sends a packet again. If a
+ * message ends well, the peer has all of it, and drops packets that come twice. A message may also
+ * end by its deadline with all of it on its way. It could still arrive, with the content that its
+ * memory has by then. So the connections that carry it are cut and resumed, and the resume tells
+ * that the message was taken back.
  */
 #include <errno.h>
 #include <linux/sockios.h>
@@ -27,14 +28,14 @@
 #include "transport/lanes/tcp/tcp_break.h"
 #include "transport/op/lane_host.h"
 
-#define LET_GO_NS  1000000u  /* for packets that a driver has; what was queued is dropped at once */
-#define ASK_NS     1000000u  /* until sockets are asked for the first time, */
-#define ASK_MAX_NS 64000000u /* and at most between two times */
+#define LET_GO_NS  1000000u  /* for packets in a driver; queued ones are dropped at once */
+#define ASK_NS     1000000u  /* before sockets are asked for the first time */
+#define ASK_MAX_NS 64000000u /* longest pause between two times */
 
 /*
- * The slot of this ring's buffer table that the payload lies in; 0 where the ring needs none; -1:
- * it is not registered. Payload that goes on in the next slot ends at the border: the rest is sent
- * by itself.
+ * The slot of the payload in this ring's buffer table. 0: also if the ring needs none. -1: it is
+ * not registered. Payload that continues in the next slot is cut at the border, and the rest is
+ * sent by itself.
  */
 static int fixed_slot(const struct twi_ring *ring, const struct twi_region *region,
 		      struct twi_bulk_out *out)
@@ -56,7 +57,9 @@ static int fixed_slot(const struct twi_ring *ring, const struct twi_region *regi
 	return (int)(region->slot + (offset >> TWI_REGION_PIECE_SHIFT));
 }
 
-/* A zero-copy send of `part`, from the buffer in `slot`. False when no record is free. */
+/*
+ * Sends `part` by zero-copy from the buffer in `slot`. False: no record is free, or no ring room.
+ */
 static bool send_zerocopy(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream,
 			  struct twi_claim *claim, struct iovec part, int slot)
 {
@@ -118,7 +121,7 @@ bool twi_tcp_zerocopy_wants(struct twi_tcp_lane *lane, struct twi_tcp_stream *st
 	return false;
 }
 
-/* By what the kernel took: a send may be cut short, and the rest is sent, and copied, later. */
+/* Counts what the kernel took. A send may be cut short; the rest is sent, and copied, later. */
 void twi_tcp_zerocopy_missed(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream,
 			     uint64_t bytes)
 {
@@ -145,8 +148,10 @@ bool twi_tcp_zerocopy_go(struct twi_tcp_lane *lane, struct twi_tcp_stream *strea
 	return true;
 }
 
-/* The message is large and goes to the kernel: on a route where zero-copy pays it is worth a
- * registration. */
+/*
+ * The message is large and goes to the kernel. On a route where zero-copy pays, it is worth a
+ * registration.
+ */
 enum twi_need twi_tcp_need(struct tow_peer *base, const struct tow_op *op)
 {
 	const struct twi_engine *engine = base->engine;
@@ -155,7 +160,7 @@ enum twi_need twi_tcp_need(struct tow_peer *base, const struct tow_op *op)
 	if (op->kind != TWI_OP_SEND || !twi_path_eligible(engine, route, op->bytes) ||
 	    (engine->ring != NULL && engine->ring->any_memory))
 		return TWI_NEED_NOTHING;
-	/* Strict mode does not depend on what a trial happened to find so far. */
+	/* Strict mode does not depend on the result of trials so far. */
 	return engine->knobs.require_zero_copy || twi_path_pays(engine, route, op->bytes)
 		       ? TWI_NEED_WISHED
 		       : TWI_NEED_NOTHING;
@@ -174,7 +179,7 @@ static struct tow_peer *peer_by_id(struct twi_engine *engine, uint64_t id)
 	return NULL;
 }
 
-/* The kernel reads the memory no more. */
+/* Drops the lease: the kernel does not read the memory any more. */
 static void let_go(struct twi_tcp_lane *lane, struct twi_tcp_zc *record)
 {
 	if (!record->let_go)
@@ -190,7 +195,7 @@ static void note_lag(struct twi_tcp_lane *lane, const struct twi_tcp_zc *record)
 		twi_latency_add(engine->notify_lag, twi_engine_now(engine) - record->sent_ns);
 }
 
-/* The kernel has said so, or never will. */
+/* Frees a record: the notification has come, or never will. */
 static void give_record(struct twi_tcp_lane *lane, struct twi_tcp_zc *record)
 {
 	struct twi_engine *engine = lane->base.engine;
@@ -212,7 +217,7 @@ void twi_tcp_zerocopy_ring_gone(struct twi_tcp_lane *lane, unsigned ring)
 	}
 }
 
-/* First the send's own completion (with MORE: a notification follows), then the notification. */
+/* The send's own completion (with MORE: a notification follows) comes before the notification. */
 void twi_tcp_zerocopy_sent(struct twi_tcp_lane *lane, uint32_t index, int res, uint32_t flags)
 {
 	struct twi_engine *engine = lane->base.engine;
@@ -235,8 +240,10 @@ void twi_tcp_zerocopy_sent(struct twi_tcp_lane *lane, uint32_t index, int res, u
 		record->bytes = res > 0 ? (uint64_t)res : 0;
 
 		if (res == -EINVAL || res == -EOPNOTSUPP || res == -ENOMEM || res == -EFAULT) {
-			/* This kernel or this limit does not allow it: plain sends from now on.
-			 * If it was the memory, they say so. */
+			/*
+			 * This kernel or a limit does not allow zero-copy: plain sends from now on.
+			 * If the memory was the cause, they report it.
+			 */
 			if (peer != NULL)
 				((struct twi_tcp_peer *)(void *)peer)->route.able = false;
 			res = -EAGAIN;
@@ -251,8 +258,8 @@ void twi_tcp_zerocopy_sent(struct twi_tcp_lane *lane, uint32_t index, int res, u
 }
 
 /*
- * How many bytes of those that the stream has sent the peer's TCP has: all but what is in the
- * socket's queue. It may count too few, as greetings are not in tx_bytes.
+ * How many of the bytes that the stream has sent the peer's TCP has: all except those in the
+ * socket's queue. The result may be too small, because tx_bytes does not count greetings.
  */
 static uint64_t acked_bytes(const struct twi_tcp_stream *stream)
 {
@@ -263,7 +270,10 @@ static uint64_t acked_bytes(const struct twi_tcp_stream *stream)
 	return stream->tx_bytes - (uint64_t)queued;
 }
 
-/* Of a stream that is closed its queue was dropped; the packets of a driver are out soon. */
+/*
+ * Has the kernel let go of the record's memory? When a stream is closed, its queue is dropped, and
+ * packets in a driver are out soon.
+ */
 static bool is_over(struct twi_tcp_lane *lane, struct twi_tcp_zc *record, uint64_t now_ns)
 {
 	const struct twi_tcp_slot *slot = &lane->slots[record->slot];
@@ -296,7 +306,7 @@ uint64_t twi_tcp_zerocopy_ask(struct twi_tcp_lane *lane, uint64_t now_ns)
 	for (uint32_t i = 0; i < TWI_ZC_RECORDS; i++) {
 		struct twi_tcp_zc *record = &lane->zc[i];
 
-		/* What this thread has sent it hears of itself. */
+		/* This thread gets the notifications of its own sends. */
 		if (!record->used || record->let_go ||
 		    (ring != NULL && record->ring == ring->index))
 			continue;
@@ -333,7 +343,7 @@ bool twi_tcp_zerocopy_holds(const struct twi_tcp_lane *lane, const struct twi_tc
 	return false;
 }
 
-/* Some of the payload of op, all of which is on its way. */
+/* Does the kernel hold some of the payload of op, all of which is on its way? */
 static bool holds_payload(const struct twi_tcp_lane *lane, const struct twi_tcp_stream *stream,
 			  const struct tow_op *op)
 {
@@ -381,8 +391,7 @@ void twi_tcp_zerocopy_cut(const struct twi_tcp_lane *lane, const struct twi_tcp_
 {
 	const struct sockaddr none = { .sa_family = AF_UNSPEC };
 
-	/* Of a socket that is closed, what is queued is still sent; one that is disconnected drops
-	 * it. */
+	/* A socket that is closed still sends its queue. A socket that is disconnected drops it. */
 	if (twi_tcp_zerocopy_holds(lane, stream, NULL, 0))
 		(void)connect(stream->fd, &none, sizeof(none));
 }

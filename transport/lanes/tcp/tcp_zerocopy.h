@@ -1,5 +1,5 @@
 /*
- * tcp_zerocopy.h - zero-copy sends of the tcp lane, and what is kept of each until the kernel has
+ * tcp_zerocopy.h - zero-copy sends of the tcp lane. A record of each is kept until the kernel has
  * let go of its memory.
  */
 #ifndef TWI_TCP_ZEROCOPY_H
@@ -19,14 +19,14 @@ struct twi_tcp_lane;
 struct twi_tcp_peer;
 struct twi_tcp_stream;
 
-/* Payload on its way by a plain send that would have gone by zero-copy, were it registered. */
+/* Payload in a plain send that would have gone by zero-copy if it were registered. */
 struct twi_tcp_missed {
 	enum twi_reason reason;
-	uint64_t ahead, bytes; /* of the send: what stands before the payload, and the payload */
+	uint64_t ahead, bytes; /* of the send: bytes before the payload, and the payload */
 	struct twi_site site;
 };
 
-/* A zero-copy send whose notification is still to come: the lease of its memory. */
+/* A zero-copy send whose notification has not come: the lease of its memory. */
 struct twi_tcp_zc {
 	struct twi_claim claim;
 	uint64_t sent_ns; /* when the first completion came; 0: not yet */
@@ -36,18 +36,22 @@ struct twi_tcp_zc {
 	uint64_t peer_id;
 	uint32_t slot; /* of the stream */
 	uint16_t generation;
-	uint8_t ring; /* whose thread alone can fetch the notification */
+	uint8_t ring; /* only its thread can fetch the notification */
 	bool used;
-	bool let_go; /* the peer's TCP has it all: the claim is dropped */
+	bool let_go; /* the peer's TCP has it all: the lease is dropped */
 	uint32_t next_free;
 };
 
 /*
- * tcp_zerocopy.c. wants: whether the payload of `out` goes by zero-copy send, in one piece of a
- * registered buffer, whose slot is written and at whose end it is cut; where it would if it were
- * registered, that is noted in the stream. missed: `bytes` of the noted send are out, and the
- * kernel's copy is counted with its reason. go: sends parts[0] by zero-copy; false when it cannot
- * be done now.
+ * tcp_zerocopy.c.
+ *
+ * wants: does the payload of `out` go by zero-copy send, in one piece of a registered buffer? Then
+ * *slot_out is the buffer's slot, and the payload is cut at the buffer's end. A payload that would
+ * go so if it were registered is noted in the stream.
+ *
+ * missed: `bytes` of the noted send are out, and the kernel's copy is counted with its reason.
+ *
+ * go: sends parts[0] by zero-copy; false: it cannot be done now.
  */
 bool twi_tcp_zerocopy_wants(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream,
 			    struct twi_bulk_out *out, int *slot_out);
@@ -57,11 +61,14 @@ bool twi_tcp_zerocopy_go(struct twi_tcp_lane *lane, struct twi_tcp_stream *strea
 			 const struct twi_bulk_out *out, int slot);
 void twi_tcp_zerocopy_sent(struct twi_tcp_lane *lane, uint32_t index, int res, uint32_t flags);
 /*
- * holds: whether the kernel may still read [memory, memory + bytes), or, when that is NULL,
- * anything that `stream` (NULL: any) was given. It may send it again as long as the peer has not
- * said to have it, and reads it then. recall: the connections that do end at once, and their bytes
- * with them, so that nothing that is written there later is sent; waits a millisecond at most. cut:
- * before `stream` is closed.
+ * holds: may the kernel still read [memory, memory + bytes)? memory NULL: anything that `stream`
+ * (NULL: any) was given. Until the peer has acknowledged it, the kernel may send it again, and then
+ * reads it.
+ *
+ * recall: ends the connections that may still read op's payload. Their bytes are dropped, so that
+ * later writes to the memory are not sent. Waits a millisecond at most.
+ *
+ * cut: must be called before `stream` is closed.
  */
 bool twi_tcp_zerocopy_holds(const struct twi_tcp_lane *lane, const struct twi_tcp_stream *stream,
 			    const void *memory, uint64_t bytes);
@@ -69,9 +76,9 @@ void twi_tcp_zerocopy_recall(struct twi_tcp_lane *lane, struct twi_tcp_peer *pee
 			     const struct tow_op *op);
 void twi_tcp_zerocopy_cut(const struct twi_tcp_lane *lane, const struct twi_tcp_stream *stream);
 /*
- * ask: looks what has been acknowledged of the sends of threads that do not drive, and drops its
- * claims; returns when to call it next, UINT64_MAX: when somebody else drives. ask_later: somebody
- * else does from now on.
+ * ask: for sends of threads that do not drive, finds which are acknowledged, and drops their
+ * leases. Returns when to call it next; UINT64_MAX: when another thread drives. ask_later: another
+ * thread drives from now on.
  */
 uint64_t twi_tcp_zerocopy_ask(struct twi_tcp_lane *lane, uint64_t now_ns);
 void twi_tcp_zerocopy_ask_later(struct twi_tcp_lane *lane, uint64_t now_ns);

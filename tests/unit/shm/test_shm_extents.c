@@ -5,6 +5,9 @@
  */
 #include "twt.h"
 
+#include <fcntl.h>
+#include <sys/resource.h>
+
 #include "shm_pair.h"
 
 #include "transport/lanes/lane.h"
@@ -130,6 +133,79 @@ static void test_growth(void **state)
 	free(in);
 }
 
+/* The process may open no more descriptors from here on; returns what it might before. */
+static rlim_t close_door(void)
+{
+	struct rlimit limit;
+	int next = fcntl(0, F_DUPFD, 0);
+	rlim_t before;
+
+	assert_true(next >= 0);
+	close(next);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	before = limit.rlim_cur;
+	limit.rlim_cur = (rlim_t)next;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	return before;
+}
+
+static void open_door(rlim_t before)
+{
+	struct rlimit limit;
+
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	limit.rlim_cur = before;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
+/*
+ * The kernel drops a descriptor that a process may not open. It is this process that lacks
+ * something: the other side is not said to have broken the protocol. `window`: who looks for a
+ * window finds out, not the poll.
+ */
+static void run_out(bool window)
+{
+	const struct twi_window_ops *windows = lane_of(1)->base.ops->windows;
+	struct twi_engine *engine = twi_runtime_engine(twt_shm.runtime[1]);
+	uint64_t more = 2 * (uint64_t)twt_shm_pool_bytes;
+	uint8_t *in = malloc(BYTES), *out = twt_shm_take(0, more);
+	struct tow_result result;
+	struct tow_op *recv, *send;
+	rlim_t before;
+	int status;
+
+	TWT_OK(tow_recv_start(twt_shm.peer[1], in, BYTES, 4, NULL, &recv));
+	TWT_OK(tow_send_start(twt_shm.peer[0], out + more - BYTES, BYTES, 4, NULL, &send));
+	before = close_door();
+	if (window) {
+		twi_engine_enter(engine);
+		assert_null(windows->at(twt_shm.peer[1], 1, 0, 8, false, &status));
+		twi_engine_leave(engine);
+		assert_int_equal(status, TOW_EBUSY);
+	}
+	result = twt_lane_wait(&twt_shm, recv);
+	open_door(before);
+	assert_int_equal(result.status, TOW_EBUSY);
+	assert_non_null(strstr(result.message, "ulimit -n"));
+	TWT_OK(tow_op_release(recv));
+	assert_int_equal(twt_lane_finish(&twt_shm, send).status, TOW_EPEER);
+	assert_int_equal(twt_shm_counted(1, TWI_C_protocol_errors), 0);
+	TWT_OK(tow_free(twt_shm.runtime[0], out));
+	free(in);
+}
+
+static void test_no_descriptor(void **state)
+{
+	(void)state;
+	run_out(false);
+}
+
+static void test_no_descriptor_for_window(void **state)
+{
+	(void)state;
+	run_out(true);
+}
+
 /* A view shows the bytes of a connection that has closed, and of none. */
 static void test_views(void **state)
 {
@@ -188,6 +264,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_once, twt_shm_open, twt_shm_close),
 		cmocka_unit_test_setup_teardown(test_growth, twt_shm_open, twt_shm_close),
+		cmocka_unit_test_setup_teardown(test_no_descriptor, twt_shm_open, twt_shm_close),
+		cmocka_unit_test_setup_teardown(test_no_descriptor_for_window, twt_shm_open,
+						twt_shm_close),
 		cmocka_unit_test_setup_teardown(test_views, twt_shm_open, twt_shm_close),
 		cmocka_unit_test_setup_teardown(test_windows, twt_shm_open, twt_shm_close),
 	};

@@ -215,6 +215,33 @@ static void test_sleeper(void **state)
 	TWT_OK(tow_op_release(send));
 }
 
+/*
+ * A thread that looks for a window reads the socket, too, and with it the byte that is to wake the
+ * connection: it is polled again all the same, as the other side sends no second byte.
+ */
+static void test_byte_taken_elsewhere(void **state)
+{
+	const struct twi_window_ops *windows = lane_of(1)->base.ops->windows;
+	struct twi_engine *engine = twi_runtime_engine(twt_shm.runtime[1]);
+	uint64_t word = 0, value = 78;
+	struct tow_op *recv, *send;
+	int status;
+
+	(void)state;
+	TWT_OK(tow_recv_start(peers[1][3], &word, 8, 4, NULL, &recv));
+	fall_idle();
+	assert_true(is_idle(1, 3));
+	TWT_OK(tow_send_start(peers[0][3], &value, 8, 4, NULL, &send));
+	twi_engine_enter(engine);
+	assert_null(windows->at(peers[1][3], 9, 0, 8, false, &status));
+	twi_engine_leave(engine);
+	assert_int_equal(status, TOW_AGAIN);
+	assert_false(is_idle(1, 3));
+	assert_int_equal(twt_lane_finish(&twt_shm, recv).status, TOW_OK);
+	assert_int_equal(word, 78);
+	assert_int_equal(twt_lane_finish(&twt_shm, send).status, TOW_OK);
+}
+
 /* One that is idle closes, or its other side does. */
 static void test_ends(void **state)
 {
@@ -242,6 +269,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_traffic, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_full, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_sleeper, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_byte_taken_elsewhere, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_ends, set_up, tear_down),
 	};
 

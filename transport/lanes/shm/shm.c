@@ -136,6 +136,14 @@ void twi_shm_protocol_error(struct twi_shm_peer *peer, enum twi_rule rule)
 	twi_shm_peer_lost(peer, TOW_EPROTOCOL);
 }
 
+void twi_shm_socket_failed(struct twi_shm_peer *peer, int status)
+{
+	if (status == TOW_EPROTOCOL)
+		twi_shm_protocol_error(peer, TWI_RULE_SOCKET);
+	else
+		twi_shm_peer_lost(peer, status);
+}
+
 void twi_shm_peer_free(struct twi_shm_peer *peer)
 {
 	struct twi_shm_lane *lane = twi_shm_lane_of(peer->base.engine);
@@ -257,8 +265,8 @@ static void other_side_ended(struct twi_shm_peer *peer, int status, bool process
 	char rank[TWI_PEER_RANK];
 	uint32_t closed;
 
-	if (status == TOW_EPROTOCOL) {
-		twi_shm_protocol_error(peer, TWI_RULE_SOCKET);
+	if (status != TOW_EPEER) {
+		twi_shm_socket_failed(peer, status);
 		return;
 	}
 	twi_shm_take_messages(peer, TWI_SHM_ALL);

@@ -199,6 +199,7 @@ void twi_shm_watch_arm(struct twi_shm_lane *lane, struct twi_shm_watch *watch);
 void twi_shm_peer_lost(struct twi_shm_peer *peer, int status);
 void twi_shm_peer_free(struct twi_shm_peer *peer);
 void twi_shm_protocol_error(struct twi_shm_peer *peer, enum twi_rule rule);
+void twi_shm_socket_failed(struct twi_shm_peer *peer, int status); /* what _socket_read returned */
 
 /*
  * shm_idle.c. doze: this side is about to sleep, so writers must wake it from now on. sweep: runs
@@ -266,7 +267,6 @@ void twi_shm_recv(struct tow_peer *base, struct tow_op *op);
 /* Ends an open offer, on the other side too, because its memory cannot be read. */
 void twi_shm_unreadable(struct twi_shm_peer *peer, struct twi_shm_offer *offer);
 void twi_shm_look_again(struct tow_peer *base, uint64_t tag, uint32_t context);
-
 /* Lets the ring be read again: a receive for the next message may exist now. */
 void twi_shm_unstall(struct twi_shm_peer *peer);
 bool twi_shm_abort_recv(struct twi_shm_peer *peer, struct tow_op *op, int status, bool force);

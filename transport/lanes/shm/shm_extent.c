@@ -42,7 +42,9 @@ static int check_file(int fd, uint64_t bytes, struct stat *out)
 	if (seals < 0 || (seals & F_SEAL_SHRINK) == 0)
 		return twi_error(TOW_EPROTOCOL, "a descriptor of a peer's memory is no memfd that "
 						"is sealed against shrinking");
-	if (fstat(fd, out) != 0 || out->st_size < 0 || (uint64_t)out->st_size != bytes)
+	if (fstat(fd, out) != 0)
+		return twi_error_errno(TOW_ESYSTEM, errno, "fstat of a peer's memory");
+	if (out->st_size < 0 || (uint64_t)out->st_size != bytes)
 		return twi_error(TOW_EPROTOCOL, "a peer's memory has %lld bytes, not %llu",
 				 (long long)out->st_size, (unsigned long long)bytes);
 	return TOW_OK;

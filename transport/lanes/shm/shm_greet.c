@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -118,7 +119,21 @@ static void collect_fds(struct msghdr *msg, struct arrival *in)
 	}
 }
 
-/* Returns TOW_OK; TOW_AGAIN: no packet is there; TOW_EPEER: the socket has ended; TOW_EPROTOCOL. */
+static int no_descriptor(const struct twi_shm_peer *peer)
+{
+	struct rlimit limit = { 0 };
+
+	getrlimit(RLIMIT_NOFILE, &limit);
+	return twi_error(TOW_EBUSY,
+			 "no descriptor is left for the memory of peer %s: this process may have "
+			 "%llu; raise `ulimit -n`",
+			 peer->base.address, (unsigned long long)limit.rlim_cur);
+}
+
+/*
+ * Returns TOW_OK; TOW_AGAIN: no packet is there; TOW_EPEER: the socket has ended; TOW_EBUSY: this
+ * process may open no more descriptors; TOW_EPROTOCOL.
+ */
 static int receive_packet(struct twi_shm_peer *peer, struct arrival *in)
 {
 	union {
@@ -142,6 +157,11 @@ static int receive_packet(struct twi_shm_peer *peer, struct arrival *in)
 	in->size = (size_t)n;
 	if (n == 0 && in->fd_count == 0)
 		return twi_error(TOW_EPEER, "peer %s ended the connection", peer->base.address);
+	if ((msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == MSG_CTRUNC && in->fd_count < FDS_MAX) {
+		drop_fds(
+			in); /* the message had room for more: the kernel could not open one here */
+		return no_descriptor(peer);
+	}
 	if ((msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
 		drop_fds(in);
 		return twi_error(TOW_EPROTOCOL, "peer %s sent a packet that is too long",
@@ -448,8 +468,10 @@ static int take_packet(struct twi_shm_peer *peer, struct arrival *in)
 	const struct packet *packet = &in->packet;
 	int status;
 
-	if (in->size == 1 && in->fd_count == 0 && peer->stage == TWI_SHM_UP)
-		return TOW_OK; /* the wake-up byte: the reader is awake */
+	if (in->size == 1 && in->fd_count == 0 && peer->stage == TWI_SHM_UP) {
+		twi_shm_wake(peer); /* whoever reads the byte: the other side sends no second one */
+		return TOW_OK;
+	}
 	if (in->size < offsetof(struct packet, slots) || packet->magic != MAGIC)
 		return twi_error(TOW_EPROTOCOL, "peer %s: a packet of %zu bytes that is none",
 				 peer->base.address, in->size);

@@ -291,22 +291,30 @@ static int on_withdrawal(struct twi_shm_peer *peer, const struct twi_shm_message
 	return TOW_OK;
 }
 
-/* Reads the slot. If its extent is not known yet, the announcement may be on the socket. */
-static enum twi_shm_fault get_message(struct twi_shm_peer *peer, uint64_t word,
-				      struct twi_shm_message *message)
+/*
+ * Reads the slot. If its extent is not known yet, the announcement may be on the socket. On failure
+ * `*rule_out` is the rule that the other side broke, if it broke one.
+ */
+static int get_message(struct twi_shm_peer *peer, uint64_t word, struct twi_shm_message *message,
+		       enum twi_rule *rule_out)
 {
 	enum twi_shm_fault fault = twi_shm_slot_get(&peer->in, word, &peer->limits, message);
+	int status;
 
 	if (twi_unlikely(fault == TWI_SHM_FAULT_EXTENT)) {
-		(void)twi_shm_socket_read(peer); /* the poll reports the socket's end */
+		status = twi_shm_socket_read(peer);
+		*rule_out = TWI_RULE_SOCKET;
+		if (status < 0 && status != TOW_EPEER) /* the poll reports the socket's end */
+			return status;
 		fault = twi_shm_slot_get(&peer->in, word, &peer->limits, message);
 	}
-	return fault;
-}
-
-static enum twi_rule rule_of(enum twi_shm_fault fault)
-{
-	return fault == TWI_SHM_FAULT_NONE ? TWI_RULE_OFFER : TWI_RULE_SLOT;
+	if (twi_likely(fault == TWI_SHM_FAULT_NONE)) {
+		*rule_out = TWI_RULE_OFFER;
+		return TOW_OK;
+	}
+	*rule_out = TWI_RULE_SLOT;
+	return twi_error(TOW_EPROTOCOL, "peer %s: bad slot: %s", peer->base.address,
+			 twi_shm_fault_text(fault));
 }
 
 /*
@@ -330,18 +338,17 @@ unsigned twi_shm_take_messages(struct twi_shm_peer *peer, unsigned most)
 	uint64_t word;
 
 	while (count < most && (word = twi_shm_slot_peek(&peer->in)) != 0) {
-		enum twi_shm_fault fault;
-		int status = TOW_OK;
+		enum twi_rule rule;
+		int status;
 
 		if (twi_unlikely(peer->expecting > 0)) {
 			count += twi_shm_take_all_notes(peer);
 			if (peer->stage != TWI_SHM_UP)
 				return count;
 		}
-		fault = get_message(peer, word, &message);
-		if (twi_unlikely(fault != TWI_SHM_FAULT_NONE)) {
-			status = twi_error(TOW_EPROTOCOL, "peer %s: bad slot: %s",
-					   peer->base.address, twi_shm_fault_text(fault));
+		status = get_message(peer, word, &message, &rule);
+		if (twi_unlikely(status < 0)) {
+			/* nothing is to be taken */
 		} else if (message.type <= TWI_SHM_IN_AREA) {
 			status = on_small(peer, &message);
 			if (twi_unlikely(status == TOW_AGAIN)) {
@@ -354,10 +361,10 @@ unsigned twi_shm_take_messages(struct twi_shm_peer *peer, unsigned most)
 			status = on_offer(peer, &message);
 		}
 		if (twi_unlikely(status < 0)) {
-			if (status == TOW_ENOMEM)
-				twi_shm_peer_lost(peer, TOW_ENOMEM);
+			if (status == TOW_EPROTOCOL)
+				twi_shm_protocol_error(peer, rule);
 			else
-				twi_shm_protocol_error(peer, rule_of(fault));
+				twi_shm_peer_lost(peer, status);
 			return count + 1;
 		}
 		count++;

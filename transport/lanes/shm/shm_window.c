@@ -74,16 +74,18 @@ int twi_shm_window_take(struct twi_shm_peer *peer, int *fd)
 /* Finds an extent. A message may name it before its announcement on the socket has been read. */
 static int find_extent(struct twi_shm_peer *peer, uint32_t extent)
 {
+	int status;
+
 	if (extent >= TWI_EXTENTS_MAX)
 		return twi_error(TOW_EPROTOCOL, "peer %s: a window into extent %u, of at most %u",
 				 peer->base.address, extent, TWI_EXTENTS_MAX);
 	if (extent < peer->shared->extent_count)
 		return TOW_OK;
-	if (twi_shm_socket_read(peer) == TOW_EPROTOCOL) {
-		twi_shm_protocol_error(peer, TWI_RULE_SOCKET);
-		return TOW_EPROTOCOL;
+	status = twi_shm_socket_read(peer);
+	if (status < 0 && status != TOW_EPEER) { /* the poll reports the socket's end */
+		twi_shm_socket_failed(peer, status);
+		return status;
 	}
-	/* The poll reports the socket's end. */
 	return extent < peer->shared->extent_count ? TOW_OK : TOW_AGAIN;
 }
 

@@ -1,6 +1,6 @@
 /*
- * coll_foreign.c - groups of other libraries in /v1/coll as tables: their collectives by kind, and
- * what their messages waited for, by peer.
+ * coll_foreign.c - prints the groups of other libraries in /v1/coll as tables: their collectives by
+ * kind, and the waits of their messages by peer.
  */
 #include <jansson.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@ static const char *foreign_text(json_t *object, const char *key, char out[TEXT_B
 	return out;
 }
 
-/* A time; "-" while it is not known. */
+/* A time, or "-" while it is not known. */
 static const char *foreign_time(json_t *object, const char *key, char out[WORDS_BYTES])
 {
 	if (json_is_number(json_object_get(object, key)))
@@ -54,7 +54,7 @@ static void print_foreign_kinds(json_t *kinds)
 	}
 }
 
-/* What one message waited for, on average. */
+/* The mean time of one message of a peer. */
 static const char *mean_of(json_t *peer, const char *key, char out[WORDS_BYTES])
 {
 	unsigned long long count = foreign_number(peer, "messages");

@@ -1,9 +1,9 @@
 /*
  * documents.c - see documents.h.
  *
- * A quantile is judged where enough lies beyond it: the p99 of fifty messages is one message. The
- * largest of all is told and never judged. A difference counts where it is beyond a floor: start-up
- * makes a few copies more in one run than in the next, and nobody is slower by that.
+ * A quantile is judged only when enough readings lie beyond it: the p99 of fifty messages is one
+ * message. The maximum is shown and never judged. A difference counts only beyond a floor. Start-up
+ * makes a few copies more in one run than in the next, which slows nothing down.
  */
 #include "tools/towstat/documents.h"
 
@@ -22,7 +22,7 @@
 #define MIB   1048576.0
 #define MS_NS 1e6
 
-/* The others tell how much was done. */
+/* The counters of which more is worse. The others say how much was done. */
 static const struct judged_counter judged[] = {
 	{ "accept_failures",
 	  0,
@@ -153,7 +153,7 @@ const struct judged_counter *documents_judge(const char *counter)
 	return NULL;
 }
 
-/* What one comparison works with. */
+/* The state of one comparison. */
 struct work {
 	const json_t *a, *b;
 	double per_a, per_b;
@@ -172,8 +172,8 @@ static double number_of(const json_t *object, const char *key)
 }
 
 /*
- * `floor`: a difference up to it says nothing; NOT_JUDGED: none does. `per_b` is what both values
- * were divided by in B, so that the floor is one of what was counted there.
+ * Adds a row. A difference up to `floor` does not count; with NOT_JUDGED no difference counts.
+ * `per_b` is the divisor of both values in B, so that the floor is an amount as counted in B.
  */
 static struct compared *add_compared(struct work *work, enum compared_unit unit, double a, double b,
 				     double floor, double per_b)
@@ -218,7 +218,7 @@ static void compare_counter(struct work *work, const char *name)
 	struct compared *row;
 
 	if (work->out->per != NULL && strcmp(work->out->per, name) == 0)
-		return; /* 1 of itself */
+		return; /* it would be 1 */
 	row = add_compared(work, unit_of(name), a, b,
 			   is_judged != NULL ? is_judged->floor : NOT_JUDGED, work->per_b);
 	if (row != NULL)
@@ -265,7 +265,7 @@ static json_t *find_like(const json_t *array, const json_t *row, const char *con
 	return NULL;
 }
 
-/* Each row of either, beside its like or NULL. */
+/* Visits each row of both arrays with its like in the other array, or with NULL. */
 static void each_pair(struct work *work, const char *array, const char *const *keys,
 		      void (*visit)(struct work *work, const json_t *a, const json_t *b))
 {
@@ -329,14 +329,14 @@ static void compare_latencies(struct work *work, const char *what, const json_t 
 {
 	static const struct {
 		const char *key;
-		double beyond; /* share of the readings; 0: not judged */
+		double beyond; /* share of the readings beyond it; 0: not judged */
 	} parts[] = { { "p50", 0.5 },    { "p90", 0.1 }, { "p99", 0.01 },
 		      { "p999", 0.001 }, { "mean", 1 },  { "max", 0 } };
 	double least = fmin(number_of(a, "count"), number_of(b, "count"));
 	char name[COMPARED_NAME - 32];
 
 	if (a == NULL || b == NULL)
-		return; /* nothing to be compared with */
+		return; /* there is nothing to compare with */
 	latency_name(a, name, sizeof(name));
 	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
 		bool enough = least * parts[i].beyond >= BEYOND_MIN;

@@ -1,9 +1,9 @@
 /*
- * documents.h - two snapshots of ranks compared: counters, reasons, latencies.
+ * documents.h - compares two snapshots of ranks: counters, reasons, latencies.
  *
- * A snapshot is an object that has "counters" and "reasons" as /v1/counters, "rpcs", "calls" and
- * "colls" as /v1/latency, and may have "uptime_ns" as /v1/info; each may be missing. Pure, and a
- * snapshot is a stranger's: what is no number is not compared.
+ * A snapshot is an object. It has "counters" and "reasons" as /v1/counters, and "rpcs", "calls" and
+ * "colls" as /v1/latency. It may have "uptime_ns" as /v1/info. Each may be missing. The functions
+ * are pure, and a snapshot is not trusted: a value that is no number is not compared.
  */
 #ifndef TOWSTAT_DOCUMENTS_H
 #define TOWSTAT_DOCUMENTS_H
@@ -27,22 +27,25 @@ struct compared {
 };
 
 struct comparison {
-	size_t count, worse, missed; /* missed: there was no room */
-	const char *per;             /* what all but latencies was divided by; NULL: nothing */
+	size_t count, worse, missed; /* missed: rows that found no room */
+	const char *per;             /* divisor of all but latencies; NULL: none */
 	struct compared rows[COMPARED_MAX];
 };
 
 struct compare_options {
-	const char *per;  /* NULL, "second", or a counter: the others are divided by it */
-	double tolerance; /* 0.1: a tenth */
-	bool exact;       /* small differences count, too */
+	const char *per;  /* NULL, "second", or a counter that divides the others */
+	double tolerance; /* 0.1 is a tenth */
+	bool exact;       /* small differences count too */
 };
 
-/* 0, or -1 with why in error_out: there is nothing to divide by. Worse first, then by change. */
+/*
+ * Returns 0, or -1 with the reason in error_out when there is nothing to divide by. Worse rows come
+ * first, then the largest change.
+ */
 int documents_compare(const json_t *a, const json_t *b, const struct compare_options *options,
 		      struct comparison *out, char *error_out, size_t error_size);
 
-/* Below these a reason has cost nothing that anybody would notice. */
+/* Costs of a reason below these are too small to notice. */
 #define REASON_COUNT_FLOOR 100
 #define REASON_BYTES_FLOOR 1048576.0
 #define REASON_NS_FLOOR    1e6
@@ -50,16 +53,16 @@ int documents_compare(const json_t *a, const json_t *b, const struct compare_opt
 /* A counter of which more is worse. */
 struct judged_counter {
 	const char *name;
-	double floor;     /* up to so much says nothing */
-	const char *cure; /* NULL: why and pool say it (towstat why) */
+	double floor;     /* a difference up to this does not count */
+	const char *cure; /* NULL: `towstat why` has the cure */
 	const char
-		*less[2]; /* counters that it holds, and that say nothing or speak for themselves */
+		*less[2]; /* counters inside it that have rows of their own, or need no attention */
 };
 
-/* NULL: more of it is not worse. */
+/* NULL: more of this counter is not worse. */
 const struct judged_counter *documents_judge(const char *counter);
 
-/* Number `index` of them, NULL behind the last. */
+/* The counter with number `index`; NULL behind the last. */
 const struct judged_counter *documents_judged(size_t index);
 
 #endif

@@ -1,10 +1,10 @@
 /*
- * dpdk_bridge.c - see dpdk_bridge.h; dpdk_reply.c knows what to say.
+ * dpdk_bridge.c - the connections of the bridge. See dpdk_bridge.h; dpdk_reply.c makes the replies.
  *
  *	a client:   free -- connects --> asking -- the document has come --> idle or owing
  *	            idle -- a request --> asking         owing -- it reads --> idle
  *
- * A packet goes whole or not at all, so a reply that finds no room is kept as it is.
+ * A packet is sent whole or not at all, so a reply without room in the socket is kept as a whole.
  */
 #include "tools/towstat/dpdk_bridge.h"
 
@@ -33,12 +33,12 @@ static bool keep_reply(struct dpdk_client *client, const char *reply, size_t byt
 	return true;
 }
 
-/* Sends, or keeps what found no room. */
+/* Sends the reply, or keeps it when the socket has no room. */
 static void say_reply(struct dpdk_bridge *bridge, struct dpdk_client *client, size_t bytes)
 {
 	ssize_t sent;
 
-	if (bytes == 0) { /* nobody to greet for */
+	if (bytes == 0) { /* no greeting: the runtime did not answer */
 		hang_up(client);
 		return;
 	}
@@ -62,7 +62,7 @@ static void say_owed(struct dpdk_client *client)
 	}
 }
 
-/* text NULL: the runtime has no such document, or did not answer. */
+/* Answers a request. text NULL: the runtime has no such document, or did not answer. */
 static void answer_client(struct dpdk_bridge *bridge, struct dpdk_client *client, const char *text,
 			  size_t bytes)
 {
@@ -83,8 +83,8 @@ static void ask_runtime(struct dpdk_bridge *bridge, struct dpdk_client *client, 
 }
 
 /*
- * The list that a document's command must be on has come. Runtimes open and close documents, so it
- * is asked for again whenever a command is not on it.
+ * Goes on when the list of documents has come, which must have the request's command. Runtimes open
+ * and close documents, so the list is fetched again for each command that is not on it.
  */
 static void take_list(struct dpdk_bridge *bridge, struct dpdk_client *client)
 {
@@ -95,7 +95,7 @@ static void take_list(struct dpdk_bridge *bridge, struct dpdk_client *client)
 		answer_client(bridge, client, NULL, 0);
 }
 
-/* What was asked for has come, or will not. */
+/* Handles the end of an ask, with or without a document. */
 static void take_document(struct dpdk_bridge *bridge, struct dpdk_client *client)
 {
 	const struct http_answer *got = &client->ask.answer;
@@ -129,7 +129,7 @@ static void serve_client(struct dpdk_bridge *bridge, struct dpdk_client *client)
 		answer_client(bridge, client, NULL, 0);
 }
 
-/* An empty packet and the end of the stream look the same: both are goodbye. */
+/* Reads a request. An empty packet looks like the end of the stream, so both end the client. */
 static void listen_to(struct dpdk_bridge *bridge, struct dpdk_client *client)
 {
 	char request[DPDK_REQUEST_MAX];
@@ -155,7 +155,10 @@ static bool is_allowed(int fd)
 	       (peer.uid == 0 || peer.uid == geteuid());
 }
 
-/* A free place, or that of who has been silent the longest, if it is long enough; NULL. */
+/*
+ * A free slot, or that of the client that has been silent the longest. NULL: that was not long
+ * enough.
+ */
 static struct dpdk_client *client_place(struct dpdk_bridge *bridge, long long now_ms)
 {
 	struct dpdk_client *oldest = &bridge->clients[0];
@@ -235,7 +238,10 @@ void bridge_poll(const struct dpdk_bridge *bridge, struct pollfd *out, int *time
 		*timeout_ms = ticks ? DPDK_TICK_MS : DPDK_LOOK_MS;
 }
 
-/* own: what its socket is ready for; the document's, or its time may be up. */
+/*
+ * Handles one client. `own` has the events of its socket. The ask is stepped without an event too,
+ * as its time may be up.
+ */
 static void turn_client(struct dpdk_bridge *bridge, struct dpdk_client *client, short own)
 {
 	if (client->asking) {
@@ -257,7 +263,7 @@ static void turn_client(struct dpdk_bridge *bridge, struct dpdk_client *client, 
 	}
 }
 
-/* One that was killed leaves its socket, one that has closed does not. */
+/* A killed runtime leaves its socket; one that has closed does not. */
 static bool has_ended(const char *socket_path)
 {
 	return http_is_live(socket_path) == 0 ||

@@ -1,9 +1,9 @@
 /*
  * dpdk_listen.c - see dpdk_listen.h.
  *
- * connect() tells whether somebody listens behind a socket file: refused means that its process is
- * dead, and the file goes. Between bind and listen a living one looks dead, so all of it happens
- * under a lock on the folder, as the library has it for its stats sockets.
+ * connect() shows whether a process listens behind a socket file. When it is refused, the process
+ * is dead and the file is removed. A living process looks dead between bind and listen. So all of
+ * it is done under a lock on the folder, as the library does for its stats sockets.
  */
 #include "tools/towstat/dpdk_listen.h"
 
@@ -43,7 +43,7 @@ static bool good_prefix(const char *prefix)
 				     "0123456789-_.")] == '\0';
 }
 
-/* Makes a folder, or takes one that nobody else can have put anything into. */
+/* Makes a folder, or takes one into which no other user can have put anything. */
 static int take_folder(const char *path, bool *made_out, char *error, size_t size)
 {
 	struct stat st;
@@ -73,7 +73,7 @@ static int lock_folder(const char *path)
 	return fd;
 }
 
-/* 0, 1: a living one has the name, -1 with errno. */
+/* Returns 0; 1 when a living process has the name; -1 with errno. */
 static int bind_name(int fd, const char *path)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
@@ -120,7 +120,7 @@ static int listen_there(struct dpdk_listener *out, char *error, size_t size)
 	struct stat st;
 
 	out->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	/* Before bind: the file then never has another mode, not for a moment. */
+	/* Before bind, so that the file never has another mode. */
 	if (out->fd < 0 || fchmod(out->fd, 0600) != 0) {
 		snprintf(error, size, "no socket: %s", strerror(errno));
 		return -1;

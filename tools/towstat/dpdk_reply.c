@@ -1,9 +1,9 @@
 /*
- * dpdk_reply.c - answering one request, and cutting a document into flat pages. See dpdk_reply.h.
+ * dpdk_reply.c - answers one request, and cuts a document into flat pages. See dpdk_reply.h.
  *
- * A page is made by walking the JSON text once: each scalar becomes an item, items fill pages in
- * order, and those of the wanted page are written. The text is a runtime's, without blanks between
- * its tokens; what the walk does not understand ends it all the same.
+ * A page is made by walking the JSON text once. Each scalar becomes an item, items fill pages in
+ * order, and the items of the wanted page are written. The text comes from a runtime and has no
+ * blanks between its tokens. Any other text ends the walk.
  */
 #include "tools/towstat/dpdk_reply.h"
 
@@ -16,7 +16,7 @@
 #define DEPTH_MAX          16
 #define VALUE_MAX          2048
 #define PAGES_MAX          100000
-#define ENVELOPE           192 /* of a reply, around its items: command, braces, "next_page" */
+#define ENVELOPE           192 /* what a reply has around its items: command, braces, "next_page" */
 #define DOCUMENTS          "/v1/"
 #define INFO_PATH          "/v1/info"
 #define PREFIX_BYTES       strlen(DPDK_PREFIX)
@@ -38,15 +38,15 @@ struct walk {
 	char key[KEY_MAX];
 	size_t key_bytes;
 	unsigned page, wanted;
-	size_t used, room; /* of the present page */
-	char *out;         /* of the wanted one */
+	size_t used, room; /* of the current page */
+	char *out;         /* the wanted page */
 	size_t out_bytes;
 	bool more, broken;
 };
 
 static void walk_value(struct walk *walk, unsigned depth);
 
-/* The string that begins at `at`, quotes included; 0: it has no end. */
+/* The bytes of the string that begins at `at`, with its quotes; 0: it has no end. */
 static size_t string_bytes(const char *at)
 {
 	size_t bytes = 1;
@@ -83,7 +83,9 @@ static void walk_item(struct walk *walk, const char *text, size_t bytes)
 					   walk->key, (int)bytes, text);
 }
 
-/* Goes on with `text` behind the key; false: it would be too long, and its value is left out. */
+/*
+ * Appends `text` to the key. Returns false when the key would be too long; its value is left out.
+ */
 static bool key_push(struct walk *walk, const char *text, size_t bytes, unsigned depth)
 {
 	if (depth == 0 && strlen(walk->own) == bytes && memcmp(walk->own, text, bytes) == 0 &&
@@ -98,7 +100,7 @@ static bool key_push(struct walk *walk, const char *text, size_t bytes, unsigned
 	return true;
 }
 
-/* The end of a value that nothing is said of. */
+/* Skips a value that is left out. */
 static void walk_past(struct walk *walk)
 {
 	unsigned depth = 0;
@@ -219,7 +221,9 @@ static void take_path(struct dpdk_request *request, const char *path)
 	snprintf(request->path, sizeof(request->path), "%s", path);
 }
 
-/* What is no ASCII is no JSON either, unless it happens to be UTF-8. */
+/*
+ * Other bytes than ASCII are replaced, as they are not valid JSON unless they happen to be UTF-8.
+ */
 static void take_command(struct dpdk_request *request, const char *text)
 {
 	size_t at = 0;
@@ -332,7 +336,10 @@ static json_t *list_of(const struct dpdk_documents *documents)
 	return list;
 }
 
-/* A help text that was cut within a character is no JSON: NULL becomes null. */
+/*
+ * A help text that was cut inside a character is no JSON. json_pack then returns NULL, which
+ * becomes null.
+ */
 static json_t *help_for(const struct dpdk_documents *documents, const char *command)
 {
 	const char *help = help_of(documents, command);
@@ -340,7 +347,7 @@ static json_t *help_for(const struct dpdk_documents *documents, const char *comm
 	return help != NULL ? json_pack("{s:s}", command, help) : NULL;
 }
 
-/* Who answers; NULL: the runtime does not say who it is. */
+/* Version and process of the runtime; NULL: its /v1/info does not have them. */
 static json_t *self_of(const char *text, size_t bytes)
 {
 	json_t *info = text != NULL ? json_loadb(text, bytes, 0, NULL) : NULL;
@@ -358,7 +365,7 @@ static json_t *self_of(const char *text, size_t bytes)
 	return self;
 }
 
-/* Takes `reply`; 0 when there is none, or it is too long. */
+/* Writes `reply` and frees it. Returns 0 when it is NULL or too long. */
 static size_t write_reply(json_t *reply, char *out)
 {
 	size_t bytes = reply != NULL ? json_dumpb(reply, out, DPDK_OUTPUT_MAX, JSON_COMPACT) : 0;
@@ -367,7 +374,7 @@ static size_t write_reply(json_t *reply, char *out)
 	return bytes <= DPDK_OUTPUT_MAX ? bytes : 0;
 }
 
-/* {"command":value}, null without one. */
+/* Writes {"command":value}, with null for a NULL value. */
 static size_t write_value(const struct dpdk_request *request, json_t *value, char *out)
 {
 	json_t *reply = json_object();
@@ -376,7 +383,7 @@ static size_t write_value(const struct dpdk_request *request, json_t *value, cha
 	return write_reply(reply, out);
 }
 
-/* The number of a page; false: it is none. */
+/* Reads the number of a page. Returns false when `param` is no number. */
 static bool page_of(const char *param, unsigned *out)
 {
 	char *end;
@@ -387,7 +394,7 @@ static bool page_of(const char *param, unsigned *out)
 	       (param[0] >= '0' && param[0] <= '9' && *end == '\0' && page <= PAGES_MAX);
 }
 
-/* A document is checked whole before a part of it is copied into the reply. */
+/* The whole document is checked before a part of it is copied into the reply. */
 static bool is_json(const char *text, size_t bytes)
 {
 	json_t *root = text != NULL ? json_loadb(text, bytes, 0, NULL) : NULL;

@@ -23,15 +23,15 @@
 #define SPARE_MS     5
 
 /*
- * What a job meets while it runs. Left out is what only its start needs (free memory, huge pages,
- * ports, names) and what would have to be measured.
+ * The checks that concern a running job. Checks that only its start needs are left out (free
+ * memory, huge pages, ports, names), and so are checks that need a measurement.
  */
 #define OF_ANY_JOB "memlock,cgroup_memory,numa,files,cpu_quota,cpuset,governor"
 #define OF_NETWORK                                                                                 \
 	",io_uring,tcp_rmem,tcp_wmem,socket_buffers,congestion,window_scaling,timestamps,sack,"    \
 	"slow_start,mtu_probing,device_backlog,interfaces,routes,mtu,offloads"
 
-/* The knobs that towdoctor goes by; the environment of this process is nobody's. */
+/* Sets or unsets a knob that towdoctor uses. The environment of towstat is not that of the job. */
 static void set_knob(const json_t *knobs, const char *knob, const char *variable)
 {
 	const json_t *value = json_object_get(knobs, knob);
@@ -46,7 +46,7 @@ static void set_knob(const json_t *knobs, const char *knob, const char *variable
 	setenv(variable, number, 1);
 }
 
-/* In the child; does not return. */
+/* Runs in the child and does not return. */
 static void become_doctor(const struct host_question *question, int out_fd)
 {
 	char folder[PATH_MAX], beside[PATH_MAX + 16], pid[24];
@@ -78,7 +78,10 @@ static void become_doctor(const struct host_question *question, int out_fd)
 	_exit(127);
 }
 
-/* All that it prints, until it closes its end or the time is over. How much; room: too much. */
+/*
+ * Reads the output until its end or until the time is over. Returns the bytes; `room` when they are
+ * too many or the time is over.
+ */
 static size_t drain_answer(int fd, long long until_ms, char *out, size_t room)
 {
 	size_t used = 0;
@@ -102,7 +105,7 @@ static size_t drain_answer(int fd, long long until_ms, char *out, size_t room)
 	return used;
 }
 
-/* Its exit status; -1: it had to be ended. */
+/* Its exit status; -1: it was killed. */
 static int reap_doctor(pid_t child, long long until_ms)
 {
 	int status = 0;

@@ -1,8 +1,8 @@
 /*
- * explain_host.h - what towdoctor finds on this host, of what bears on a job that runs.
+ * explain_host.h - asks towdoctor for what on this host concerns a running job.
  *
- * towdoctor is a program of its own, so it is run: it reads files alone then (--no-probe), with the
- * limits, control groups and CPUs of a rank (--pid) and the job's knobs.
+ * towdoctor is a separate program, so it is run as a child. It only reads files (--no-probe). It
+ * uses the limits, control groups and CPUs of a rank (--pid), and the job's knobs.
  */
 #ifndef TOWSTAT_EXPLAIN_HOST_H
 #define TOWSTAT_EXPLAIN_HOST_H
@@ -13,11 +13,11 @@
 
 struct host_question {
 	long pid;      /* of a rank on this host */
-	json_t *knobs; /* of /v1/info */
-	bool network;  /* the job has connections by TCP: what concerns those counts, too */
+	json_t *knobs; /* from /v1/info */
+	bool network;  /* the job has TCP connections, so checks of the network count too */
 };
 
-/* The array of its checks, the caller's. NULL: why_out says why there is none. */
+/* The array of towdoctor's checks, which the caller owns. NULL: the reason is in why_out. */
 json_t *ask_doctor(const struct host_question *question, char *why_out, size_t why_size);
 
 #endif

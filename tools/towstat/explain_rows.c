@@ -14,7 +14,7 @@
 #include "tools/towstat/documents.h"
 #include "tools/towstat/why_merge.h"
 
-#define RUNNING_SHARE 1e-3 /* of the window: what costs less is not worth a warning */
+#define RUNNING_SHARE 1e-3 /* share of the window; smaller costs are not worth a warning */
 
 enum tier {
 #define X(tier, severity) TIER_##tier,
@@ -40,14 +40,14 @@ static double number_of(const json_t *object, const char *key)
 	return value > 0 ? value : 0;
 }
 
-/* Numbers come from runtimes: one that no integer holds is told as the largest that it does. */
+/* The largest number that is written. Numbers come from runtimes, and some fit no integer. */
 #define NUMBER_MAX 9e18
 static double bound_number(double value)
 {
 	return value > 0 ? value < NUMBER_MAX ? value : NUMBER_MAX : 0;
 }
 
-/* A row is put behind those that are as grave and cost as much. */
+/* Inserts a row behind those that are graver, and those of its tier that cost as much or more. */
 static json_t *add_row(json_t *rows, const char *from, enum tier tier, double cost_ns, json_t *row)
 {
 	size_t at = json_array_size(rows);
@@ -91,7 +91,9 @@ static void add_findings(json_t *rows, const json_t *document)
 	}
 }
 
-/* Nobody is named, and the job waits for much of its time all the same. */
+/*
+ * A slow job without findings: the verdict says how much of its time it waits, and names no rank.
+ */
 static void add_blocked(json_t *rows, const json_t *document)
 {
 	const json_t *blocked = json_object_get(document, "blocked");
@@ -158,8 +160,8 @@ static bool names_rank(const json_t *list, const json_t *rank)
 }
 
 /*
- * What a site has cost in the window, at most: what its reason has, at the ranks of the site, and
- * no more than the site ever has.
+ * The most that a site can have cost in the window. It is the growth of the site's reason at its
+ * ranks, but no more bytes and time than the site has in all.
  */
 static struct cost cost_in_window(const struct explain_input *input, const json_t *site,
 				  const struct cost *ever)
@@ -207,7 +209,7 @@ static const json_t *find_reason(const struct explain_input *input, const char *
 	return NULL;
 }
 
-/* The sentence ends in its cure, which has a line of its own here. */
+/* Cuts the cure from the end of a sentence. The cure has a line of its own here. */
 static json_t *without_cure(const char *text, const char *cure)
 {
 	size_t bytes = strlen(text), tail = strlen(cure);
@@ -243,7 +245,7 @@ static void add_site(json_t *rows, const struct explain_input *input, const char
 			  "ranks", json_object_get(site, "ranks")));
 }
 
-/* The sites of all ranks, as one document: a place that several have is one. */
+/* The call sites of all ranks, as one document in which equal sites are merged. */
 static void add_sites(json_t *rows, const struct explain_input *input, const char *document,
 		      const char *one_event, const char *many_events)
 {
@@ -279,7 +281,7 @@ static double counter_at(const json_t *rank, const char *when, const char *name)
 	return number_of(counters, name);
 }
 
-/* Of one rank, without what it holds that counts elsewhere, or not at all. */
+/* The counter of one rank, less the parts that other counters cover or that do not matter. */
 static double judged_at(const json_t *rank, const char *when, const struct judged_counter *counter)
 {
 	double value = counter_at(rank, when, counter->name);
@@ -312,8 +314,8 @@ static void amount_text(double amount, const char *counter, char out[WORDS_BYTES
 
 struct sum {
 	double total, grown, most;
-	json_t *ranks;         /* who has any */
-	const json_t *most_of; /* whose it is mostly */
+	json_t *ranks;         /* ranks with a value */
+	const json_t *most_of; /* the rank with the largest one */
 };
 
 static void sum_counter(const struct explain_input *input, const struct judged_counter *counter,
@@ -405,7 +407,10 @@ static bool is_refused(const json_t *registrar)
 	       number_of(registrar, "failures") > 0;
 }
 
-/* It was refused; each ring of io_uring is a registrar, and they are refused alike. */
+/*
+ * Each ring of io_uring is a registrar, and all are refused alike. So only the first refusal of a
+ * name counts.
+ */
 static bool is_first_refusal(const json_t *pool, size_t at)
 {
 	const json_t *rows = json_object_get(pool, "registrars"), *row = json_array_get(rows, at);
@@ -434,7 +439,9 @@ json_t *unregistered_of(const json_t *pool, size_t n)
 	return NULL;
 }
 
-/* Those of the first rank that has any stand for all: limits are those of a host. */
+/*
+ * The refusals of the first rank that has any stand for all ranks, as limits are those of a host.
+ */
 static void add_registrars(json_t *rows, const struct explain_input *input)
 {
 	json_t *one, *ranks = json_array();
@@ -463,7 +470,7 @@ static void add_registrars(json_t *rows, const struct explain_input *input)
 	json_decref(ranks);
 }
 
-/* One row for all ranks: with what is enough for each of them. */
+/* Adds one row for all ranks, with a size that is enough for each of them. */
 static void add_pools(json_t *rows, const struct explain_input *input)
 {
 	static const struct judged_counter full = { .name = "pool_exhausted" },

@@ -1,9 +1,9 @@
 /*
- * explain_rows.h - what verdict, copies, late registrations, pool, counters and the host's checks
- * say of one job, as one list, the worst first.
+ * explain_rows.h - one list of what verdict, copies, late registrations, pool, counters and host
+ * checks say of a job, the worst first.
  *
- * Pure: documents go in, rows come out. Whatever a document holds, nothing here fails. What has
- * cost too little to be noticed has no row: `towstat why` has all of it.
+ * Pure: documents go in, rows come out. No document makes a function fail. Costs that are too small
+ * to notice have no row; `towstat why` shows all of them.
  */
 #ifndef TOWSTAT_EXPLAIN_ROWS_H
 #define TOWSTAT_EXPLAIN_ROWS_H
@@ -11,21 +11,22 @@
 #include <jansson.h>
 #include <stddef.h>
 
-/* All are borrowed; NULL: not known. */
+/* All members are borrowed. NULL: not known. */
 struct explain_input {
-	json_t *verdict; /* as find_verdict returns it */
+	json_t *verdict; /* a result of find_verdict */
 	/*
-	 * An array with an object for each rank: rank, before and after (its /v1/counters at both
-	 * ends of the window), why (as fetch_why returns it), which may be missing.
+	 * An array with an object for each rank: rank, before, after and why. before and after are
+	 * its /v1/counters at the two ends of the window. why, a result of fetch_why, may be
+	 * missing.
 	 */
 	json_t *ranks;
-	json_t *checks; /* towdoctor's */
-	double seconds; /* of the window */
+	json_t *checks; /* the checks of towdoctor */
+	double seconds; /* length of the window */
 };
 
 /*
- * X(order, name): where a row comes from and how grave it is; the order is that of the answer.
- * `running`: it went on during the window.
+ * X(tier, severity): the source of a row and how grave it is, in the order of the answer. RUNNING:
+ * the cost went on during the window. BEFORE: all of the cost is older.
  */
 #define EXPLAIN_TIERS(X)                                                                           \
 	X(VERDICT, "error")                                                                        \
@@ -35,15 +36,15 @@ struct explain_input {
 	X(BEFORE, "note")
 
 /*
- * The rows, each an object: from ("verdict", "copies", "registrations", "pool", "counters" or
- * "host"), severity, running, ranks, text, cure, cost_ns, evidence; of a verdict `finding` as well.
- * The caller's; NULL: no memory.
+ * The rows. Each is an object with from ("verdict", "copies", "registrations", "pool", "counters"
+ * or "host"), severity, running, ranks, text, cure, cost_ns and evidence. A verdict's row has
+ * `finding` too. The caller owns the array. NULL: no memory.
  */
 json_t *explain_rows(const struct explain_input *input);
 
-/* Whether a pool was too small, in words; 0: it was large enough. */
+/* Writes why a pool was too small. Returns 0 when it was large enough. */
 int say_pool(const json_t *pool, char *out, size_t size);
-/* The n-th of those who could not be told of the pool: what went without; NULL: there is none. */
+/* The n-th kind of registrar that could not register the pool. NULL: there is none. */
 json_t *unregistered_of(const json_t *pool, size_t n);
 
 #endif

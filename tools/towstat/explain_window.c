@@ -1,8 +1,9 @@
 /*
  * explain_window.c - see explain_window.h.
  *
- * Rates are sums over the ranks, but for steps and collectives, which all ranks make together. How
- * long a rank waited for collectives is told of each: who waits least is who the others wait for.
+ * Rates are sums over the ranks, except those of steps and collectives, which all ranks make
+ * together. The time that a rank waited for collectives is given for each rank: the others wait for
+ * the rank that waits least.
  */
 #include "tools/towstat/explain_window.h"
 
@@ -21,7 +22,7 @@ struct window {
 	struct reading *readings; /* two for each target */
 };
 
-/* `when`: "before" or "after". Where that is missing, at_s is 0. */
+/* `when` is "before" or "after". at_s is 0 where a rank lacks it. */
 static void take_readings(struct window *window, const json_t *ranks, size_t which,
 			  const char *when)
 {
@@ -67,8 +68,8 @@ void window_wait(const struct window *window, double seconds)
 }
 
 /*
- * Steps a second, of those that began in the window; UNKNOWN: there were not two. A timeline has
- * the last ones of a rank, and its clock is the rank's.
+ * Steps a second, of those that began in the window; UNKNOWN: fewer than two did. A timeline has a
+ * rank's last steps, by the rank's own clock.
  */
 static double steps_of(const json_t *timeline, double seconds)
 {
@@ -98,7 +99,7 @@ static json_t *real_or_null(double value)
 
 struct rates {
 	double seconds, out_bytes, in_bytes, messages, copied_bytes;
-	double colls; /* of the rank that has most */
+	double colls; /* of the rank with the most */
 	uint64_t late_count;
 	json_t *ranks;
 };
@@ -170,7 +171,7 @@ static void bytes_text(const json_t *document, const char *key, char out[WORDS_B
 	words_bytes(value > 0 && value < 1.8e19 ? (unsigned long long)value : 0, out);
 }
 
-/* Who waited least and most; nothing where nobody waited for a collective. */
+/* Prints which ranks waited most and least. Prints nothing when no rank waited for a collective. */
 static void print_waits_of(const json_t *ranks)
 {
 	const json_t *least = NULL, *most = NULL;

@@ -1,5 +1,5 @@
 /*
- * explain_window.h - how a job goes while it is watched: the rates of some seconds.
+ * explain_window.h - the rates of a job while it is watched for some seconds.
  */
 #ifndef TOWSTAT_EXPLAIN_WINDOW_H
 #define TOWSTAT_EXPLAIN_WINDOW_H
@@ -11,21 +11,24 @@
 struct window;
 
 /*
- * It begins: with what `ranks` have as "before" (explain_rows.h), one for each target. The targets
- * must stay until it is closed. NULL: no memory.
+ * Begins the window. `ranks` has one object for each target, with "before" (explain_rows.h). The
+ * targets must outlive the window. NULL: no memory.
  */
 struct window *window_open(const struct runtime_list *targets, const json_t *ranks);
 
-/* Until it has lasted for so long. */
+/* Sleeps until the window has lasted for `seconds`. */
 void window_wait(const struct window *window, double seconds);
 
-/* It ends: with what they have as "after". What went on, as a document of the caller's. */
+/*
+ * Ends the window and frees it. `ranks` now has "after". Returns the rates as a document, which the
+ * caller owns.
+ */
 json_t *window_close(struct window *window, const json_t *ranks);
 
-/* Without what went on. */
+/* Frees the window without a result. */
 void window_free(struct window *window);
 
-/* What window_close says, in one or two lines. */
+/* Prints a result of window_close in a few lines. */
 void print_window(const json_t *document);
 
 #endif

@@ -13,7 +13,7 @@
 
 #include <towline/towline.h>
 
-/* Below /tmp anybody may have made it before us. */
+/* Below /tmp another user may have made the folder first. */
 static int own_dir(const char *dir, char *error_out, size_t error_size)
 {
 	struct stat st;

@@ -1,12 +1,12 @@
 /*
  * export_scrape.c - see export_scrape.h.
  *
- * towline_up is 1 for a rank whose metrics are in the text, 0 for one that lives and did not
- * answer, or that was seen alive and has died without taking its socket away. One that ended as it
- * should has no row any more.
+ * towline_up is 1 for a rank whose metrics are in the text. It is 0 for a living rank that did not
+ * answer, and for a rank that was seen alive and died without removing its socket. A rank that
+ * ended normally has no row.
  *
- * A rank that did not answer gets a quarter of the time in the next scrapes, until it answers
- * again: one that is stopped makes one scrape slow, not all.
+ * A rank that did not answer gets a quarter of the timeout in the next scrapes, until it answers
+ * again. So a stopped rank makes one scrape slow, not all.
  */
 #include "tools/towstat/export_scrape.h"
 
@@ -24,8 +24,8 @@
 
 struct seen {
 	char path[256];
-	double at_s; /* alive */
-	bool slow;   /* did not answer the last time */
+	double at_s; /* when it was last seen alive */
+	bool slow;   /* it did not answer the last time */
 };
 
 struct scraper {
@@ -37,7 +37,7 @@ struct scraper {
 struct target {
 	struct runtime_entry entry;
 	char labels[LABELS_BYTES];
-	int up; /* -1: not told */
+	int up; /* -1: no row */
 };
 
 struct scrape {
@@ -110,7 +110,7 @@ static void forget_old(struct scraper *scraper)
 /*
  * --- labels ---
  *
- * Not `job`: Prometheus puts its own label of that name on all it scrapes.
+ * The label is not `job`, because Prometheus puts its own label of that name on all metrics.
  */
 
 static void label_target(struct target *target)
@@ -133,12 +133,12 @@ static void label_target(struct target *target)
 			 name);
 		bytes = strlen(target->labels);
 	}
-	if (parts.runtime[0] != '\0') /* digits and "-" alone */
+	if (parts.runtime[0] != '\0') /* digits and "-" only */
 		snprintf(target->labels + bytes, sizeof(target->labels) - bytes, ",runtime=\"%s\"",
 			 parts.runtime);
 }
 
-/* Two directories can have the same name; their series must not. */
+/* Files in two directories can have the same name, but their series must differ. */
 static void label_all(struct scrape *scrape)
 {
 	for (size_t i = 0; i < scrape->list.count; i++) {
@@ -162,7 +162,7 @@ static void label_all(struct scrape *scrape)
 
 /* --- one reading --- */
 
-/* Those that were slow first, and with less time. */
+/* Asks the slow ranks first, with less time. */
 static void ask_targets(const struct scraper *scraper, struct scrape *scrape)
 {
 	const struct http_limits limits = { scraper->timeout_ms, SCRAPE_RANK_BYTES_MAX };
@@ -208,7 +208,7 @@ static void take_answer(struct scraper *scraper, struct scrape *scrape, size_t i
 		scrape->refused++;
 }
 
-/* The exporter's own families, in its own words. */
+/* Writes the exporter's own families in front of those of the ranks. */
 static char *finish_scrape(const struct scrape *scrape, size_t *bytes_out)
 {
 	char *ranks = metrics_merge_take(scrape->merge, bytes_out), *text = NULL;

@@ -30,7 +30,7 @@ static int names_both(const json_t *entry)
 	       is_rank(end + 2, &end) && *end == '\0';
 }
 
-/* Whether the analyzer finds the members of its group, and of a message both ranks. */
+/* Whether the analyzer finds the members of the entry's group, and both ranks of a message. */
 static int is_read(const json_t *document, const json_t *entry)
 {
 	const json_t *groups = json_object_get(document, "pg_config");
@@ -42,8 +42,9 @@ static int is_read(const json_t *document, const json_t *entry)
 }
 
 /*
- * The analyzer of some versions knows NCCL's entries alone, and takes messages of one number for
- * one call, which those that wait to be matched have in common here.
+ * An entry in the form that all versions of the analyzer read. Some versions know NCCL's entries
+ * alone. They also take messages of one number for one call, so each message gets a number of its
+ * own here. In the document, messages that wait for a match share one number.
  */
 static json_t *as_theirs(const json_t *entry, long long *messages)
 {

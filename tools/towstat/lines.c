@@ -1,5 +1,5 @@
 /*
- * lines.c - libdwfl, a module at a time, each opened once. See lines.h.
+ * lines.c - finds lines with libdwfl. Each module is opened once. See lines.h.
  */
 #include "tools/towstat/lines.h"
 
@@ -17,7 +17,7 @@ struct module {
 	char *path, *build_id;
 	Dwfl *dwfl;
 	Dwfl_Module *dwfl_module; /* NULL: no such file */
-	int other;                /* there is a file, but it is another build */
+	int other;                /* a file exists, but of another build */
 	struct module *next;
 };
 
@@ -39,7 +39,7 @@ struct lines *lines_open(long pid)
 {
 	struct lines *lines = calloc(1, sizeof(*lines));
 
-	/* Set, it would make libdwfl fetch from servers, which takes as long as they like. */
+	/* With this variable libdwfl would fetch from servers, for as long as they take. */
 	unsetenv("DEBUGINFOD_URLS");
 	if (lines != NULL)
 		lines->pid = pid;
@@ -81,13 +81,13 @@ static int has_build_id(Dwfl_Module *module, const char *build_id)
 	return 1;
 }
 
-/* Numbered as in the file: a shared object's base is 0, and a program's is its own. */
+/* Addresses are as in the file: a shared object's base is 0, and a program's is its own. */
 static int try_file(struct module *module, const char *path)
 {
 	Dwfl_Module *found;
 	struct stat st;
 
-	/* The path is another process's word; a pipe or a device would be waited for. */
+	/* Another process has chosen the path, and reading a pipe or a device could block. */
 	if (stat(path, &st) != 0 || !S_ISREG(st.st_mode))
 		return 0;
 	dwfl_report_begin(module->dwfl);
@@ -104,8 +104,9 @@ static int try_file(struct module *module, const char *path)
 }
 
 /*
- * The file itself; as the process sees it, which may live in a container or have been given a path
- * from where it stood; the program, though it was deleted.
+ * Tries three paths: the file itself; the file as the process sees it; the program's executable.
+ * The process may live in a container, or its path may be relative to its folder. The executable is
+ * there even when its file was deleted.
  */
 static void open_module(struct module *module, long pid)
 {
@@ -144,8 +145,8 @@ static struct module *find_module(struct lines *lines, const char *path, const c
 }
 
 /*
- * The unit that has the address, asked one by one: clang writes no .debug_aranges, and where some
- * other part of the program has one, libdwfl takes that for all there is.
+ * Finds the unit of an address by asking each unit. clang writes no .debug_aranges. When another
+ * part of the program has one, libdwfl takes it as complete.
  */
 static const char *ask_units(Dwfl_Module *module, uint64_t at, int *line_out)
 {
@@ -208,7 +209,7 @@ int lines_find(struct lines *lines, const char *module_path, const char *build_i
 		missing = "was built anew since the process started (another build-id)";
 	else if (module->dwfl_module == NULL)
 		missing = "cannot be read here, or is no ELF file";
-	else /* the call is before the address to which it returns */
+	else /* the call is before its return address */
 		missing = read_line(module->dwfl_module, offset - 1, out);
 	if (missing != NULL)
 		snprintf(missing_out, missing_size, "%s %s", module_path, missing);

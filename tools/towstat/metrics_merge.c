@@ -1,8 +1,8 @@
 /*
  * metrics_merge.c - see metrics_merge.h.
  *
- * A text is read twice by the same code: once to check it, with nobody listening, and once to take
- * it. Families keep the order in which they first came.
+ * The same code reads a text twice: first to check it, without output, and then to take it.
+ * Families keep the order in which they first came.
  */
 #include "tools/towstat/metrics_merge.h"
 
@@ -20,9 +20,9 @@ struct text {
 };
 
 struct family {
-	char *name, *type, *unit, *help; /* unit, help: NULL when none was said */
+	char *name, *type, *unit, *help; /* unit, help: NULL when not given */
 	struct text samples;
-	size_t next; /* in the chain of its hash; FAMILIES_MAX: the last */
+	size_t next; /* in the chain of its hash; FAMILIES_MAX: last */
 };
 
 struct metrics_merge {
@@ -31,23 +31,23 @@ struct metrics_merge {
 	size_t heads[1024];
 };
 
-/* A piece of a text, not terminated. */
+/* A part of a text, without a terminator. */
 struct piece {
 	const char *at;
 	size_t bytes;
 };
 
 struct sample {
-	struct piece name, labels, rest; /* labels without braces; rest: from the value on */
+	struct piece name, labels, rest; /* labels: without braces; rest: from the value on */
 };
 
-/* One reading of a text. */
+/* The state of one reading of a text. */
 struct reader {
-	struct metrics_merge *merge; /* NULL: only checked */
+	struct metrics_merge *merge; /* NULL: the text is only checked */
 	const char *labels;
-	bool named;          /* a family was begun */
-	bool sampled;        /* and has had samples: its head is over */
-	struct piece family; /* the one whose samples may come */
+	bool named;          /* a family has begun */
+	bool sampled;        /* the family has samples, so its head is over */
+	struct piece family; /* the family of the next samples */
 	struct piece type, unit, help;
 	struct family *into; /* NULL: its samples are left out */
 	char *error;
@@ -72,7 +72,10 @@ static bool same_piece(struct piece a, struct piece b)
 	return a.bytes == b.bytes && memcmp(a.at, b.at, a.bytes) == 0;
 }
 
-/* Well-formed UTF-8: one rank's other bytes would make all of it unreadable. */
+/*
+ * Whether the text is well-formed UTF-8. Other bytes of one rank would make the whole text
+ * unreadable.
+ */
 static bool good_text(const char *text, size_t bytes)
 {
 	for (size_t i = 0; i < bytes;) {
@@ -191,7 +194,7 @@ static struct piece take_name(const char *at, const char *end, bool colons)
 	return name;
 }
 
-/* Behind the closing quote; NULL: there is none. */
+/* The end of a quoted string, behind its last quote; NULL: it has none. */
 static const char *skip_quoted(const char *at, const char *end)
 {
 	if (at == end || *at++ != '"')
@@ -203,7 +206,7 @@ static const char *skip_quoted(const char *at, const char *end)
 	return at < end ? at + 1 : NULL;
 }
 
-/* From behind "{" to behind "}"; NULL: these are no labels. */
+/* Skips labels, from behind "{" to behind "}"; NULL: these are no labels. */
 static const char *skip_labels(const char *at, const char *end)
 {
 	while (at < end && *at != '}') {
@@ -221,7 +224,7 @@ static const char *skip_labels(const char *at, const char *end)
 	return at < end ? at + 1 : NULL;
 }
 
-/* A number as OpenMetrics writes them; NULL: it is none. */
+/* Skips a number in OpenMetrics form; NULL: it is none. */
 static const char *skip_number(const char *at, const char *end)
 {
 	char text[64], *behind;
@@ -231,7 +234,7 @@ static const char *skip_number(const char *at, const char *end)
 		bytes++;
 	memcpy(text, at, bytes);
 	text[bytes] = '\0';
-	/* No hexadecimal, no nan(...), no "infinity" in letters of any case. */
+	/* Hexadecimal, nan(...) and "infinity" in any case are not allowed. */
 	if (bytes == 0 || (strspn(text, "0123456789+-.eE") != bytes && strcmp(text, "NaN") != 0 &&
 			   strcmp(text, "+Inf") != 0 && strcmp(text, "-Inf") != 0))
 		return NULL;
@@ -239,7 +242,7 @@ static const char *skip_number(const char *at, const char *end)
 	return *behind == '\0' ? at + bytes : NULL;
 }
 
-/* " value", " value time", each with or without an exemplar behind. */
+/* Whether this is " value" or " value time", each with or without an exemplar. */
 static bool good_rest(const char *at, const char *end)
 {
 	for (unsigned part = 0;
@@ -285,7 +288,7 @@ static int parse_sample(const struct reader *reader, const char *at, const char 
 	return 0;
 }
 
-/* What may stand behind a family's name, by its type. */
+/* Whether the name is that of a sample of the family, whose type allows certain suffixes. */
 static bool belongs_to_family(const struct reader *reader, struct piece name)
 {
 	static const struct {
@@ -322,7 +325,7 @@ static bool belongs_to_family(const struct reader *reader, struct piece name)
 	return false;
 }
 
-/* Whether `labels` has one of that name; the labels are well formed. */
+/* Whether `labels`, which are well formed, have one of that name. */
 static bool has_label(const char *labels, struct piece name)
 {
 	const char *at = labels, *end = labels + strlen(labels);
@@ -374,7 +377,7 @@ static int put_sample(struct reader *reader, const struct sample *sample)
 	return 0;
 }
 
-/* The family's head is known with its first sample. */
+/* The head of a family is complete when its first sample comes. */
 static int enter_family(struct reader *reader)
 {
 	reader->into = find_family(reader->merge, reader->family);
@@ -408,7 +411,7 @@ static int read_sample(struct reader *reader, const char *at, const char *end)
 	return put_sample(reader, &sample);
 }
 
-/* "towline_pool_bytes" with "bytes". */
+/* Whether the unit ends the name: "bytes" of "towline_pool_bytes". */
 static bool ends_with(struct piece name, struct piece unit)
 {
 	return unit.bytes > 0 && unit.bytes + 1 < name.bytes &&
@@ -416,7 +419,7 @@ static bool ends_with(struct piece name, struct piece unit)
 	       name.at[name.bytes - unit.bytes - 1] == '_';
 }
 
-/* "# TYPE name text": the same family's lines may come in any order, but before its samples. */
+/* Reads "# TYPE name text". These lines of a family come in any order, but before its samples. */
 static int read_comment(struct reader *reader, const char *at, const char *end)
 {
 	struct piece word = { at + 2, 0 }, name, text;
@@ -491,7 +494,7 @@ int metrics_merge_add(struct metrics_merge *merge, const char *text, size_t byte
 
 	if (read_text(&check, text, bytes) != 0)
 		return -1;
-	/* Each line becomes longer by labels, braces, and renamed labels: most certainly enough. */
+	/* An upper bound. Each line grows by labels, braces and renamed labels. */
 	largest = bytes * 2 + check.line * (strlen(labels) + 16);
 	if (largest > merge->bytes_max - merge->bytes)
 		return fail_line(&check, "the metrics of all ranks are larger than they may be");

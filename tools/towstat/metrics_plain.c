@@ -15,7 +15,7 @@ static int range_is(const char *at, size_t bytes, const char *type)
 	return bytes == strlen(type) && strncasecmp(at, type, bytes) == 0;
 }
 
-/* In thousandths; 1000 where none is said. `range` is one of the header's, alone. */
+/* The quality in thousandths; 1000 when none is given. `range` is a single range of the header. */
 static int quality_of(const char *range)
 {
 	for (const char *at = range; (at = strchr(at, ';')) != NULL;) {
@@ -37,7 +37,7 @@ static int quality_of(const char *range)
 
 int metrics_plain_wanted(const char *accept)
 {
-	/* Of each format: how closely a range fits (3: by its name), and its quality. */
+	/* For each format: how closely a range matches (3: by its name), and its quality. */
 	struct {
 		const char *ranges[3];
 		int fit, quality;
@@ -69,7 +69,7 @@ int metrics_plain_wanted(const char *accept)
 
 /* --- the text --- */
 
-/* What a type is called there, and what stands behind the family's name. */
+/* The type in the text format, and the suffix of the family's name there. */
 static const struct {
 	const char *type, *plain, *suffix;
 } types[] = {
@@ -93,7 +93,7 @@ static void print_type(FILE *file, const char *name, size_t name_bytes, const ch
 	fprintf(file, "# TYPE %.*s%s %s\n", (int)name_bytes, name, *suffix, plain);
 }
 
-/* A quote is escaped in OpenMetrics, and not here. */
+/* OpenMetrics escapes quotes, and the text format does not. */
 static void print_help(FILE *file, const char *name, size_t name_bytes, const char *text,
 		       const char *end, const char *suffix)
 {
@@ -124,7 +124,7 @@ static void print_head(FILE *file, const char *line, const char *end, const char
 			   end, *suffix);
 }
 
-/* Without its exemplar; quotes of labels may hold anything. */
+/* Prints a sample without its exemplar. Quoted label values may hold any character. */
 static void print_sample(FILE *file, const char *line, const char *end)
 {
 	const char *at = line;

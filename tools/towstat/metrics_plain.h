@@ -1,8 +1,8 @@
 /*
- * metrics_plain.h - an OpenMetrics text in Prometheus' older text format, and who wants it so.
+ * metrics_plain.h - converts an OpenMetrics text to Prometheus' older text format.
  *
- * The library does the same for one runtime (docs/stats.md); here the text is that of many, whose
- * families may be of any type.
+ * The library does the same for one runtime (docs/stats.md). Here the text is that of many
+ * runtimes, and their families may be of any type.
  */
 #ifndef TOWSTAT_METRICS_PLAIN_H
 #define TOWSTAT_METRICS_PLAIN_H
@@ -12,12 +12,12 @@
 #define METRICS_PLAIN_TYPE "text/plain; version=0.0.4; charset=utf-8"
 
 /*
- * Whether the header Accept (or NULL) would rather have the text format: it names text/plain, and
- * OpenMetrics not at all or with a lower q.
+ * Whether the header Accept (or NULL) prefers the text format. It does when it names text/plain,
+ * and names OpenMetrics not at all or with a lower q.
  */
 int metrics_plain_wanted(const char *accept);
 
-/* `text` is what metrics_merge has checked. The caller's to free; NULL without memory. */
+/* `text` has been checked by metrics_merge. The caller frees the result. NULL: no memory. */
 char *metrics_plain(const char *text, size_t *bytes_out);
 
 #endif

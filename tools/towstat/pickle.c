@@ -1,6 +1,8 @@
 /*
- * pickle.c - see pickle.h. The codes are those of protocol 2, as PEP 307 and the comments of
- * Python's pickletools.py say; a reader of that protocol takes them in any order of containers.
+ * pickle.c - see pickle.h.
+ *
+ * The codes are those of protocol 2, from PEP 307 and the comments of Python's pickletools.py. A
+ * reader of that protocol takes them in any order of containers.
  */
 #include "tools/towstat/pickle.h"
 
@@ -12,15 +14,15 @@
 #define CODE_TRUE   0x88
 #define CODE_FALSE  0x89
 #define CODE_LONG1  0x8a
-#define CODE_INT    'J' /* four bytes, with a sign */
-#define CODE_FLOAT  'G' /* eight bytes, the highest first */
-#define CODE_TEXT   'X' /* four bytes of length, and UTF-8 */
+#define CODE_INT    'J' /* four bytes, signed */
+#define CODE_FLOAT  'G' /* eight bytes, highest first */
+#define CODE_TEXT   'X' /* four bytes of length, then UTF-8 */
 #define CODE_NONE   'N'
 #define CODE_MARK   '('
 #define CODE_LIST   ']'
 #define CODE_DICT   '}'
-#define CODE_APPEND 'e' /* all since the mark */
-#define CODE_SET    'u' /* likewise, in pairs */
+#define CODE_APPEND 'e' /* all items since the mark */
+#define CODE_SET    'u' /* all pairs since the mark */
 #define CODE_STOP   '.'
 
 static void put_code(FILE *out, int code)
@@ -28,7 +30,7 @@ static void put_code(FILE *out, int code)
 	putc(code, out);
 }
 
-/* The lowest byte first. */
+/* Writes a number, lowest byte first. */
 static void put_number(FILE *out, uint64_t value, unsigned bytes)
 {
 	for (unsigned i = 0; i < bytes; i++)

@@ -1,5 +1,5 @@
 /*
- * pickle.h - documents as Python's pickle module reads them.
+ * pickle.h - writes documents so that Python's pickle module can read them.
  */
 #ifndef TOWSTAT_PICKLE_H
 #define TOWSTAT_PICKLE_H
@@ -8,8 +8,9 @@
 #include <stdio.h>
 
 /*
- * Writes it as one pickle of protocol 2: objects become dicts, arrays lists, texts str, numbers int
- * and float, null None. 0, or -1: it cannot be written, or is deeper than PICKLE_DEPTH.
+ * Writes a document as one pickle of protocol 2. Objects become dicts, arrays lists, texts str,
+ * numbers int and float, null None. Returns -1 when it cannot be written, or is deeper than
+ * PICKLE_DEPTH; else 0.
  */
 #define PICKLE_DEPTH 64u
 int pickle_write(const json_t *document, FILE *out);

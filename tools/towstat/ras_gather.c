@@ -11,8 +11,8 @@
 
 #define RANK_BYTES_MAX  (8u << 20)
 #define VERDICT_MS      3000
-#define VERDICT_AGAIN_S 5  /* between two */
-#define VERDICT_AGE_S   60 /* an older one says nothing any more */
+#define VERDICT_AGAIN_S 5  /* between two verdicts */
+#define VERDICT_AGE_S   60 /* older verdicts are not used */
 
 static void add_peer(struct ras_gather *gather, const struct runtime_entry *entry)
 {
@@ -69,7 +69,7 @@ void ras_gather_close(struct ras_gather *gather)
 	http_ask_fini(&gather->ask);
 }
 
-/* Ranks that have come since. */
+/* Adds ranks that have started since. */
 static void find_new(struct ras_gather *gather)
 {
 	struct runtime_list list;
@@ -106,7 +106,7 @@ static void set_state(struct ras_gather *gather, struct ras_peer *peer, enum ras
 		gather->changed(gather->arg, peer, before);
 }
 
-/* Who it is, once: the process that listens, by the kernel, and what it says of itself. */
+/* Identifies a rank once: the kernel names the listening process, and /v1/info has the rest. */
 static void meet_peer(struct ras_peer *peer, long long timeout_ms)
 {
 	const struct http_limits limits = { timeout_ms, RANK_BYTES_MAX };
@@ -133,7 +133,7 @@ static void take_answer(struct ras_gather *gather, struct ras_peer *peer,
 	gather->living += peer->state != RAS_PEER_DEAD;
 }
 
-/* One whose process has ended is not asked, unless another process has its place by now. */
+/* A rank whose process has ended is not asked, unless another process now has its socket. */
 static bool is_asked(struct ras_peer *peer)
 {
 	if (peer->state != RAS_PEER_DEAD)
@@ -223,7 +223,7 @@ int ras_gather_look(struct ras_gather *gather, long long timeout_ms, struct ras_
 	if (status == 0)
 		status = make_report(gather, out);
 	for (size_t i = 0; i < gather->count; i++)
-		empty_peer(&gather->peers[i]); /* of many ranks they are large */
+		empty_peer(&gather->peers[i]); /* they are large for many ranks */
 	if (status != 0)
 		return -1;
 	out->took_s = http_now_s() - begun_s;

@@ -11,14 +11,14 @@
 
 #include "tools/common/words.h"
 
-#define WORD_BYTES 128 /* of what a client has said, in an answer */
+#define WORD_BYTES 128 /* of a client's line, when quoted in an answer */
 
 void ras_session_init(struct ras_session *session)
 {
 	*session = (struct ras_session){ .timeout_s = RAS_TIMEOUT_S };
 }
 
-/* What stands behind `head`; NULL: the line begins otherwise. */
+/* The rest behind `head`; NULL: the line begins otherwise. */
 static const char *behind_head(const char *line, const char *head)
 {
 	return strncasecmp(line, head, strlen(head)) == 0 ? line + strlen(head) : NULL;
@@ -63,7 +63,7 @@ static void take_format(struct ras_session *session, const char *word, char *out
 	accept_line(out, room);
 }
 
-/* "", "lifecycle", "trace,lifecycle", "all". */
+/* Takes "", "lifecycle", "trace,lifecycle", "all". */
 static void take_events(struct ras_session *session, const char *words, char *out, size_t room)
 {
 	static const struct {

@@ -1,5 +1,5 @@
 /*
- * ras_line.h - the lines that a client of NCCL's RAS sends, and what is answered to each.
+ * ras_line.h - parses the lines of a client of NCCL's RAS, and answers each.
  *
  *	client protocol N        SERVER PROTOCOL 2
  *	timeout SECONDS          OK                    how long ranks may take to answer
@@ -8,7 +8,8 @@
  *	monitor [GROUP,...]      OK, then an event each time that a rank changes
  *	anything else            ERROR: ...
  *
- * In either case, ended by a newline, with or without a carriage return. Pure.
+ * Upper and lower case are the same. A line ends with a newline, with or without a carriage return
+ * before it. Pure.
  */
 #ifndef TOWSTAT_RAS_LINE_H
 #define TOWSTAT_RAS_LINE_H
@@ -18,17 +19,17 @@
 
 #define RAS_PORT          28028
 #define RAS_PROTOCOL      2
-#define RAS_LINE_BYTES    1024 /* of a line; a longer one ends the connection */
-#define RAS_TIMEOUT_S     5    /* unless the client says another */
+#define RAS_LINE_BYTES    1024 /* bound of a line; a longer one ends the connection */
+#define RAS_TIMEOUT_S     5    /* default timeout of a client */
 #define RAS_TIMEOUT_MAX_S 86400
 
 enum { RAS_LIFECYCLE = 1, RAS_TRACE = 2 }; /* groups of events */
 
-/* What a client has said so far; ras_session_init. */
+/* What a client has set so far. */
 struct ras_session {
-	long timeout_s; /* 0: none */
+	long timeout_s; /* 0: no limit */
 	bool json, verbose;
-	unsigned events; /* groups; 0: it does not monitor */
+	unsigned events; /* groups of events; 0: it does not monitor */
 };
 
 void ras_session_init(struct ras_session *session);
@@ -36,8 +37,8 @@ void ras_session_init(struct ras_session *session);
 enum ras_deed { RAS_REPLIES, RAS_REPORTS };
 
 /*
- * A line without its end. RAS_REPLIES: the reply, with its newline, is in reply_out; RAS_REPORTS:
- * it asks for the report.
+ * Takes a line without its end. RAS_REPLIES: reply_out has the reply, with its newline.
+ * RAS_REPORTS: the client asks for the report.
  */
 enum ras_deed ras_line_take(struct ras_session *session, const char *line, char *reply_out,
 			    size_t room);

@@ -1,9 +1,9 @@
 /*
- * ras_print.c - a report as NCCL's RAS writes one: JSON for watchers, text for people. See
+ * ras_print.c - prints a report as NCCL's RAS does: JSON for watchers, text for people. See
  * ras_report.h.
  *
- * Members and columns are those of NCCL 2.30. Beside them a communicator has "name", the group's
- * label; "nccl_version" says that it is Towline who speaks; devices are not known, and -1.
+ * Members and columns are those of NCCL 2.30. A communicator also has "name", the group's label.
+ * "nccl_version" says that Towline answers. Devices are not known, so they are -1.
  */
 #include <jansson.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 
 #include "tools/towstat/ras_report.h"
 
-#define TEXT_RANKS     10 /* told one by one, unless it is to be verbose */
+#define TEXT_RANKS     10 /* listed one by one, unless the output is verbose */
 #define TEXT_RANKS_ALL 256
 #define TEXT_COMMS     64
 
@@ -125,7 +125,7 @@ char *ras_print_json(const struct ras_report *report)
 
 /* --- text --- */
 
-/* Whether two ranks have begun the same. */
+/* Whether two ranks have begun the same collectives. */
 static bool same_counts(const struct ras_comm *comm, const struct ras_rank *a,
 			const struct ras_rank *b)
 {
@@ -191,7 +191,7 @@ static int compare_hosts(const void *a, const void *b)
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Hosts that ranks which are there have, and how many the fullest has; 0 without memory. */
+/* Counts the hosts of the ranks that are there, and the ranks of the fullest host. 0: no memory. */
 static size_t count_hosts(const struct ras_comm *comm, size_t *most_out)
 {
 	const char **hosts = calloc(comm->size + 1, sizeof(*hosts));
@@ -218,7 +218,7 @@ static void print_process(FILE *file, const struct ras_rank *rank)
 	fprintf(file, "  Rank %lld: process %ld on %s", rank->rank, rank->pid, rank->host);
 }
 
-/* Ranks that are not there: those that have left the group, or the others. */
+/* Prints ranks that are not there: those that have left the group, or the others. */
 static void print_absent(FILE *file, const struct ras_comm *comm, bool left, size_t most)
 {
 	size_t told = 0;
@@ -252,7 +252,7 @@ static void print_broken(FILE *file, const struct ras_comm *comm, size_t most)
 		fprintf(file, "  and %zu more\n", told - most);
 }
 
-/* Ranks that are behind the one that has begun most; of each kind on its own. */
+/* Prints ranks that are behind the one that has begun most collectives of a kind. */
 static void print_behind(FILE *file, const struct ras_comm *comm, const char *what, size_t kind,
 			 size_t most)
 {

@@ -9,7 +9,7 @@
 
 #include "tools/common/words.h"
 
-/* ncclResult_t: what a broken group is told as. */
+/* Values of ncclResult_t, for the error of a broken group. */
 enum { SYSTEM_ERROR = 2, INTERNAL_ERROR = 3, INVALID_USAGE = 5, REMOTE_ERROR = 6, TIMEOUT = 8 };
 
 static int error_number(const char *status)
@@ -31,7 +31,7 @@ static int error_number(const char *status)
 	return INTERNAL_ERROR;
 }
 
-/* What kinds of collectives (diag/record/coll_kind.h) are told as. */
+/* The counts in which kinds of collectives (diag/record/coll_kind.h) are reported. */
 static const struct {
 	const char *kind;
 	enum ras_count count;
@@ -65,7 +65,7 @@ static const char *text_of(const json_t *object, const char *key)
 	return text != NULL ? text : "";
 }
 
-/* FNV-1a, as all ranks reckon it. */
+/* FNV-1a. All ranks compute the same hash. */
 static unsigned long long hash_bytes(unsigned long long hash, const void *bytes, size_t count)
 {
 	for (size_t i = 0; i < count; i++)
@@ -73,7 +73,7 @@ static unsigned long long hash_bytes(unsigned long long hash, const void *bytes,
 	return hash;
 }
 
-/* Of a group: the same at all of its ranks, and another for another group or job. */
+/* The hash of a group: equal at all of its ranks, and different for another group or job. */
 static unsigned long long hash_group(const char *job, const json_t *group)
 {
 	const json_t *members = json_object_get(group, "members");
@@ -97,7 +97,10 @@ static struct ras_comm *find_comm(const struct ras_report *report, unsigned long
 	return NULL;
 }
 
-/* A comm with all of its ranks, none of which is there yet. NULL: no memory, or too many. */
+/*
+ * Adds a communicator with all of its ranks; none of them is there yet. NULL: no memory, or too
+ * many.
+ */
 static struct ras_comm *add_comm(struct ras_report *report, const json_t *group,
 				 unsigned long long hash, size_t *ranks_left)
 {
@@ -152,7 +155,7 @@ static void fill_rank(struct ras_rank *rank, const struct ras_question *question
 	count_begun(rank, group);
 }
 
-/* What one rank says of its groups. */
+/* Takes the groups of one rank's document. */
 static void take_groups(struct ras_report *report, const struct ras_question *question,
 			const struct ras_source *source, size_t *ranks_left)
 {
@@ -174,9 +177,9 @@ static void take_groups(struct ras_report *report, const struct ras_question *qu
 	}
 }
 
-/* --- ranks that do not speak here --- */
+/* --- ranks without a document here --- */
 
-/* The verdict's rows by rank: it may have many thousand, each of which is looked for. */
+/* The verdict's rows by rank. A verdict may have many thousand rows, and each is looked up. */
 static const json_t **index_rows(const json_t *verdict)
 {
 	const json_t *list = json_object_get(verdict, "ranks"), *row;
@@ -224,7 +227,7 @@ static void name_process(struct ras_rank *rank, const json_t *row)
 		rank->pid = (long)number_of(row, "pid");
 }
 
-/* Its state, as the rank that asked has it, has the group: then it is there. */
+/* A rank is there when it has answered the verdict's rank and its state there has the group. */
 static bool take_state(struct ras_comm *comm, struct ras_rank *rank, const json_t *row)
 {
 	const json_t *groups = json_object_get(row, "groups"), *group;
@@ -268,7 +271,7 @@ static void judge_absent(const struct ras_question *question, const json_t **row
 		snprintf(rank->host, sizeof(rank->host), "%s", question->host);
 		rank->pid = source->pid > 0 ? source->pid : rank->pid;
 	}
-	/* One that answers here, and does not name the group, has left it. */
+	/* A rank that answers here without the group has left it. */
 	if (answered || take_state(comm, rank, row))
 		return;
 	rank->unresponsive = !json_is_true(json_object_get(row, "answered"));

@@ -1,15 +1,16 @@
 /*
- * ras_report.h - the groups of a job as NCCL's RAS tells communicators, from what ranks say.
+ * ras_report.h - the groups of a job in the form in which NCCL's RAS reports communicators.
  *
  *	/v1/coll, /v1/info of each rank here --\
  *	/v1/verdict of one of them, for others --+--> report --> text or JSON (ras_print.c)
  *
- * Pure. A group is told by its number and its members, which all of its ranks know. A rank is
- * *there* when it says so itself, or has told the rank that asked for the verdict; else it is
- * *missing*: it did not answer, has died, or has left the group.
+ * Pure. A group is identified by its number and its members, which all of its ranks know. A rank is
+ * *there* when its own document has the group, or its answer for the verdict has the group.
+ * Otherwise it is *missing*: it did not answer, has died, or has left the group.
  *
- * How many collectives a rank has begun is told by kind. A rank on another host is known by a
- * verdict alone, which has their sum; then all ranks of its group are told by that.
+ * The number of collectives that a rank has begun is reported by kind. A rank on another host is
+ * known by a verdict alone, which has only their sum. Then all ranks of its group are reported by
+ * sum.
  */
 #ifndef TOWSTAT_RAS_REPORT_H
 #define TOWSTAT_RAS_REPORT_H
@@ -19,17 +20,17 @@
 #include <stddef.h>
 
 #define RAS_COMMS_MAX 1024
-#define RAS_RANKS_MAX 65536 /* of all groups together */
+#define RAS_RANKS_MAX 65536 /* bound of the ranks of all groups together */
 
 /* What is known of one rank of the job. */
 struct ras_source {
-	long long rank; /* in the job */
+	long long rank; /* number in the job */
 	long pid;       /* 0: not known */
 	bool answered, dead;
-	const json_t *coll, *info; /* NULL unless it has answered */
+	const json_t *coll, *info; /* NULL: it has not answered */
 };
 
-/* In the order in which they are told. */
+/* In the order of the report. */
 #define RAS_COUNT_MAP(X)                                                                           \
 	X(BROADCAST, "Broadcast")                                                                  \
 	X(REDUCE, "Reduce")                                                                        \
@@ -54,8 +55,8 @@ struct ras_rank {
 	char host[64];
 	long pid; /* -1: not known */
 	bool there;
-	bool unresponsive, dead; /* of one that is not there */
-	bool by_kind;            /* counts are known; else the sum alone */
+	bool unresponsive, dead; /* why a rank is not there */
+	bool by_kind;            /* counts are known; otherwise `begun` alone */
 	bool aborted;
 	int error; /* as ncclResult_t numbers them; 0: none */
 	unsigned long long counts[RAS_COUNTS], begun;
@@ -63,10 +64,10 @@ struct ras_rank {
 
 struct ras_comm {
 	unsigned long long hash;
-	char name[64]; /* the group's label; "" */
+	char name[64]; /* the group's label, or "" */
 	long long group;
 	size_t size, there;
-	bool by_kind; /* of all ranks that are there */
+	bool by_kind; /* all ranks that are there have counts by kind */
 	struct ras_rank *ranks;
 };
 
@@ -74,25 +75,25 @@ struct ras_report {
 	char job[128], version[32];
 	double took_s;
 	size_t processes, missed; /* missed: ranks that did not answer in time */
-	size_t count, left_out;   /* groups */
+	size_t count, left_out;   /* the groups that are shown, and those without room */
 	struct ras_comm *comms;
 };
 
 struct ras_question {
-	const char *job, *host; /* this host, as others know it */
+	const char *job, *host; /* host: this one, by the name that others know */
 	const struct ras_source *sources;
 	size_t count;
-	const json_t *verdict; /* NULL: nobody was asked */
+	const json_t *verdict; /* NULL: there is no verdict */
 };
 
-/* 0; -1 without memory, and *out is empty. */
+/* Returns 0, or -1 without memory; *out is then empty. */
 int ras_report_make(struct ras_report *out, const struct ras_question *question);
 void ras_report_fini(struct ras_report *report);
 
-/* Whether a group has ranks of which nobody here knows: a verdict may. */
+/* Whether groups have ranks that no rank here knows. A verdict may know them. */
 bool ras_report_lacks(const struct ras_report *report);
 
-/* ras_print.c: the caller's to free; NULL without memory. */
+/* ras_print.c: text that the caller frees; NULL without memory. */
 char *ras_print_json(const struct ras_report *report);
 char *ras_print_text(const struct ras_report *report, bool verbose);
 

@@ -49,7 +49,7 @@ void ras_server_polls(const struct ras_server *server, struct pollfd *out)
 	}
 }
 
-/* Behind what is on its way. -1: no memory. */
+/* Appends to the text that waits to be sent. -1: no memory. */
 static int queue_text(struct ras_client *client, const char *text)
 {
 	size_t left = client->out_bytes - client->out_sent, bytes = strlen(text);
@@ -67,7 +67,7 @@ static int queue_text(struct ras_client *client, const char *text)
 	return 0;
 }
 
-/* -1: the connection ends. */
+/* Answers a line. -1: the connection ends. */
 static int take_line(struct ras_server *server, struct ras_client *client, const char *line)
 {
 	char reply[REPLY_BYTES], *report;
@@ -85,7 +85,7 @@ static int take_line(struct ras_server *server, struct ras_client *client, const
 	return status;
 }
 
-/* The lines that are whole; what is behind the last one stays. */
+/* Takes all whole lines. The rest stays. */
 static int take_lines(struct ras_server *server, struct ras_client *client)
 {
 	char *at = client->line, *end = client->line + client->line_bytes, *newline;
@@ -152,7 +152,7 @@ static void accept_client(struct ras_server *server, double now_s)
 	close(fd);
 }
 
-/* One that monitors is silent for as long as it likes, but reads. */
+/* A client that monitors may be silent for any time, but it must read. */
 static bool is_idle(const struct ras_client *client, double now_s)
 {
 	bool owes = client->out_sent < client->out_bytes;

@@ -1,9 +1,10 @@
 /*
- * ras_server.h - clients of NCCL's RAS protocol: what they say, and what goes to them.
+ * ras_server.h - serves the clients of NCCL's RAS protocol.
  *
- * One thread, one poll; nothing waits for a client. Bounds: RAS_CLIENTS at a time, the next one is
- * hung up on; a line of RAS_LINE_BYTES; RAS_IDLE_S without a line, or without reading what is
- * there for it; RAS_EVENT_BYTES of events that a monitor has not read.
+ * One thread and one poll; nothing waits for a client. There are at most RAS_CLIENTS clients, and a
+ * further one is disconnected. A client is disconnected after a line of RAS_LINE_BYTES. So is one
+ * that sends nothing and reads nothing for RAS_IDLE_S, unless it monitors and has nothing to read.
+ * A monitor may leave RAS_EVENT_BYTES of events unread.
  */
 #ifndef TOWSTAT_RAS_SERVER_H
 #define TOWSTAT_RAS_SERVER_H
@@ -21,36 +22,36 @@ struct ras_client {
 	struct ras_session session;
 	char line[RAS_LINE_BYTES];
 	size_t line_bytes;
-	char *out; /* what is on its way */
+	char *out; /* text that waits to be sent */
 	size_t out_bytes, out_sent;
-	bool ends;       /* when all of it has gone */
-	double active_s; /* when it said or read something last */
+	bool ends;       /* disconnect when all of it is sent */
+	double active_s; /* when it last sent or read anything */
 };
 
 struct ras_server {
-	int fd; /* it listens */
+	int fd; /* the listening socket */
 	struct ras_client clients[RAS_CLIENTS];
-	/* The report for a client, the server's to free; NULL: the client is hung up on. */
+	/* Makes the report for a client; the server frees it. NULL: the client is disconnected. */
 	char *(*report)(void *arg, const struct ras_session *session);
 	void *arg;
 	unsigned long long served, refused, dropped;
 };
 
-/* fd listens, without blocking; the server's. */
+/* fd is a listening socket that does not block. The server owns it. */
 void ras_server_init(struct ras_server *server, int fd);
 void ras_server_fini(struct ras_server *server);
 
-/* What it wants to be polled for: 1 + RAS_CLIENTS of them. */
+/* Fills 1 + RAS_CLIENTS entries to poll. */
 void ras_server_polls(const struct ras_server *server, struct pollfd *out);
-/* And what has come of it. */
+/* Handles the result of the poll. */
 void ras_server_turn(struct ras_server *server, const struct pollfd *polled, double now_s);
 
-/* To all that monitor these events, by their format. */
+/* Sends an event to all clients that monitor these groups of events, in their format. */
 void ras_server_tell(struct ras_server *server, unsigned events, const char *text,
 		     const char *json);
-/* Before the end: what is on its way goes as far as it can without waiting. */
+/* Sends what waits, as far as the sockets take it without blocking. For the end of the program. */
 void ras_server_flush(struct ras_server *server);
-/* Somebody monitors. */
+/* Whether a client monitors. */
 bool ras_server_watched(const struct ras_server *server);
 
 #endif

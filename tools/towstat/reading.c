@@ -1,8 +1,8 @@
 /*
  * reading.c - see reading.h.
  *
- * A quantile is the upper edge of its bucket, as in /v1/latency. Waiting for several collectives at
- * once is waiting once: the exposed share is of the union of the waits.
+ * A quantile is the upper edge of its bucket, as in /v1/latency. Time spent waiting for several
+ * collectives at once counts once: the exposed share is of the union of the waits.
  */
 #include "tools/towstat/reading.h"
 
@@ -151,7 +151,7 @@ void reading_colls(struct reading *out, const json_t *document)
 	}
 }
 
-/* Healthy as far as some ranks tell is not healthy. */
+/* A healthy verdict without all ranks is only partial. */
 static void tell_partial(const json_t *document, struct verdict *out)
 {
 	unsigned long long answered = number_of(document, "ranks_answered");
@@ -191,7 +191,7 @@ void reading_verdict(const json_t *document, struct verdict *out)
 	}
 }
 
-/* Modulo 2^64, as counters are; what has become less was another process's. */
+/* The growth of a counter. A counter that is smaller than before belongs to a new process. */
 static uint64_t grown_by(uint64_t from, uint64_t to)
 {
 	return to > from ? to - from : 0;
@@ -254,8 +254,8 @@ static int by_wait(const void *a, const void *b)
 }
 
 /*
- * The last collectives are a bounded list: where it does not reach back to the reading before, the
- * share is that of the time it covers.
+ * The start of the time that the list of collectives covers. The list is bounded and may not reach
+ * back to the earlier reading. The share is then that of the covered time.
  */
 static uint64_t covered_from(const struct reading *from, const struct reading *to)
 {
@@ -267,7 +267,7 @@ static uint64_t covered_from(const struct reading *from, const struct reading *t
 		if (to->colls[i].done_ns != 0 && to->colls[i].done_ns <= from->colls_at_ns)
 			return from->colls_at_ns;
 	}
-	/* All of them ended in between: those before the first may be missing. */
+	/* All of them ended after the earlier reading, so older ones may be missing. */
 	if (to->coll_count < from->coll_count || from->coll_count == 0)
 		return from->colls_at_ns;
 	return first != UINT64_MAX ? first : from->colls_at_ns;

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define PART_BYTES 128
-#define STARS_MAX  4 /* [*] in one path */
+#define STARS_MAX  4 /* of [*] in one path */
 
 struct selection {
 	const char *whole;
@@ -123,7 +123,7 @@ static json_t *walk_member(struct selection *sel, json_t *value, const char *at)
 	return walk_value(sel, found, at + bytes);
 }
 
-/* Its depth is that of the path, which the command line bounds. */
+/* The recursion is as deep as the path, which is bounded. */
 static json_t *walk_value(struct selection *sel, json_t *value, const char *at)
 {
 	if (*at == '\0')

@@ -12,8 +12,8 @@
 #include <jansson.h>
 
 /*
- * A new reference; NULL with what is not there, or is no path, in error_out. Under [*] what is not
- * there is left out.
+ * Returns a new reference. NULL: error_out says what is missing, or is no path. Elements under [*]
+ * without the rest of the path are left out.
  */
 json_t *select_path(const json_t *root, const char *path, char *error_out, size_t error_size);
 

@@ -1,8 +1,8 @@
 /*
  * terminal.c - see terminal.h.
  *
- * What restores the terminal is two system calls, tcsetattr and write, which a signal handler may
- * make: so a fault ends with a terminal that works, and with the fault's own signal.
+ * Restoring the terminal takes two system calls, tcsetattr and write, which a signal handler may
+ * make. So after a fault the terminal works, and the process ends with the fault's own signal.
  */
 #include "tools/towstat/terminal.h"
 
@@ -17,14 +17,14 @@
 #include <unistd.h>
 
 #define WRITE_MS  1000
-#define ESCAPE_MS 25 /* what follows an escape later than this is another key */
+#define ESCAPE_MS 25 /* a byte that comes later is another key, not part of an escape */
 
-/* Alternate screen, cursor hidden, no wrapping at the edge; and back. */
+/* Alternate screen, hidden cursor and no wrapping at the edge; and the reverse. */
 static const char enter_text[] = "\033[?1049h\033[?25l\033[?7l\033[2J";
 static const char leave_text[] = "\033[0m\033[?7h\033[?25h\033[?1049l";
 
 static struct {
-	volatile sig_atomic_t open, stopping, ended; /* ended: a signal's number */
+	volatile sig_atomic_t open, stopping, ended; /* ended: number of a signal */
 	struct termios before;
 	int wake[2];
 	unsigned char typed[64];
@@ -42,7 +42,7 @@ static void give_back(void)
 		return;
 	term.open = 0;
 	wrote = write(STDOUT_FILENO, leave_text, sizeof(leave_text) - 1);
-	(void)wrote; /* there is nobody to tell */
+	(void)wrote; /* an error cannot be reported here */
 	tcsetattr(STDIN_FILENO, TCSANOW, &term.before);
 }
 
@@ -62,7 +62,7 @@ static void on_signal(int number)
 	else if (number != SIGWINCH && number != SIGCONT)
 		term.ended = number;
 	wrote = write(term.wake[1], "", 1);
-	(void)wrote; /* full: it wakes up anyway */
+	(void)wrote; /* a full pipe wakes the reader as well */
 	errno = err;
 }
 
@@ -78,7 +78,7 @@ static void take_terminal(void)
 {
 	struct termios raw = term.before;
 
-	/* Signals by key are keys: what ends the program goes through its loop. */
+	/* Keys that send signals come as bytes, so that the main loop ends the program. */
 	raw.c_iflag &= ~(tcflag_t)(IXON | ICRNL | INLCR | ISTRIP);
 	raw.c_lflag &= ~(tcflag_t)(ECHO | ICANON | ISIG | IEXTEN);
 	raw.c_cc[VMIN] = 0;
@@ -140,7 +140,7 @@ void terminal_size(size_t *columns_out, size_t *rows_out)
 	}
 }
 
-/* One byte typed: -1 none within the time, -2 the terminal is gone. */
+/* The next byte typed. -1: none within the time; -2: the terminal is gone. */
 static int typed_byte(int wait_ms)
 {
 	struct pollfd polled = { STDIN_FILENO, POLLIN, 0 };
@@ -158,7 +158,7 @@ static int typed_byte(int wait_ms)
 	return term.typed[0];
 }
 
-/* Behind an escape: "[A", "OA", "[5~" and their like; what is not known is eaten to its end. */
+/* Reads the rest of an escape sequence, such as "[A", "OA" or "[5~". Unknown ones are skipped. */
 static int escape_key(void)
 {
 	static const struct {
@@ -224,7 +224,10 @@ void terminal_write(const char *text, size_t bytes)
 	while (bytes > 0) {
 		ssize_t wrote;
 
-		/* ^S, or a terminal that nobody reads: the next picture is as good. */
+		/*
+		 * After ^S, or when nothing reads the terminal, this picture is dropped. The next
+		 * one replaces it.
+		 */
 		if (poll(&polled, 1, WRITE_MS) == 0)
 			return;
 		wrote = write(STDOUT_FILENO, text, bytes < 512 ? bytes : 512);

@@ -1,8 +1,8 @@
 /*
- * terminal.h - a terminal for a program that draws all of it: keys unbuffered, an alternate screen,
- * and everything as it was before, however the program ends.
+ * terminal.h - a terminal for a full-screen program: unbuffered keys and an alternate screen.
  *
- * One at a time in a process: what signals restore has to be found without an argument.
+ * The terminal is restored however the program ends. There is one terminal in a process, because
+ * signal handlers have no argument by which to find it.
  */
 #ifndef TOWSTAT_TERMINAL_H
 #define TOWSTAT_TERMINAL_H
@@ -27,27 +27,27 @@ enum {
 	KEY_INTERRUPT,
 };
 
-/* 0, or -1 with errno. Standard input and output are the terminal. */
+/* Takes standard input and output as the terminal. Returns 0, or -1 with errno. */
 int terminal_open(void);
 void terminal_close(void);
 
-/* A signal that ends the program has come: its number, else 0. */
+/* The number of a signal that has come and ends the program; else 0. */
 int terminal_signal(void);
 
-/* Readable when a signal has come: to be polled beside standard input. */
+/* A descriptor to poll beside standard input: it becomes readable when a signal comes. */
 int terminal_wake_fd(void);
 void terminal_wake_clear(void);
 
-/* Columns and rows, asked anew; 80 x 24 where nobody knows. */
+/* Asks for the columns and rows. They are 80 x 24 when they are not known. */
 void terminal_size(size_t *columns_out, size_t *rows_out);
 
-/* One key of what has been typed; KEY_NONE: no more. *gone_out: the terminal hung up. */
+/* The next key that was typed; KEY_NONE: no more. *gone_out: the terminal has hung up. */
 int terminal_key(bool *gone_out);
 
-/* All of it, or nothing more: a terminal that takes nothing is waited for a second at most. */
+/* Writes the text. A terminal that takes nothing for a second ends the call. */
 void terminal_write(const char *text, size_t bytes);
 
-/* Gives the terminal back, stops, and takes it again when continued. */
+/* Restores the terminal, stops the process, and takes the terminal again when continued. */
 void terminal_stop(void);
 
 #endif

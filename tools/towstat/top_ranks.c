@@ -15,7 +15,7 @@
 #include "tools/towstat/towstat.h"
 
 #define LOOK_MS   2000  /* between two looks for new sockets */
-#define GONE_MS   15000 /* how long one that has ended is shown */
+#define GONE_MS   15000 /* how long an ended rank is shown */
 #define BYTES_MAX (4u << 20)
 
 enum document { DOC_PATHS, DOC_INFO, DOC_COUNTERS, DOC_LATENCY, DOC_POOL, DOC_COLL, DOC_VERDICT };
@@ -27,22 +27,22 @@ static const char *const paths[DOC_COUNT] = {
 
 struct rank {
 	char path[256];
-	char user[32]; /* "USER:" in front of its names; "": it is ours */
+	char user[32]; /* "USER:" in front of its names; "": our own user */
 	struct top_row row;
-	bool seen;           /* its first round has ended: it is shown */
-	bool has[DOC_COUNT]; /* it serves the document */
+	bool seen;           /* its first round has ended, so it is shown */
+	bool has[DOC_COUNT]; /* it has the document */
 	bool asking;
-	enum document document; /* under way */
+	enum document document; /* of the ask under way */
 	long long deadline_ms, state_ms;
 	struct http_ask ask;
-	struct reading *last, *next; /* last->at_s 0: there is none */
+	struct reading *last, *next; /* last->at_s 0: no reading */
 };
 
 struct top_ranks {
 	struct top_ranks_options options;
 	long long look_ms;
 	size_t count, room, missed;
-	size_t cursor, pending; /* who is begun next, and how many more in this round */
+	size_t cursor, pending; /* next rank to begin; ranks left in this round */
 	struct rank **all;
 	struct top_row *rows;
 	struct top_verdicts *verdicts;
@@ -83,7 +83,7 @@ void top_ranks_close(struct top_ranks *ranks)
 	free(ranks);
 }
 
-/* --- who there is --- */
+/* --- the ranks --- */
 
 static struct rank *find_rank(const struct top_ranks *ranks, const char *path)
 {
@@ -94,7 +94,10 @@ static struct rank *find_rank(const struct top_ranks *ranks, const char *path)
 	return NULL;
 }
 
-/* Clean; of all users "USER:TEXT", so that two users' jobs of one name stay two. */
+/*
+ * Copies printable text. With --all-users it is "USER:TEXT", so that equal names of two users
+ * differ.
+ */
 static void say_text(const struct rank *rank, char out[TOP_NAME_BYTES], const char *text)
 {
 	size_t used = strlen(rank->user);
@@ -103,7 +106,7 @@ static void say_text(const struct rank *rank, char out[TOP_NAME_BYTES], const ch
 	words_clean(out + used, TOP_NAME_BYTES - used, text);
 }
 
-/* Until /v1/info has said it better. */
+/* The names from the socket file, until /v1/info has better ones. */
 static void name_of(struct rank *rank, const struct runtime_entry *entry)
 {
 	struct runtime_name parts;
@@ -186,7 +189,7 @@ static void look_for_ranks(struct top_ranks *ranks, long long now)
 	runtime_list_fini(&list);
 }
 
-/* --- what they say --- */
+/* --- their documents --- */
 
 static void set_state(struct rank *rank, enum top_state state)
 {
@@ -195,7 +198,7 @@ static void set_state(struct rank *rank, enum top_state state)
 	rank->row.state = state;
 }
 
-/* A process that was started anew has the old one's file name, and counts from 0. */
+/* A restarted process has the file name of the old one, and counts from 0. */
 static void forget_past(struct rank *rank)
 {
 	rank->last->at_s = 0;
@@ -283,7 +286,7 @@ static void end_round(struct rank *rank)
 	rank->next = last;
 }
 
-/* The next document from `from` on, or the end of the round. */
+/* Asks for the next document from number `from` on, or ends the round. */
 static void ask_from(struct rank *rank, unsigned from)
 {
 	while (from < DOC_VERDICT && !rank->has[from])
@@ -303,11 +306,11 @@ static void fail_rank(struct rank *rank)
 
 	rank->asking = false;
 	if (http_ask_is_gone(&rank->ask)) {
-		set_state(rank, TOP_GONE); /* never seen alive: it is dropped, and never shown */
+		set_state(rank, TOP_GONE); /* a rank never seen alive is dropped and not shown */
 		forget_past(rank);
 		return;
 	}
-	/* It hung up: has it ended, the next round will be refused. */
+	/* The rank closed the connection. If it has ended, the next round is refused. */
 	if ((error == EPIPE || error == ECONNRESET) && shown && rank->row.state <= TOP_LIVE)
 		return;
 	set_state(rank, error == ETIMEDOUT || error == EAGAIN ? TOP_SILENT : TOP_WRONG);
@@ -378,7 +381,7 @@ size_t top_ranks_poll(const struct top_ranks *ranks, struct pollfd *out, size_t 
 	return count;
 }
 
-/* One document more of a rank, if it has come. */
+/* Takes one more document of a rank, if it has come. */
 static bool advance_rank(struct rank *rank)
 {
 	short events;
@@ -392,7 +395,7 @@ static bool advance_rank(struct rank *rank)
 	return true;
 }
 
-/* As many as may be open at a time; the others when these are done. */
+/* Begins as many ranks as may be open at a time. The others begin when these are done. */
 static size_t begin_more(struct top_ranks *ranks, size_t under_way)
 {
 	while (ranks->pending > 0 && under_way < HTTP_ASKS_MAX) {

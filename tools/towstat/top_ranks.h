@@ -1,10 +1,10 @@
 /*
- * top_ranks.h - all ranks of this host, each asked on its own: what towstat top shows.
+ * top_ranks.h - reads all ranks of this host for towstat top, each on its own.
  *
  *	socket file --> rank --> one ask at a time: /v1, /v1/info, /v1/counters, ... --> reading
  *
- * A round asks every rank that has no ask under way. Each has the round's time and no more, so that
- * one that is stuck keeps its own place and delays nobody. Nothing here blocks: the owner polls.
+ * A round asks every rank that has no ask under way. Each rank has the round's timeout for itself,
+ * so a stuck rank delays no other. No function blocks: the owner polls.
  */
 #ifndef TOWSTAT_TOP_RANKS_H
 #define TOWSTAT_TOP_RANKS_H
@@ -25,22 +25,22 @@ struct top_ranks_options {
 struct top_ranks *top_ranks_open(const struct top_ranks_options *options);
 void top_ranks_close(struct top_ranks *ranks);
 
-/* Looks for new sockets (not each round, unless at once), drops the long gone, asks the others. */
+/* Begins a round. Looks for new sockets every two seconds, and drops ranks that ended long ago. */
 void top_ranks_round(struct top_ranks *ranks);
 
-/* What is to be polled; room for top_ranks_poll_max. How many. */
+/* Fills `out` with the descriptors to poll, at most `room`. Returns how many. */
 size_t top_ranks_poll(const struct top_ranks *ranks, struct pollfd *out, size_t room);
 
-/* After the poll: goes on with all asks. How many are still under way. */
+/* Continues all asks after the poll. Returns how many are still under way. */
 size_t top_ranks_step(struct top_ranks *ranks);
 
-/* When the first ask under way ends for want of time, by http_now_ms; 0: none is. */
+/* The first deadline of an ask under way, as http_now_ms counts; 0: none is under way. */
 long long top_ranks_deadline(const struct top_ranks *ranks);
 
-/* The rows to be shown, unsorted; the caller's until the next call. NULL without memory. */
+/* The rows to show, unsorted. The caller may change them until the next call. NULL: no memory. */
 struct top_row *top_ranks_rows(struct top_ranks *ranks, size_t *count_out);
 
-/* How many sockets there was no room for. */
+/* The number of sockets without room. */
 size_t top_ranks_missed(const struct top_ranks *ranks);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * top_screen.c - see top_screen.h.
+ * top_screen.c - the picture of towstat top and its keys. See top_screen.h.
  *
  *	gpt2: slow: rank 2 is late
  *	12:00:01  host  job: gpt2  3 of 4 ranks  telemetry lost: 0
@@ -7,7 +7,7 @@
  *	gpt2.0    ...
  *	total of 3
  *	(blank)
- *	what the keys do, a prompt, or what was wrong
+ *	the keys, a prompt, or an error message
  */
 #include "tools/towstat/top_screen.h"
 
@@ -20,7 +20,7 @@
 #include "tools/common/words.h"
 #include "tools/towstat/terminal.h"
 
-/* --- what there is --- */
+/* --- data --- */
 
 void top_screen_take(struct top_screen *screen, struct top_row *rows, size_t count, size_t missed)
 {
@@ -59,7 +59,7 @@ static bool job_seen(const struct top_screen *screen, size_t before)
 	return false;
 }
 
-/* "gpt2, bert and 3 more" */
+/* "gpt2, bert, t5 and 3 more" */
 static void job_names(const struct top_screen *screen, char *out, size_t size)
 {
 	size_t jobs = 0, used = 0;
@@ -103,7 +103,7 @@ static void put_title(struct top_line *out, const struct top_screen *screen)
 
 #define VERDICTS_SHOWN 3
 
-/* The verdict on the next job behind row *at, which is moved on; false: there is none. */
+/* The verdict on the next job from row *at on; *at moves on. Returns false when there is none. */
 static bool next_verdict(const struct top_screen *screen, size_t *at, struct top_line *out)
 {
 	while (*at < screen->shown && job_seen(screen, *at))
@@ -185,7 +185,7 @@ static const char *mark_text(const struct picture *out, enum top_mark mark)
 	}
 }
 
-/* Each line is written where it stands, so that one that fills the screen scrolls nothing. */
+/* Writes a line with its position, so that a line that fills the screen does not scroll it. */
 static void add_line(struct picture *out, const struct top_line *line)
 {
 	size_t at = 0, end = line->bytes < out->columns ? line->bytes : out->columns;
@@ -202,7 +202,7 @@ static void add_line(struct picture *out, const struct top_line *line)
 		add_text(out, mark_text(out, line->marks[i].mark));
 		add_bytes(out, line->text + line->marks[i].first, last - line->marks[i].first);
 		if (line->marks[i].mark == TOP_HEAD && end < out->columns)
-			add_text(out, "\033[K"); /* the bar goes on to the edge */
+			add_text(out, "\033[K"); /* the bar goes on to the right edge */
 		add_text(out, "\033[0m");
 		at = last;
 	}
@@ -260,7 +260,9 @@ static void add_help(struct picture *out)
 		add_words(out, TOP_PLAIN, "%s", text[i]);
 }
 
-/* In sight at any width: the first thing that is looked for. A low screen is left to the ranks. */
+/*
+ * The verdicts come first, to be visible at any width. On a low screen the ranks take their lines.
+ */
 static void add_verdicts(struct picture *out, const struct top_screen *screen)
 {
 	struct top_line line;
@@ -279,7 +281,7 @@ static void add_rows(struct picture *out, struct top_screen *screen)
 {
 	const struct top_layout layout = { top_name_width(screen->rows, screen->shown),
 					   screen->first, out->columns };
-	/* Head, total, a line that is left empty, and the foot. */
+	/* The lines of head, total, an empty line and the foot. */
 	size_t room = out->lines > out->at + 4 ? out->lines - out->at - 4 : 1, most;
 	struct top_line line;
 

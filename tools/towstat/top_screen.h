@@ -1,6 +1,5 @@
 /*
- * top_screen.h - what towstat top has on its screen, and how it becomes bytes for a terminal or
- * lines.
+ * top_screen.h - the state of towstat top's screen, and its output as terminal bytes or as lines.
  */
 #ifndef TOWSTAT_TOP_SCREEN_H
 #define TOWSTAT_TOP_SCREEN_H
@@ -12,33 +11,33 @@
 #define TOP_PROMPT_BYTES 96
 
 struct top_screen {
-	/* what was chosen */
-	enum top_column sorted, first; /* first: of the columns behind the name */
+	/* chosen by the user */
+	enum top_column sorted, first; /* first: the first column shown behind the verdict */
 	bool reverse, colours, help, typing;
 	size_t scrolled; /* rows above the first that is shown */
-	size_t visible;  /* rows that the last picture had */
+	size_t visible;  /* rows in the last picture */
 	struct top_filter filter;
 	char filter_text[TOP_PROMPT_BYTES];
-	char prompt[TOP_PROMPT_BYTES]; /* what is being typed */
-	char message[160];             /* what was wrong with it */
+	char prompt[TOP_PROMPT_BYTES]; /* being typed */
+	char message[160];             /* the error in it */
 	double interval_s;
-	/* what there is: taken by top_screen_take */
-	size_t count, shown, missed; /* shown: passes the filter */
+	/* data, set by top_screen_take */
+	size_t count, shown, missed; /* shown: rows that pass the filter */
 	struct top_row *rows;        /* the caller's */
 	struct top_row total;
 	char host[64], clock[32];
 };
 
-/* Filters and sorts the rows in place, which have to stay. */
+/* Filters and sorts the rows in place. The rows must stay until the next call. */
 void top_screen_take(struct top_screen *screen, struct top_row *rows, size_t count, size_t missed);
 
-/* The whole picture; the caller's to free. NULL without memory. */
+/* Draws the screen. The caller frees the text. NULL: no memory. */
 char *top_screen_draw(struct top_screen *screen, size_t columns, size_t lines, size_t *bytes_out);
 
-/* The same as plain lines, all of them. */
+/* Prints the same as plain lines, all of them. */
 void top_screen_print(const struct top_screen *screen, FILE *file);
 
-/* What a key does. false: the end is wanted. */
+/* Handles a key. Returns false when the user wants the end. */
 bool top_screen_key(struct top_screen *screen, int key);
 
 #endif

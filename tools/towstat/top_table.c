@@ -97,7 +97,7 @@ bool top_filter_passes(const struct top_filter *filter, const struct top_row *ro
 
 /* --- order --- */
 
-/* What a row is sorted by: the larger comes first. UNKNOWN is below all that is known. */
+/* The sort value of a row; the larger comes first. UNKNOWN is below all known values. */
 static double value_of(const struct top_row *row, enum top_column key)
 {
 	const struct figures *f = &row->figures;
@@ -253,7 +253,7 @@ static void put_cell(struct top_line *line, int width, bool left, const char *te
 		mark_cell(line, first, kind);
 }
 
-/* "3.1G", "12M": four signs and a unit, for columns. */
+/* "3.1G", "12M": at most three characters and a unit, for columns. */
 static void short_bytes(double bytes, char out[WORDS_BYTES])
 {
 	static const char units[] = "BKMGTPE";
@@ -318,7 +318,7 @@ static void pool_text(const struct top_row *row, char out[WORDS_BYTES])
 		snprintf(out, WORDS_BYTES, "%.12s/%.12s", used, size);
 }
 
-/* The text of one cell, and whether it wants attention. */
+/* Writes the text of one cell. Returns its mark when the cell needs attention. */
 static enum top_mark cell_text(const struct top_row *row, enum top_column column,
 			       char out[WORDS_BYTES])
 {
@@ -361,7 +361,7 @@ static enum top_mark cell_text(const struct top_row *row, enum top_column column
 	}
 }
 
-/* The trouble of one that is not live stands where its figures would, in sight at any width. */
+/* The state of a rank that is not live replaces its figures, to be visible at any width. */
 static void put_state(struct top_line *line, const struct top_row *row)
 {
 	char text[64];
@@ -370,7 +370,7 @@ static void put_state(struct top_line *line, const struct top_row *row)
 	put_cell(line, 0, true, text, row->state == TOP_GONE ? TOP_DIM : TOP_ALARM);
 }
 
-/* Whether a column is shown in a line that has so many bytes. */
+/* Whether a line of `line->bytes` has room for a column. */
 static bool has_room(const struct top_layout *layout, const struct top_line *line, unsigned column)
 {
 	if (column < TOP_FIRST)

@@ -1,8 +1,8 @@
 /*
- * top_table.h - the table of towstat top: rows of ranks are filtered, sorted, and put into lines.
+ * top_table.h - the table of towstat top: filters and sorts rows of ranks, and makes lines of them.
  *
- * Pure: no clock, no socket, no terminal. A line is text and marks: which cells want attention.
- * What becomes of a mark (a colour, or nothing) is for who shows the line.
+ * Pure: no clock, no socket, no terminal. A line is text and marks of the cells that need
+ * attention. The code that shows the line makes a colour of a mark, or nothing.
  */
 #ifndef TOWSTAT_TOP_TABLE_H
 #define TOWSTAT_TOP_TABLE_H
@@ -20,32 +20,32 @@
 #define TOP_MARKS         8
 
 enum top_state {
-	TOP_NEW, /* there was one reading, or none yet */
+	TOP_NEW, /* no reading yet, or one */
 	TOP_LIVE,
-	TOP_SILENT, /* did not answer within its time */
-	TOP_WRONG,  /* what it answers is not understood */
+	TOP_SILENT, /* did not answer in time */
+	TOP_WRONG,  /* its answer is not understood */
 	TOP_GONE,   /* its process has ended */
 };
 
 struct top_row {
-	char name[TOP_NAME_BYTES]; /* of its file, without .sock: clean, as all text here */
+	char name[TOP_NAME_BYTES]; /* of its file, without .sock; printable, as all text here */
 	char job[TOP_NAME_BYTES];
 	int64_t rank; /* -1: not known */
 	enum top_state state;
-	double state_s; /* for how long, of those that are not live */
-	bool known;     /* figures are there */
+	double state_s; /* how long it has had a state other than live */
+	bool known;     /* there are figures */
 	struct figures figures;
 	uint64_t copied_bytes, late_count, lost; /* since the start */
 	uint64_t pool_used_bytes, pool_bytes;
 	bool accused;                    /* the verdict names this rank */
-	bool healthy;                    /* the verdict says that the job is */
-	char verdict[TOP_VERDICT_BYTES]; /* of the job; never empty: who does not know says so */
-	char says[24];                   /* of it, what concerns this rank */
+	bool healthy;                    /* the verdict says that the job is healthy */
+	char verdict[TOP_VERDICT_BYTES]; /* on the job; never empty, "not known" if need be */
+	char says[24];                   /* the part of it that concerns this rank */
 };
 
 /*
- * The columns, which are the keys to sort by: X(name, title, width). A terminal of 80 columns has
- * room for all up to the pool, where the names of ranks are short.
+ * The columns, which are also the sort keys: X(name, title, width). With short names of ranks, 80
+ * columns of a terminal have room for all up to the pool.
  */
 #define TOP_COLUMNS(X)                                                                             \
 	X(name, "RANK", 10)                                                                        \
@@ -61,7 +61,7 @@ struct top_row {
 	X(pool, "POOL", 9)                                                                         \
 	X(late, "LATE", 5)                                                                         \
 	X(copied, "COPIED", 6)
-/* Of those that scroll; name and verdict stay. */
+/* The columns that scroll. Name and verdict stay. */
 #define TOP_FIRST TOP_in
 #define TOP_LAST  TOP_copied
 
@@ -74,10 +74,10 @@ enum top_column {
 
 const char *top_column_name(enum top_column column);
 
-/* -1 when there is no such column. */
+/* Returns -1 when there is no such column. */
 int top_column_find(const char *name, enum top_column *out);
 
-/* job=NAME, rank=N, or a regular expression over name, state and verdict; "" lets all through. */
+/* job=NAME, rank=N, or a regular expression over name, state and verdict; "" passes all rows. */
 struct top_filter {
 	enum { TOP_ALL, TOP_JOB, TOP_RANK, TOP_REGEX } kind;
 	char job[TOP_NAME_BYTES];
@@ -85,18 +85,18 @@ struct top_filter {
 	regex_t regex;
 };
 
-/* 0, or -1 with why not; *out then lets all through. */
+/* Returns 0, or -1 with the reason in error_out. *out then passes all rows. */
 int top_filter_init(struct top_filter *out, const char *text, char *error_out, size_t error_size);
 void top_filter_fini(struct top_filter *filter);
 bool top_filter_passes(const struct top_filter *filter, const struct top_row *row);
 
 /*
- * Numbers: the largest first; names: job, then rank, by number. What is not known comes last, and
- * equals keep the order of their names. reverse turns all of it around.
+ * Sorts numbers with the largest first, and names by job, then by rank number. Unknown values come
+ * last. Equal rows keep the order of their names. `reverse` reverses the whole order.
  */
 void top_sort(struct top_row *rows, size_t count, enum top_column key, bool reverse);
 
-/* Sums, and of times, pool and shares the worst. */
+/* Sums the rows. Of times, pool and shares it takes the worst. */
 void top_total(const struct top_row *rows, size_t count, struct top_row *out);
 
 enum top_mark { TOP_PLAIN, TOP_HEAD, TOP_DIM, TOP_WARN, TOP_ALARM };
@@ -106,25 +106,25 @@ struct top_line {
 	char text[TOP_LINE_BYTES]; /* printable ASCII */
 	size_t mark_count;
 	struct {
-		size_t first, end; /* bytes of the text */
+		size_t first, end; /* byte offsets in the text */
 		enum top_mark mark;
 	} marks[TOP_MARKS];
 };
 
-/* How a line is laid out: the same for all lines of a table. */
+/* The layout of a line, which is the same for all lines of a table. */
 struct top_layout {
-	size_t name_width;     /* top_name_width's */
-	enum top_column first; /* of the columns behind name and verdict */
-	size_t room;           /* only whole columns that end within it; 0: all of them */
+	size_t name_width;     /* from top_name_width */
+	enum top_column first; /* the first column shown behind the verdict */
+	size_t room;           /* only whole columns that end within it; 0: all */
 };
 
 void top_line_head(struct top_line *out, const struct top_layout *layout, enum top_column sorted,
 		   bool reverse);
 void top_line_row(struct top_line *out, const struct top_layout *layout, const struct top_row *row);
-/* The verdict on a row's job. */
+/* The line of the verdict on a row's job. */
 void top_line_verdict(struct top_line *out, const struct top_row *row);
 
-/* Wide enough for the names, in bounds. */
+/* The width for the names, within bounds. */
 size_t top_name_width(const struct top_row *rows, size_t count);
 
 #endif

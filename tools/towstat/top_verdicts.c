@@ -11,7 +11,7 @@
 
 #define JOBS_MAX    32
 #define EVERY_MS    5000
-#define DEADLINE_MS 4000 /* it asks other ranks, and gives stuck ones their time */
+#define DEADLINE_MS 4000 /* the rank asks other ranks, and waits for stuck ones */
 #define BYTES_MAX   (1u << 20)
 
 struct job {
@@ -47,7 +47,7 @@ static struct job *find_job(const struct top_verdicts *verdicts, const char *nam
 	return NULL;
 }
 
-/* Of more jobs than there is room for, the one that was asked longest ago makes it. */
+/* Adds a job. When there is no room, it replaces the job that was asked the longest ago. */
 static struct job *make_job(struct top_verdicts *verdicts, const char *name)
 {
 	struct job *job = &verdicts->jobs[0];
@@ -94,7 +94,7 @@ size_t top_verdicts_poll(const struct top_verdicts *verdicts, struct pollfd *out
 	return count;
 }
 
-/* One that did not come leaves nothing known: an old verdict would be believed. */
+/* Without an answer nothing is known: an old verdict would be misleading. */
 static void take_verdict(struct job *job)
 {
 	const struct http_answer *answer = &job->ask.answer;
@@ -138,7 +138,7 @@ long long top_verdicts_deadline(const struct top_verdicts *verdicts)
 	return first;
 }
 
-/* "slow: rank 2 is late"; of a healthy job, or one of which no more is known, its state alone. */
+/* Writes "slow: rank 2 is late". A healthy job, or one without text, has only its state. */
 static void tell_job(const struct verdict *verdict, struct top_row *row)
 {
 	if (verdict->state[0] == '\0')

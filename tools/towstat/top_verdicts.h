@@ -1,8 +1,9 @@
 /*
- * top_verdicts.h - the verdicts of the jobs on this host, for towstat top.
+ * top_verdicts.h - the verdicts on the jobs of this host, for towstat top.
  *
- * A verdict is of the whole job, whoever is asked, and costs questions to all its ranks. So one
- * living rank of each job is asked, rarely, and beside its other documents, which do not wait.
+ * Every rank gives the verdict on the whole job, and that costs questions to all of its ranks. So
+ * one living rank of each job is asked, every few seconds. The rank's other documents do not wait
+ * for it.
  */
 #ifndef TOWSTAT_TOP_VERDICTS_H
 #define TOWSTAT_TOP_VERDICTS_H
@@ -18,7 +19,7 @@ struct top_verdicts;
 struct top_verdicts *top_verdicts_open(void);
 void top_verdicts_close(struct top_verdicts *verdicts);
 
-/* `row` is of a living rank that has /v1/verdict: it is asked if its job's is due. */
+/* Asks for the verdict on the row's job if it is due. The row's rank lives and has /v1/verdict. */
 void top_verdicts_ask(struct top_verdicts *verdicts, const struct top_row *row,
 		      const char *socket_path);
 
@@ -27,7 +28,10 @@ size_t top_verdicts_poll(const struct top_verdicts *verdicts, struct pollfd *out
 size_t top_verdicts_step(struct top_verdicts *verdicts);
 long long top_verdicts_deadline(const struct top_verdicts *verdicts);
 
-/* Puts what is known of its job into a row; accused is who is named by the first finding. */
+/*
+ * Puts the verdict on a row's job into the row. `accused` is set when the first finding names the
+ * rank.
+ */
 void top_verdicts_tell(const struct top_verdicts *verdicts, struct top_row *row);
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * towstat.c - reads the stats sockets of the runtimes on this host, and prints the library's lists.
  *
- * It is an ordinary user of libtowline and of HTTP: what it shows, curl can show.
+ * It is an ordinary user of libtowline and of HTTP: curl can get the same documents.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -27,7 +27,7 @@ struct arguments {
 	const char *from;   /* likewise */
 	const char *torch;  /* likewise */
 	int argc;
-	char **argv; /* what is no option */
+	char **argv; /* arguments that are no options */
 };
 
 static const char usage[] =
@@ -148,7 +148,7 @@ int read_seconds(const char *text, double least, double most, double *out)
 	return end == text || *end != '\0' || !(*out >= least && *out <= most) ? -1 : 0;
 }
 
-/* A time with a unit, or in seconds: up to a year. */
+/* Reads a time with a unit, or in seconds, of up to a year. */
 static int read_span(const char *text, double *out)
 {
 	static const struct {
@@ -182,7 +182,7 @@ static int run_list(const struct arguments *arguments)
 	return list_runtimes(&options);
 }
 
-/* watch [SECONDS] [NAME]: what reads as a number is the interval. */
+/* watch [SECONDS] [NAME]: an argument that reads as a number is the interval. */
 static int run_watch(const struct arguments *arguments)
 {
 	struct watch_options options = { .seconds = 1, .count = arguments->count };
@@ -215,7 +215,10 @@ static int run_watch(const struct arguments *arguments)
 	return status;
 }
 
-/* [NAME|SOCKET], behind the command's own name: what has a slash is a path. 0, or -1 as printed. */
+/*
+ * Finds [NAME|SOCKET] behind the command's name. A slash makes it a path. Returns 0, or -1 with the
+ * reason printed.
+ */
 static int find_given(const struct arguments *arguments, struct runtime_list *out)
 {
 	const char *target = arguments->argc > 1 ? arguments->argv[1] : NULL;
@@ -333,7 +336,7 @@ static int run_lanes(const struct arguments *arguments)
 	return 0;
 }
 
-/* run: with the options below; own: with its own. */
+/* run: takes the options below; own: has options of its own. */
 static const struct {
 	const char *name;
 	int (*run)(const struct arguments *arguments);
@@ -362,7 +365,7 @@ enum {
 	OPT_SWEEP
 };
 
-/* Those without a value. */
+/* Takes an option without a value. */
 static int take_flag(struct arguments *out, int option)
 {
 	switch (option) {
@@ -386,7 +389,7 @@ static int take_flag(struct arguments *out, int option)
 	}
 }
 
-/* Those that are taken as they are. */
+/* Takes an option whose text needs no conversion. */
 static int take_text(struct arguments *out, int option)
 {
 	switch (option) {
@@ -407,7 +410,7 @@ static int take_text(struct arguments *out, int option)
 	}
 }
 
-/* -1 to go on, else the exit status. */
+/* Returns -1 to go on, else the exit status. */
 static int read_options(int argc, char **argv, struct arguments *out)
 {
 	static const struct option options[] = {
@@ -465,7 +468,7 @@ static int read_options(int argc, char **argv, struct arguments *out)
 	return -1;
 }
 
-/* --all-users stands anywhere, as it is about all commands; it is taken out. */
+/* Removes --all-users, which may stand anywhere as all commands take it. */
 static int take_all_users(int argc, char **argv)
 {
 	int kept = 1;
@@ -490,7 +493,7 @@ static int finish_output(int status)
 	return status;
 }
 
-/* A command with options of its own, which may also stand before it; it becomes argv[1]. */
+/* Finds a command with options of its own and makes it argv[1]. Options may stand before it. */
 static int (*find_own(int argc, char **argv))(int, char **)
 {
 	static char title[32];
@@ -500,7 +503,7 @@ static int (*find_own(int argc, char **argv))(int, char **)
 			if (strcmp(argv[at], commands[i].name) != 0)
 				continue;
 			memmove(argv + 2, argv + 1, (size_t)(at - 1) * sizeof(*argv));
-			/* getopt names the program by it. */
+			/* getopt prints it as the program's name. */
 			snprintf(title, sizeof(title), "towstat %s", commands[i].name);
 			argv[1] = commands[i].own != NULL ? title : (char *)commands[i].name;
 			return commands[i].own;

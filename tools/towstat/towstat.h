@@ -1,5 +1,6 @@
 /*
- * towstat.h - the parts of towstat: choosing runtimes, watching one, asking why, printing lists.
+ * towstat.h - the functions that the commands of towstat share: targets, documents, verdicts,
+ * lists.
  */
 #ifndef TOWSTAT_H
 #define TOWSTAT_H
@@ -11,25 +12,26 @@
 #include "tools/common/runtimes.h"
 
 /*
- * Whom a command is about: the runtime of that name (job.rank), or all live ones of the job of that
- * name; for NULL, all live ones, all of one job. JOB@STORE is the job that meets there, of
- * several of one name. Never none, nor of two jobs: prints why and returns -1.
+ * Finds the runtimes that a command is about. `name` is a runtime (job.rank) or a job, whose live
+ * ranks are all meant. NULL is the only job that lives here. JOB@STORE is the job that meets at
+ * that store, where several jobs have one name. The list is never empty and has ranks of one job
+ * only. Otherwise the function prints why and returns -1.
  */
 int find_targets(const char *socket_path, const char *name, struct runtime_list *out);
 
-/* The same, for what is about one alone; prints why not. */
+/* Finds the one runtime that a command is about. Prints why it cannot. */
 int find_target(const char *socket_path, const char *name, char *path_out, size_t path_size);
 
 #define EXIT_USAGE 2
 
-/* Says what is wrong with the command line; the exit status for that. */
+/* Prints what is wrong with the command line, and returns the exit status for that. */
 int misuse(const char *what, const char *which);
 
-/* Numbers of the command line within bounds: 0, or -1. */
+/* Read a number of the command line within bounds. Return 0 or -1. */
 int read_number(const char *text, long least, long most, long *out);
 int read_seconds(const char *text, double least, double most, double *out);
 
-/* Commands with options of their own, argv[0] being their name; the exit status. */
+/* Commands with options of their own; argv[0] is the command's name. Return the exit status. */
 int run_top(int argc, char **argv);
 int run_export(int argc, char **argv);
 int run_diff(int argc, char **argv);
@@ -37,27 +39,27 @@ int run_get(int argc, char **argv);
 int run_dpdk(int argc, char **argv);
 int run_ras(int argc, char **argv);
 int run_explain(int argc, char **argv);
-/* Becomes towbpf: returns only when there is none. */
+/* Replaces this process by towbpf. Returns only when there is no towbpf. */
 int run_bpf(int argc, char **argv);
 
-/* The folder of this program, where the other tools lie; "" when it cannot be known. */
+/* The folder of this program, which also holds the other tools; "" when it is not known. */
 void own_folder(char out[PATH_MAX]);
 
-/* Sleeps; signals do not shorten it. */
+/* Sleeps for `seconds`, also when signals come. */
 void nap(double seconds);
 
 struct list_options {
-	const char *job; /* NULL: of all jobs */
-	int all;         /* also what ended processes have left */
-	int sweep;       /* takes that away first */
+	const char *job; /* NULL: all jobs */
+	int all;         /* also the sockets that ended processes have left */
+	int sweep;       /* first removes those sockets */
 };
 
-/* Who there is; the exit status. */
+/* Prints the runtimes of this host, and returns the exit status. */
 int list_runtimes(const struct list_options *options);
 
 /*
- * Where the ranks of a job meet, by its /v1/bootstrap: what tells jobs of one name apart. "": it
- * has no group, or nothing is known.
+ * The store at which the ranks of a job meet, by its /v1/bootstrap. It distinguishes jobs of one
+ * name. "" means that the job has no group, or that nothing is known.
  */
 const char *store_of(const json_t *bootstrap);
 
@@ -66,62 +68,67 @@ struct watch_options {
 	long count; /* 0: until the runtime ends */
 };
 
-/* Rates of all of them together. */
+/* Prints the rates of all targets together. */
 int watch(const struct runtime_list *targets, const struct watch_options *options);
 
-/* A document, to be given to json_decref; NULL, having said why. */
+/* Fetches a document, which the caller gives to json_decref. NULL: the error is printed. */
 json_t *fetch_json(const char *socket_path, const char *path);
 
 /*
- * The document of each of them, asked side by side; NULL of those that do not answer within 2 s.
- * The array goes to fetched_free with the number of targets; NULL: no memory.
+ * Fetches the document of each target, from all at the same time. An entry is NULL when its target
+ * does not answer within 2 s. The caller gives the array and the number of targets to fetched_free.
+ * NULL: no memory.
  */
 json_t **fetch_all(const struct runtime_list *targets, const char *path);
 void fetched_free(json_t **all, size_t count);
 
-/* Info, counters and latencies in one object; as fetch_json. */
+/* Fetches info, counters and latencies as one object. Ownership and errors are as in fetch_json. */
 json_t *fetch_snapshot(const char *socket_path);
 
-/* Above what is said of one of several; nothing where there is one alone. */
+/*
+ * Prints the heading above the output of one of several targets. Prints nothing for a single
+ * target.
+ */
 void print_heading(const struct runtime_list *targets, size_t index);
 
-/* What is said of a runtime in an array of several: name, job, rank, and its user where asked. */
+/* The object for a runtime in an array of several: name, job, rank, and user with --all-users. */
 json_t *row_of_runtime(const struct runtime_entry *entry);
 
-/* Of /v1/coll: groups of other libraries, as tables. */
+/* Prints the groups of other libraries in /v1/coll as tables. */
 void print_foreign_groups(json_t *document);
 
-/* Collectives, as tables; the exit status. */
+/* Prints collectives as tables, and returns the exit status. */
 int show_collectives(const struct runtime_list *targets);
 
 struct why_options {
-	long count; /* places shown of each kind; 0: 10 */
+	long count; /* call sites shown of each kind; 0: 10 */
 	int json;
 };
 
-/* What was copied or registered late, and why; 1 when one of them does not answer. */
+/* Prints what was copied or registered late, and why. Returns 1 when a target does not answer. */
 int show_why(const struct runtime_list *targets, const struct why_options *options);
-/* Of all ranks, whatever their job. */
+/* Does the same for all ranks of this host, whatever their job. */
 int show_why_all(const struct why_options *options);
 /*
- * The same of one as a document: info, copies, registrations, pool, and, with_waits, what it waits
- * for. NULL: it has not answered, as was printed.
+ * The same of one runtime as a document: info, copies, registrations and pool. With `with_waits` it
+ * also has the operations that the runtime waits for. NULL: the runtime does not answer, which is
+ * printed.
  */
 json_t *fetch_why(const char *socket_path, int with_waits);
 
 /*
- * Why the job of these runtimes does not go on, or is slow, as the one says that knows most of it;
- * where each knows itself alone, as each says. The exit status is one of the list.
+ * Prints why the job of these runtimes is stuck or slow, by the rank that knows most of it. Ranks
+ * that know only themselves are printed one by one. The exit status is one of the list below.
  */
 int show_verdict(const struct runtime_list *targets, int json);
-/* What the verdicts on the job were in the last `seconds`; the exit status, as of show_verdict. */
+/* Prints the verdicts on the job of the last `seconds`. The exit status is as of show_verdict. */
 int show_history(const struct runtime_list *targets, double seconds, int json);
-/* A finding, with its evidence and what mends it; each line behind `indent`. */
+/* Prints a finding with its evidence and its cure; each line begins with `indent`. */
 void print_finding(const char *indent, const json_t *finding);
 
 /*
- * X(exit status, name, what it says), the gravest first: where several runtimes speak for
- * themselves, it is the gravest of what they say. `towstat --help` and docs/verdict.md have all.
+ * X(exit status, name, meaning), the gravest first. Where several runtimes answer for themselves,
+ * the status is the gravest of theirs. `towstat --help` and docs/verdict.md list all of them.
  */
 #define VERDICT_STATUS_MAP(X)                                                                      \
 	X(3, FOUND, "something was found, and somebody is named")                                  \
@@ -133,42 +140,51 @@ enum verdict_status {
 	VERDICT_STATUS_MAP(VERDICT_STATUS)
 #undef VERDICT_STATUS
 };
-/* What the flight recorders of an ended job have left in `folder`; job NULL: the only one. */
+/*
+ * Prints what the flight recorders of an ended job have left in `folder`. job NULL: the only job.
+ */
 int show_last_words(const char *folder, const char *job, int json);
-/* Says where such files of the job are kept by default, if there are any. */
+/* Prints where such files of the job are by default, if there are any. */
 void tell_kept(const char *job);
-/* Writes the same into folder `out`, for PyTorch's fr_trace. */
+/* Writes the same files into folder `out`, for PyTorch's fr_trace. */
 int write_last_words(const char *folder, const char *job, const char *out);
 /*
- * The verdict on the job of these runtimes: one document, or, where each knows itself alone, an
- * array of rows with name, job, rank and document. NULL: none of them has answered, as was printed.
+ * The verdict on the job of these runtimes. It is one document, or an array of rows with name, job,
+ * rank and document where each runtime knows only itself. NULL: no runtime has answered, which is
+ * printed.
  */
 json_t *find_verdict(const struct runtime_list *targets);
-/* Where the threads of these are, by their stacks where stacks_signal allows it; 0, or 1. */
+/* Prints the threads of the targets, with stacks where stacks_signal allows it. Returns 0 or 1. */
 int show_stacks(const struct runtime_list *targets);
-/* Of ranks on this host that the verdict on a job that is stuck names; `of` is one of the job. */
+/*
+ * Prints the stacks of those ranks on this host that the verdict on a stuck job names. `of` is any
+ * rank of the job.
+ */
 void print_named_stacks(const struct runtime_entry *of, const json_t *root);
 
-/* The status of what find_verdict returns; of rows it is the gravest. */
+/* The status of a result of find_verdict; for rows, the gravest. */
 enum verdict_status verdict_status_of_all(const json_t *found);
-/* A verdict, for people; the status of one. */
+/* Prints one verdict for people, and returns its status. */
 int print_verdict(const json_t *root);
-/* Its first line, without the findings. */
+/* Prints the first line of a verdict, without the findings. */
 void print_verdict_head(const json_t *root);
 enum verdict_status verdict_status_of(const json_t *root);
-/* 0, or 1, having said that it cannot be written. */
+/* Prints `root` as JSON. Returns 0, or 1 after printing that it cannot be written. */
 int dump_json(const json_t *root);
-/* The process that listens at a socket, by the number that it has here; 0: not known. */
+/* The number of the process that listens at a socket, as seen from here; 0: not known. */
 long pid_of_listener(const char *path);
-/* Of ranks that are joined by groups of another library alone, judged here; NULL: they are not. */
+/*
+ * The verdict on ranks that only groups of another library join, judged in this process. NULL: no
+ * such group joins them.
+ */
 json_t *join_verdict(const struct runtime_list *targets);
 
-/* Fetches an allocation log; seconds -1: as the runtime likes. Returns the exit status. */
+/* Fetches an allocation log. With seconds = -1 the runtime chooses. Returns the exit status. */
 int fetch_alloclog(const char *socket_path, long seconds, const char *output_path);
 
 enum list_style { LIST_PLAIN, LIST_MARKDOWN, LIST_MAN };
 void print_knobs(enum list_style style);
-/* Those with `part` in their name or variable, in either case. How many. */
+/* Prints the knobs with `part` in their name or variable, in either case. Returns how many. */
 size_t print_knobs_like(const char *part);
 void print_counters(enum list_style style);
 void print_lanes(void);

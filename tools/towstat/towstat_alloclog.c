@@ -1,7 +1,7 @@
 /*
  * towstat_alloclog.c - fetches an allocation log into a file.
  *
- * What is in it is not looked at here; tow-alloclog reads it.
+ * The content is not read here; tow-alloclog reads it.
  */
 #include <stdio.h>
 
@@ -12,7 +12,7 @@
 
 #define LOG_BYTES_MAX ((size_t)8 << 30)
 
-/* Over the seconds asked for: large logs take time to be put in order. */
+/* Added to the seconds of the log, as sorting a large log takes time. */
 #define PATIENCE_MS 60000
 
 int fetch_alloclog(const char *socket_path, long seconds, const char *output_path)

@@ -1,6 +1,8 @@
 /*
- * towstat_bpf.c - becomes towbpf, which is a program of its own because of what it may do: a file
- * can be given capabilities, a command of one cannot.
+ * towstat_bpf.c - replaces this process by towbpf.
+ *
+ * towbpf is a separate program because of its rights: a file can be given capabilities, and a
+ * single command of a file cannot.
  */
 #include <errno.h>
 #include <limits.h>
@@ -21,7 +23,7 @@ int run_bpf(int argc, char **argv)
 	static char all_users[] = "--all-users";
 	char folder[PATH_MAX], beside[PATH_MAX + 8];
 
-	/* It was taken out of the arguments, so there is room to put it back. */
+	/* The option was removed from the arguments, so there is room to put it back. */
 	if (finds_all_users()) {
 		argv[argc] = all_users;
 		argv[argc + 1] = NULL;

@@ -1,5 +1,6 @@
 /*
- * towstat_coll.c - /v1/coll as tables: which plan serves what, and why; what the last ones took.
+ * towstat_coll.c - prints /v1/coll as tables: the plan of each call with its reason, and the last
+ * collectives.
  */
 #include <jansson.h>
 #include <stdio.h>
@@ -9,7 +10,7 @@
 #include "tools/towstat/towstat.h"
 
 #define LAST_SHOWN 16
-#define TEXT_BYTES 416 /* the longest is why a group is broken */
+#define TEXT_BYTES 416 /* the longest text is why a group is broken */
 
 static json_t *member_of(json_t *object, const char *key)
 {
@@ -21,7 +22,7 @@ static unsigned long long number_of(json_t *object, const char *key)
 	return (unsigned long long)json_number_value(member_of(object, key));
 }
 
-/* Names come from another process: what a terminal would obey is not printed. */
+/* Names come from another process, so bytes that control a terminal are not printed. */
 static const char *clean_name(json_t *object, const char *key, const char *none,
 			      char out[TEXT_BYTES])
 {
@@ -31,7 +32,7 @@ static const char *clean_name(json_t *object, const char *key, const char *none,
 	return out;
 }
 
-/* A time that may not be known. */
+/* A time, or "-" while it is not known. */
 static const char *time_of(json_t *object, const char *key, char out[WORDS_BYTES])
 {
 	if (json_is_number(member_of(object, key)))
@@ -139,7 +140,7 @@ static void print_entries(json_t *group)
 	json_array_foreach(member_of(group, "entries"), i, entry) print_entry(entry);
 }
 
-/* From one time of a row to another; "-" while either is not known. */
+/* The time between two members of a row; "-" while one is not known. */
 static const char *span_of(json_t *row, const char *from, const char *to, char out[WORDS_BYTES])
 {
 	unsigned long long a = number_of(row, from), b = number_of(row, to);
@@ -176,7 +177,7 @@ static void print_last(json_t *last)
 	}
 }
 
-/* Since the start, whatever groups there were: by kind and lane. */
+/* Totals by kind and lane since the start, over all groups. */
 static void print_totals(json_t *totals)
 {
 	char text[TEXT_BYTES], lane[TEXT_BYTES], a[WORDS_BYTES], b[WORDS_BYTES], c[WORDS_BYTES];

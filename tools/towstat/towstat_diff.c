@@ -1,8 +1,8 @@
 /*
- * towstat_diff.c - what has changed between two snapshots, each a file or a living rank.
+ * towstat_diff.c - compares two snapshots, each a file or a living rank.
  *
- * A snapshot is what `towstat get snapshot` prints: /v1/counters, /v1/latency and /v1/info in one
- * object. A saved /v1/counters or /v1/latency is one too, with less in it.
+ * A snapshot is the output of `towstat get snapshot`: /v1/counters, /v1/latency and /v1/info in one
+ * object. A saved /v1/counters or /v1/latency is a snapshot too, with less in it.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -70,10 +70,10 @@ json_t *fetch_snapshot(const char *socket_path)
 	return all;
 }
 
-/* A file is read to a bound, and whole. */
+/* Reads a whole file of bounded size. */
 static json_t *read_file(const char *path)
 {
-	char why[JSON_ERROR_TEXT_LENGTH]; /* it quotes the file */
+	char why[JSON_ERROR_TEXT_LENGTH]; /* has text of the file */
 	json_error_t wrong;
 	json_t *root = NULL;
 	FILE *file = fopen(path, "re");
@@ -102,7 +102,7 @@ static json_t *read_file(const char *path)
 	return root;
 }
 
-/* A regular file, a socket, or a name. */
+/* Reads a regular file, a socket, or a rank by its name. */
 static json_t *read_snapshot(const char *what)
 {
 	char socket_path[256];
@@ -246,7 +246,7 @@ static int compare_all(const struct diff *diff, const char *what_a, const char *
 
 enum { OPT_PER = 256, OPT_ALL, OPT_JSON, OPT_EXACT };
 
-/* 0, or the exit status. */
+/* Returns 0, or the exit status. */
 static int take_option(struct diff *diff, int option)
 {
 	switch (option) {

@@ -1,7 +1,7 @@
 /*
- * towstat_dpdk.c - a bridge: runtimes of this host, told to tools that speak DPDK's telemetry.
+ * towstat_dpdk.c - serves runtimes of this host to tools that speak DPDK's telemetry.
  *
- * One thread and one poll over all bridges (dpdk_bridge.h), until a signal comes or every runtime
+ * One thread and one poll serve all bridges (dpdk_bridge.h), until a signal comes or every runtime
  * has ended.
  */
 #include <errno.h>
@@ -74,7 +74,7 @@ static int open_one(struct dpdk *dpdk, const struct runtime_entry *runtime)
 		fprintf(stderr, "towstat: %s\n", error);
 		return -1;
 	}
-	/* What the first one made goes with the last. */
+	/* The bridge that closes last removes the folder that the first one made. */
 	if (dpdk->prefix != NULL)
 		bridge->listener.made |= dpdk->bridges[0].listener.made;
 	dpdk->count++;
@@ -107,7 +107,7 @@ static int open_all(struct dpdk *dpdk)
 	return status;
 }
 
-/* Those whose runtime has ended go; the others move up. */
+/* Closes the bridges whose runtime has ended. The others move up. */
 static void drop_gone(struct dpdk *dpdk)
 {
 	size_t kept = 0;
@@ -176,7 +176,7 @@ static int run_bridges(struct dpdk *dpdk)
 
 enum { OPT_DIR = 256, OPT_TIMEOUT };
 
-/* 0, or the exit status. */
+/* Returns 0, or the exit status. */
 static int take_option(struct dpdk *dpdk, int option)
 {
 	switch (option) {

@@ -1,10 +1,10 @@
 /*
- * towstat_explain.c - one answer for "why is my job slow, or does not go on": the verdict, why it
- * copies and registers, what its counters say, what its host does to it, and how it goes just now.
+ * towstat_explain.c - answers in one list why a job is slow or stuck: the verdict, copies and
+ * registrations, counters, the host, and current rates.
  *
- * It knows nothing by itself. All it does is to ask what verdict, why, towdoctor and top ask, and
- * to put it into one order (explain_rows.h). The counters are read at both ends of a window; the
- * rest is asked meanwhile, so that the answer takes hardly longer than the window.
+ * It has no knowledge of its own. It asks what verdict, why, towdoctor and top ask, and puts the
+ * results in one order (explain_rows.h). The counters are read at both ends of a window. The rest
+ * is asked meanwhile, so the answer takes little longer than the window.
  */
 #include <getopt.h>
 #include <stdio.h>
@@ -28,13 +28,13 @@ struct explain {
 	int json, no_host;
 };
 
-/* What there is to tell, before anything of it is told. */
+/* All results, collected before anything is printed. */
 struct answer {
-	json_t *verdict; /* NULL: nobody has told one */
-	json_t *ranks;   /* explain_rows.h */
-	json_t *silent;  /* names of those that have not answered */
+	json_t *verdict; /* NULL: no rank has given one */
+	json_t *ranks;   /* see explain_rows.h */
+	json_t *silent;  /* names of ranks without an answer */
 	json_t *checks, *rows, *window;
-	char no_checks[160]; /* why the host was not looked at */
+	char no_checks[160]; /* why there are no checks of the host */
 };
 
 static const char usage[] =
@@ -75,9 +75,12 @@ static void answer_fini(struct answer *answer)
 	json_decref(answer->window);
 }
 
-/* --- asking --- */
+/* --- questions --- */
 
-/* Only of those that have copied, registered late, or had a pool that was too small. */
+/*
+ * Whether a rank has copied, registered late, or had a pool that was too small. Others are not
+ * asked.
+ */
 static int has_reasons(const json_t *counters)
 {
 	static const char *const names[] = { "fallback_copies", "late_registrations",
@@ -119,7 +122,9 @@ static bool has_network(const struct runtime_list *live)
 	return found;
 }
 
-/* As the first rank has it: those of one host and one job have the same, as a rule. */
+/*
+ * Asks with the first rank's process and knobs. Ranks of one job on one host usually have the same.
+ */
 static void ask_host(const struct runtime_list *live, struct answer *answer)
 {
 	json_t *info = fetch_json(live->rows[0].path, "/v1/info");
@@ -135,7 +140,7 @@ static void ask_host(const struct runtime_list *live, struct answer *answer)
 	json_decref(info);
 }
 
-/* Who answers first has a row; the others are named. */
+/* Ranks that answer this first question get a row; the others are named. */
 static int begin_ranks(struct runtime_list *live, struct answer *answer)
 {
 	json_t **all = fetch_all(live, "/v1/counters");
@@ -161,7 +166,7 @@ static int begin_ranks(struct runtime_list *live, struct answer *answer)
 	return kept == 0;
 }
 
-/* How many still answer. */
+/* Reads the counters again. Returns how many ranks still answer. */
 static size_t end_ranks(const struct runtime_list *live, struct answer *answer)
 {
 	json_t **all = fetch_all(live, "/v1/counters");
@@ -209,14 +214,14 @@ static int ask_all(const struct explain *explain, struct runtime_list *live, str
 	return answer->rows == NULL;
 }
 
-/* --- telling --- */
+/* --- output --- */
 
 static const char *text_of(const json_t *object, const char *key)
 {
 	return json_string_value(json_object_get(object, key));
 }
 
-/* "ranks 0, 2 and 30 more"; nothing of none. */
+/* Prints "ranks 0, 2 and 30 more"; nothing when there are none. */
 static void print_ranks(const json_t *ranks)
 {
 	size_t count = json_array_size(ranks), shown = count > 8 ? 6 : count;
@@ -349,7 +354,7 @@ static int run_targets(const struct explain *explain, struct runtime_list *targe
 
 enum { OPT_JSON = 256, OPT_NO_HOST };
 
-/* -1 to go on, else the exit status. */
+/* Returns -1 to go on, else the exit status. */
 static int read_options(struct explain *out, int argc, char **argv)
 {
 	static const struct option options[] = {

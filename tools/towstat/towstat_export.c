@@ -4,9 +4,9 @@
  *	clients --> libmicrohttpd's thread --> waiting --> this thread: one reading of all ranks
  *	        <-- one text for all of them <-------------/
  *
- * A scrape waits suspended. Whoever came before a reading began gets its text; who came later gets
- * the next one's. So however many ask, ranks are read one after the other, and a scrape waits for
- * two readings at most, each of which its timeout bounds.
+ * A scrape waits suspended. Scrapes that came before a reading began get its text, and later ones
+ * get the next text. So ranks are read once at a time for any number of clients. A scrape waits for
+ * two readings at most, and the timeouts bound each reading.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -32,7 +32,7 @@
 #include "tools/towstat/towstat.h"
 
 #define CLIENTS_MAX   64
-#define CLIENT_S      10 /* for a client's own part of it */
+#define CLIENT_S      10 /* for the client's own part of a request */
 #define RETRY_S       0.2
 #define CLIENT_MEMORY (16u << 10)
 
@@ -60,20 +60,20 @@ static const char usage[] =
 	"format for who asks for text/plain. Whoever can reach the address can read it.\n"
 	"Status: 0 done, or another has the address; 1 failed, 2 wrong usage.\n";
 
-/* What a client can have: OpenMetrics, or by its header Accept the text format. */
+/* The formats: OpenMetrics, or the text format when the header Accept asks for it. */
 enum format { FORMAT_OPEN, FORMAT_PLAIN, FORMATS };
 
-/* A text that several answers are made of. */
+/* A text that several answers share. */
 struct shared {
 	_Atomic unsigned users;
 	size_t bytes;
 	char *text;
 };
 
-/* One request; it is its connection's until MHD says that it has ended. */
+/* One request. It belongs to its connection until MHD reports its end. */
 struct request {
 	struct MHD_Connection *connection;
-	struct shared *shared; /* NULL when done: there was no memory, or the end has come */
+	struct shared *shared; /* NULL when done: no memory, or the program ends */
 	enum format format;
 	bool done;
 	struct request *next;
@@ -88,11 +88,11 @@ struct exporter {
 	struct scraper *scraper;
 	int wake;
 	pthread_mutex_t mutex;
-	bool ending;             /* nobody is let in any more */
+	bool ending;             /* new requests get 503 */
 	struct request *waiting; /* for the next reading */
 };
 
-static volatile sig_atomic_t ended; /* a signal's number */
+static volatile sig_atomic_t ended; /* number of a signal */
 static int ended_fd = -1;
 
 static void on_signal(int number)
@@ -159,7 +159,7 @@ static enum MHD_Result answer_metrics(struct request *request)
 	return answer_with(request->connection, 200, content[request->format], response);
 }
 
-/* It waits for the next reading. */
+/* Suspends the request until the next reading. */
 static enum MHD_Result suspend_request(struct exporter *exporter, struct request *request)
 {
 	const uint64_t one = 1;
@@ -188,7 +188,7 @@ static enum MHD_Result handle_request(void *arg, struct MHD_Connection *connecti
 	struct request *request = *context;
 
 	(void)version, (void)body;
-	if (request == NULL) { /* its head alone */
+	if (request == NULL) { /* only the head has come */
 		request = calloc(1, sizeof(*request));
 		if (request == NULL)
 			return MHD_NO;
@@ -196,7 +196,7 @@ static enum MHD_Result handle_request(void *arg, struct MHD_Connection *connecti
 		*context = request;
 		return MHD_YES;
 	}
-	if (*body_bytes != 0) { /* of what will be 405; read and dropped */
+	if (*body_bytes != 0) { /* its answer will be 405; the body is dropped */
 		*body_bytes = 0;
 		return MHD_YES;
 	}
@@ -215,7 +215,7 @@ static enum MHD_Result handle_request(void *arg, struct MHD_Connection *connecti
 	return suspend_request(arg, request);
 }
 
-/* MHD resumes before it ends a connection, so a request here waits for nothing. */
+/* MHD resumes a connection before it ends it, so the request is not on the waiting list. */
 static void request_completed(void *arg, struct MHD_Connection *connection, void **context,
 			      enum MHD_RequestTerminationCode how)
 {
@@ -237,7 +237,7 @@ static void hand_out(struct request *first, struct shared *const texts[FORMATS])
 	for (; first != NULL; first = next) {
 		struct shared *shared = texts[first->format];
 
-		next = first->next; /* it may be gone as soon as it is resumed */
+		next = first->next; /* the request may be freed once resumed */
 		if (shared != NULL)
 			atomic_fetch_add_explicit(&shared->users, 1, memory_order_relaxed);
 		first->shared = shared;
@@ -258,7 +258,7 @@ static struct request *take_waiting(struct exporter *exporter, bool ending)
 	return first;
 }
 
-/* NULL text: there was no memory. */
+/* NULL `text` means no memory. */
 static struct shared *share_text(char *text, size_t bytes)
 {
 	struct shared *shared = text != NULL ? calloc(1, sizeof(*shared)) : NULL;
@@ -320,7 +320,7 @@ static void serve_requests(struct exporter *exporter)
 
 /* --- the address --- */
 
-/* "127.0.0.1:9464", "[::1]:9464"; at its last colon. */
+/* Splits "127.0.0.1:9464" or "[::1]:9464" at its last colon. */
 static int split_address(const char *text, char *host, size_t size, char *port, size_t port_size)
 {
 	const char *colon = strrchr(text, ':');
@@ -340,7 +340,7 @@ static int split_address(const char *text, char *host, size_t size, char *port, 
 	return 0;
 }
 
-/* A listening socket; -1 with errno, or EINVAL for what is no address. */
+/* Returns a listening socket, or -1 with errno; EINVAL means that it is no address. */
 static int listen_at(const char *host, const char *port)
 {
 	const struct addrinfo hints = { .ai_family = AF_UNSPEC,
@@ -389,7 +389,7 @@ static int start_server(struct exporter *exporter, int fd)
 	sigset_t all, old;
 
 	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old); /* signals are the main thread's */
+	pthread_sigmask(SIG_SETMASK, &all, &old); /* only the main thread takes signals */
 	exporter->daemon = MHD_start_daemon(
 		MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL | MHD_USE_ITC |
 			MHD_ALLOW_SUSPEND_RESUME,
@@ -401,7 +401,10 @@ static int start_server(struct exporter *exporter, int fd)
 	return exporter->daemon != NULL ? 0 : -1;
 }
 
-/* The lock and the port. 0 with *fd_out; 1: the exit status is 0 without serving; -1 failed. */
+/*
+ * Takes the lock and the port. Returns 0 with *fd_out; 1 to end with status 0 and serve nothing; -1
+ * when it failed.
+ */
 static int become_exporter(struct exporter *exporter, const char *host, const char *port,
 			   int *fd_out)
 {
@@ -475,7 +478,7 @@ static int run_exporter(struct exporter *exporter)
 
 enum { OPT_WAIT = 256, OPT_TIMEOUT, OPT_LOCK_DIR };
 
-/* 0, or the exit status. */
+/* Returns 0, or the exit status. */
 static int take_option(struct exporter *exporter, int option)
 {
 	switch (option) {

@@ -1,6 +1,6 @@
 /*
- * towstat_from.c - what a job says that has ended: the files of its ranks' flight recorders
- * (flight_dir), the newest of each rank. They have the verdict as that rank knew it.
+ * towstat_from.c - prints what an ended job has left: the newest file of each rank's flight
+ * recorder (flight_dir). The files have the verdict as their rank knew it.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -31,12 +31,12 @@ struct last_word {
 	long rank;
 	struct timespec when;
 	char job[JOB_BYTES], name[256];
-	json_t *document; /* NULL: it cannot be read */
+	json_t *document; /* NULL: the file cannot be read */
 };
 
 struct last_words {
 	struct last_word *rows;
-	size_t count, missed; /* files for which there was no room */
+	size_t count, missed; /* files without room */
 };
 
 static long long number_of(const json_t *object, const char *key)
@@ -44,7 +44,7 @@ static long long number_of(const json_t *object, const char *key)
 	return (long long)json_integer_value(json_object_get(object, key));
 }
 
-/* flight.JOB.RANK.N.json, whatever dots are in JOB: 0, or -1 for what is none. */
+/* Parses flight.JOB.RANK.N.json, where JOB may have dots. Returns 0, or -1 for another name. */
 static int read_name(const char *name, struct last_word *out)
 {
 	static const char head[] = "flight.", tail[] = ".json";
@@ -76,7 +76,7 @@ static int is_newer(const struct timespec *a, const struct timespec *b)
 	return a->tv_sec != b->tv_sec ? a->tv_sec > b->tv_sec : a->tv_nsec >= b->tv_nsec;
 }
 
-/* One more file: that of a rank that has none yet, or a newer one. */
+/* Adds the file of a rank that has none yet, or replaces an older one. */
 static void keep_file(struct last_words *words, const struct last_word *word)
 {
 	for (size_t i = 0; i < words->count; i++) {
@@ -120,8 +120,8 @@ static int find_files(const char *folder, const char *job, struct last_words *wo
 }
 
 /*
- * Of a rank that has left none this time an older one may lie there: what is so much older than the
- * newest is of an earlier run of the job.
+ * Drops files of an earlier run of the job. A rank that left no file this time may have an older
+ * one there. Files that are EARLIER_S older than the newest are taken for such files.
  */
 static void drop_earlier(const char *folder, struct last_words *words)
 {
@@ -143,7 +143,7 @@ static void drop_earlier(const char *folder, struct last_words *words)
 			count - kept, folder, EARLIER_S / 60);
 }
 
-/* Says why where it cannot be read. */
+/* Reads a file, or prints why it cannot. */
 static void read_file(const char *folder, struct last_word *word)
 {
 	int dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -183,7 +183,7 @@ static int compare_words(const void *a, const void *b)
 	return order != 0 ? order : one->rank < other->rank ? -1 : one->rank > other->rank;
 }
 
-/* Those of one job, in order of their ranks; says why not. */
+/* Reads the files of one job, in the order of their ranks, or prints why it cannot. */
 static int read_words(const char *folder, const char *job, struct last_words *words)
 {
 	char one[JOB_BYTES], other[JOB_BYTES];
@@ -209,7 +209,7 @@ static int read_words(const char *folder, const char *job, struct last_words *wo
 	return 0;
 }
 
-/* --- what they say together --- */
+/* --- all files together --- */
 
 static const struct last_word *word_of(const struct last_words *words, long rank)
 {
@@ -219,7 +219,7 @@ static const struct last_word *word_of(const struct last_words *words, long rank
 	return NULL;
 }
 
-/* The verdict of the one that had heard of most ranks; NULL: nobody had asked. */
+/* The verdict with the most ranks that answered; NULL: no rank had asked for one. */
 static const json_t *best_verdict(const struct last_words *words)
 {
 	const json_t *best = NULL;
@@ -235,7 +235,7 @@ static const json_t *best_verdict(const struct last_words *words)
 	return best;
 }
 
-/* How many collectives of a group a rank has begun; -1: its file does not say. */
+/* The number of collectives of a group that a rank has begun; -1: its file does not say. */
 static long long begun_of(const struct last_word *word, const char *group)
 {
 	const json_t *status = json_object_get(json_object_get(word->document, "pg_status"), group);
@@ -243,7 +243,7 @@ static long long begun_of(const struct last_word *word, const char *group)
 	return json_is_object(status) ? number_of(status, "last_enqueued_collective") : -1;
 }
 
-/* The ranks of the job that have left no file, as the members of its groups say. */
+/* Prints the ranks of the job without a file, by the members of its groups. Returns how many. */
 static size_t print_missing(const struct last_words *words)
 {
 	json_t *group = NULL, *ranks;
@@ -271,7 +271,7 @@ static size_t print_missing(const struct last_words *words)
 	return missing;
 }
 
-/* What failed there last, or was under way. */
+/* Prints what failed there last, or was under way. */
 static void print_word(const struct last_word *word)
 {
 	const json_t *entries = json_object_get(word->document, "entries"), *entry, *shown = NULL;
@@ -303,7 +303,7 @@ static void print_word(const struct last_word *word)
 	printf("\n");
 }
 
-/* Who has begun fewer collectives of a group than others. Returns how many such there are. */
+/* Prints ranks that have begun fewer collectives of a group than others. Returns how many rows. */
 static size_t print_behind(const struct last_words *words)
 {
 	const json_t *groups = json_object_get(words->rows[0].document, "pg_status");
@@ -354,7 +354,7 @@ static int print_words(const struct last_words *words)
 	return behind > 0 ? VERDICT_FOUND : missing > 0 ? VERDICT_PARTIAL : VERDICT_NOBODY;
 }
 
-/* All files, as they are, in one array. */
+/* Prints all files unchanged, in one array. */
 static int dump_words(const struct last_words *words)
 {
 	const json_t *verdict = best_verdict(words);
@@ -371,7 +371,7 @@ static int dump_words(const struct last_words *words)
 	return verdict != NULL ? (int)verdict_status_of(verdict) : VERDICT_NOBODY;
 }
 
-/* A file of each rank for PyTorch's analyzer. */
+/* Writes a file of each rank for PyTorch's analyzer. */
 static int write_words(const struct last_words *words, const char *out)
 {
 	size_t written = 0, left_out = 0;
@@ -394,7 +394,7 @@ static int write_words(const struct last_words *words, const char *out)
 	return written > 0 ? 0 : 1;
 }
 
-/* `out` NULL: they are shown. */
+/* Prints the files, or writes them into folder `out` when it is not NULL. */
 static int tell_words(const char *folder, const char *job, int json, const char *out)
 {
 	struct last_words words = { .rows = calloc(RANKS_MAX, sizeof(struct last_word)) };

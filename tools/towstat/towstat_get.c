@@ -1,6 +1,5 @@
 /*
- * towstat_get.c - documents, whole or a part of them, of one rank or of all, once or again and
- * again.
+ * towstat_get.c - prints documents, whole or in part, of one rank or of all, once or at intervals.
  */
 #include <getopt.h>
 #include <stdio.h>
@@ -13,7 +12,7 @@
 #include "tools/towstat/select.h"
 #include "tools/towstat/towstat.h"
 
-#define ALL_BYTES_MAX (8u << 20) /* of one of them */
+#define ALL_BYTES_MAX (8u << 20) /* of one document */
 
 struct get {
 	const char *socket_path, *job, *select, *path, *name;
@@ -55,7 +54,7 @@ static struct http_limits limits_of(const struct get *get)
 	return (struct http_limits){ (long long)(get->timeout_s * 1e3), HTTP_BYTES_MAX };
 }
 
-/* A part of a document, or why not; both may be NULL with no memory. */
+/* A part of a document. NULL: `error` has the reason; without memory it may be unchanged. */
 static json_t *part_of(const struct get *get, const struct http_answer *answer, char *error,
 		       size_t error_size)
 {
@@ -69,7 +68,7 @@ static json_t *part_of(const struct get *get, const struct http_answer *answer, 
 	}
 	document = json_loadb(answer->body, answer->bytes, 0, &wrong);
 	if (document == NULL) {
-		words_clean(why, sizeof(why), wrong.text); /* it quotes the document */
+		words_clean(why, sizeof(why), wrong.text); /* has text of the document */
 		snprintf(error, error_size, "%.100s is no JSON: %s", get->path, why);
 		return NULL;
 	}
@@ -102,7 +101,7 @@ static int print_part(const struct get *get, const json_t *part)
 	return 0;
 }
 
-/* As it came, unless a part or a line of it is wanted. */
+/* Prints the document unchanged, unless a part of it is wanted. */
 static int get_one(const struct get *get, const char *socket_path)
 {
 	struct http_limits limits = limits_of(get);
@@ -143,7 +142,7 @@ static int of_job(const struct get *get, const char *name)
 	return get->job == NULL || strcmp(get->job, parts.job) == 0;
 }
 
-/* A row of the array; *failed_out when it has an error. NULL: its process has ended. */
+/* A row of the array. *failed_out is set when the row has an error. NULL: the process has ended. */
 static json_t *row_of(const struct get *get, const struct runtime_entry *entry,
 		      const struct http_ask *ask, int *failed_out)
 {
@@ -188,7 +187,7 @@ static int print_all(const struct get *get, const struct runtime_list *list,
 	return failed;
 }
 
-/* Of all on the list, which lives on. */
+/* Prints the documents of all on the list, which stays valid. */
 static int get_rows(const struct get *get, const struct runtime_list *list)
 {
 	const struct http_limits limits = { (long long)(get->timeout_s * 1e3), ALL_BYTES_MAX };
@@ -251,7 +250,7 @@ static int get_snapshot(const struct get *get, const struct runtime_list *target
 	return failed;
 }
 
-/* /metrics is no JSON; what else there is lies under /v1. */
+/* /metrics is no JSON; all other documents are below /v1. */
 static int is_json(const char *path)
 {
 	return strncmp(path, "/v1", 3) == 0;
@@ -297,7 +296,7 @@ static int get_again(const struct get *get)
 
 enum { OPT_JOB = 256, OPT_SELECT, OPT_RAW, OPT_TIMEOUT };
 
-/* 0, or the exit status. */
+/* Returns 0, or the exit status. */
 static int take_option(struct get *get, int option)
 {
 	switch (option) {
@@ -334,7 +333,7 @@ static int take_option(struct get *get, int option)
 	}
 }
 
-/* What does not go together. */
+/* Refuses options that do not go together. */
 static int check_options(const struct get *get)
 {
 	if (get->path == NULL)

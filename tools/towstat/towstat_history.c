@@ -1,6 +1,7 @@
 /*
- * towstat_history.c - /v1/verdicts for people: what the verdicts on a job were, by the rank that
- * looks by itself, or by the ranks, where it was more than one.
+ * towstat_history.c - prints /v1/verdicts for people: the earlier verdicts on a job.
+ *
+ * They come from the rank that looks regularly, or from several ranks where that rank changed.
  */
 #include <jansson.h>
 #include <stdio.h>
@@ -13,7 +14,7 @@
 struct history_row {
 	const json_t *row;
 	long long from_ns, to_ns;
-	size_t target; /* who says so */
+	size_t target; /* index of the rank that has the row */
 };
 
 static long long number_of(const json_t *object, const char *key)
@@ -30,7 +31,7 @@ static int compare_rows(const void *a, const void *b)
 	return one->target < other->target ? -1 : one->target > other->target;
 }
 
-/* The hour of day, here. */
+/* Prints the local time of day. */
 static void print_hour(long long unix_ns)
 {
 	time_t seconds = (time_t)(unix_ns / 1000000000);
@@ -66,7 +67,7 @@ static void print_row(const struct history_row *at, int last, const char *who)
 	json_array_foreach(findings, i, finding) print_finding("    ", finding);
 }
 
-/* Those of one document that reach into the time asked for, behind the others. */
+/* Appends the rows of one document that reach into the wanted time. */
 static int add_rows(struct history_row **rows, size_t *count, const json_t *document, size_t target,
 		    double seconds)
 {
@@ -89,7 +90,7 @@ static int add_rows(struct history_row **rows, size_t *count, const json_t *docu
 	return 0;
 }
 
-/* The newest look of a document that is fresh: what it says goes on. */
+/* Whether the row is the newest of a recent document, so that it still holds. */
 static int goes_on(const json_t *document, const json_t *row)
 {
 	const json_t *rows = json_object_get(document, "rows");
@@ -99,7 +100,9 @@ static int goes_on(const json_t *document, const json_t *row)
 		       number_of(document, "now_unix_ns");
 }
 
-/* Somebody was named in one of them; else what the newest says. Without any nothing is known. */
+/*
+ * FOUND when any row names a rank, else the status of the newest row. PARTIAL: there are no rows.
+ */
 static enum verdict_status status_of_rows(const struct history_row *rows, size_t count)
 {
 	for (size_t i = 0; i < count; i++)
@@ -154,7 +157,7 @@ int show_history(const struct runtime_list *targets, double seconds, int json)
 		fprintf(stderr, "towstat: no memory\n");
 		status = 1;
 	} else if (answered == 0) {
-		status = 1; /* each has been said why */
+		status = 1; /* the reason was printed for each */
 	} else {
 		if (count > 1)
 			qsort(rows, count, sizeof(*rows), compare_rows);

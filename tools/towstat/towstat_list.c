@@ -1,6 +1,6 @@
 /*
- * towstat_list.c - who there is: the runtimes of this host that live, and on demand what those that
- * have ended left behind.
+ * towstat_list.c - lists the living runtimes of this host, and with --all the sockets that ended
+ * runtimes have left.
  */
 #include <jansson.h>
 #include <stdio.h>
@@ -76,7 +76,7 @@ static void print_head(void)
 	       "STORE", "PROGRAM", "SOCKET");
 }
 
-/* Leaves those that are to be shown; how many have ended and are not. */
+/* Keeps the rows to show. Returns how many ended runtimes are hidden. */
 static size_t leave_wanted(struct runtime_list *list, const struct list_options *options)
 {
 	size_t kept = 0, hidden = 0;

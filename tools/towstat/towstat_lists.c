@@ -1,5 +1,5 @@
 /*
- * towstat_lists.c - the lists that the library knows of itself, as text, markdown or a man page.
+ * towstat_lists.c - prints the library's own lists as text, markdown or a man page.
  *
  * docs/knobs.md and docs/counters.md are this output, and a test compares them.
  */
@@ -12,7 +12,7 @@
 
 static const char generated[] = "<!-- Printed by `towstat %s --markdown`: do not edit. -->\n\n";
 
-/* A cell of a table: | would end it. */
+/* Prints a cell of a table. A | is escaped, as it would end the cell. */
 static void print_cell(const char *text)
 {
 	putchar(' ');
@@ -44,7 +44,7 @@ static void print_head(const char *const *cells, size_t count)
 	putchar('\n');
 }
 
-/* roff: a backslash is an escape, and a dot or quote in front is a request. */
+/* Prints roff. A backslash is an escape there, and a dot or quote in front is a request. */
 static void print_roff(const char *text)
 {
 	if (*text == '.' || *text == '\'')

@@ -1,9 +1,9 @@
 /*
- * towstat_ras.c - the groups of a job on the port of NCCL's RAS, for those who watch that.
+ * towstat_ras.c - serves the groups of a job on the port of NCCL's RAS, for tools that watch it.
  *
- * One thread and one poll: the clients (ras_server.h), and the question that is on its way to a
- * rank (ras_gather.h). A report waits for the ranks, for no longer than --timeout and what the
- * client has said; several that come within LOOK_S of each other get one look.
+ * One thread and one poll serve the clients (ras_server.h) and the ask for a verdict
+ * (ras_gather.h). A report waits for the ranks, at most for the shorter of --timeout and the
+ * client's timeout. Reports within LOOK_S of each other share one look.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -23,9 +23,9 @@
 #include "tools/towstat/ras_server.h"
 #include "tools/towstat/towstat.h"
 
-#define LOOK_S    0.2 /* how long a look is good for */
-#define WATCH_S   1.0 /* between two, while somebody monitors */
-#define LIVING_S  5.0 /* and while nobody does: whether the job still lives */
+#define LOOK_S    0.2 /* how long the result of a look is used */
+#define WATCH_S   1.0 /* between two looks, while a client monitors */
+#define LIVING_S  5.0 /* between two while none does: whether the job lives */
 #define POLL_MS   200
 #define TEXT_ROOM 512
 
@@ -66,7 +66,7 @@ struct ras {
 
 /* --- reports --- */
 
-/* Looks, unless that was done a moment ago. -1: no memory. */
+/* Looks at the ranks, unless the last look is recent. -1: no memory. */
 static int look_again(struct ras *ras, long long timeout_ms)
 {
 	struct ras_report report;
@@ -185,8 +185,8 @@ static void print_port(const struct ras *ras)
 }
 
 /*
- * The address of this host that others see: that of the way out, for which no packet is sent. The
- * place at its end is one of those that nobody has (RFC 5737).
+ * The address of this host that others see: that of the route to other networks. connect() on UDP
+ * sends no packet. The remote address is one of those that no host has (RFC 5737).
  */
 static void name_host(char *out, size_t room)
 {
@@ -299,7 +299,10 @@ static int run_ras_server(struct ras *ras)
 
 enum { OPT_HOST = 256, OPT_TIMEOUT };
 
-/* Letters, digits and what addresses have: it stands in JSON as it is. */
+/*
+ * Whether the name has only letters, digits and the characters of addresses. It goes into JSON
+ * without escapes.
+ */
 static bool good_host(const char *host)
 {
 	return host[0] != '\0' && strlen(host) < 64 &&
@@ -307,7 +310,7 @@ static bool good_host(const char *host)
 				 "0123456789-_.:")] == '\0';
 }
 
-/* 0, or the exit status. */
+/* Returns 0, or the exit status. */
 static int take_option(struct ras *ras, int option)
 {
 	switch (option) {

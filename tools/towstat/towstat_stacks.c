@@ -1,6 +1,6 @@
 /*
- * towstat_stacks.c - /v1/stacks for people: where each thread of a rank is, with file and line
- * where its module has them.
+ * towstat_stacks.c - prints /v1/stacks for people: the stack of each thread of a rank, with file
+ * and line where its module has them.
  */
 #include <jansson.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "tools/towstat/lines.h"
 #include "tools/towstat/towstat.h"
 
-/* Of a rank that a verdict names: what fits on a page beside it. */
+/* Limits for a rank that a verdict names, so that its stacks fit on a page below the verdict. */
 #define BESIDE_THREADS 4
 #define BESIDE_FRAMES  12
 
@@ -19,7 +19,7 @@ static const char *text_of(const json_t *object, const char *key)
 	return json_string_value(json_object_get(object, key));
 }
 
-/* The best that is known: function, file and line, or what the runtime says itself. */
+/* Prints the best known place: function, file and line, or the runtime's own text. */
 static void print_frame(struct lines *lines, const char *indent, size_t number, const json_t *frame)
 {
 	const char *module = text_of(frame, "module"), *symbol = text_of(frame, "symbol");
@@ -48,7 +48,7 @@ static void print_frame(struct lines *lines, const char *indent, size_t number, 
 	printf("\n");
 }
 
-/* frames_max 0: all. */
+/* Prints a thread. frames_max 0: all frames. */
 static void print_thread(struct lines *lines, const char *indent, const json_t *thread,
 			 size_t frames_max)
 {
@@ -123,7 +123,7 @@ int show_stacks(const struct runtime_list *targets)
 
 /* --- beside a verdict --- */
 
-/* The runtime of that rank, of the same job and user, on this host; NULL: there is none. */
+/* The runtime of that rank on this host, of the same job and user; NULL: there is none. */
 static const struct runtime_entry *runtime_of_rank(const struct runtime_list *all,
 						   const struct runtime_entry *of, long long rank)
 {
@@ -139,7 +139,10 @@ static const struct runtime_entry *runtime_of_rank(const struct runtime_list *al
 	return NULL;
 }
 
-/* Within 2 s, and nothing said where it does not answer; it is named for something already. */
+/*
+ * Asks for 2 s at most, and prints nothing without an answer, as the verdict already names the
+ * rank.
+ */
 static json_t *ask_beside(const struct runtime_entry *runtime)
 {
 	struct runtime_entry row = *runtime;
@@ -169,7 +172,10 @@ static void print_beside(const struct runtime_entry *runtime, long long rank)
 	lines = lines_open(pid_of(runtime->path));
 	json_array_foreach(threads, i, thread)
 	{
-		/* Its main thread, and others that have answered; those of libraries do not. */
+		/*
+		 * The main thread, and others that have answered. Threads of libraries do not
+		 * answer.
+		 */
 		if (i > 0 && text_of(thread, "why_none") != NULL)
 			continue;
 		if (shown++ == BESIDE_THREADS)
@@ -186,7 +192,7 @@ static void print_beside(const struct runtime_entry *runtime, long long rank)
 	json_decref(root);
 }
 
-/* A process that is stopped, or has ended, runs no handler. */
+/* A stopped or ended process runs no signal handler. */
 static int runs_nothing(const json_t *finding)
 {
 	const char *cause = text_of(finding, "cause");
@@ -194,7 +200,7 @@ static int runs_nothing(const json_t *finding)
 	return cause == NULL || strcmp(cause, "stopped") == 0 || strcmp(cause, "dead") == 0;
 }
 
-/* Once each, in the order of the findings. */
+/* Prints each rank once, in the order of the findings. */
 static void print_ranks(const struct runtime_list *all, const struct runtime_entry *of,
 			const json_t *findings)
 {

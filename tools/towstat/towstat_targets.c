@@ -1,9 +1,10 @@
 /*
- * towstat_targets.c - whom a command is about: one runtime, or all ranks of a job.
+ * towstat_targets.c - finds the runtimes that a command is about: one runtime, or all ranks of a
+ * job.
  *
- * What docs/overview.md says of a running job is to work on any: of as many ranks as it has, and
- * beside others. So a name is that of a runtime or of a job, and without a name the job is meant
- * that is there, as long as it is one.
+ * The commands of docs/overview.md for a running job must work on jobs of any size, beside other
+ * jobs. So a name is that of a runtime or of a job. Without a name, the only job that lives here is
+ * meant.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,7 +39,7 @@ static int is_called(const struct runtime_entry *row, const char *name, int as_j
 	return strcmp(parts.job, name) == 0;
 }
 
-/* Leaves those of that name alone; how many. */
+/* Keeps the rows of that name, and returns how many. Without any the list is unchanged. */
 static size_t keep_named(struct runtime_list *list, const char *name, int as_job)
 {
 	size_t kept = 0;
@@ -69,7 +70,7 @@ static void drop_dead(struct runtime_list *list)
 	list->count = kept;
 }
 
-/* The job's name; with --all-users whose it is, too. */
+/* Prints the job's name, and with --all-users its user. */
 static void print_job(const struct runtime_entry *row)
 {
 	struct runtime_name parts;
@@ -83,7 +84,7 @@ static void print_job(const struct runtime_entry *row)
 	}
 }
 
-/* Several jobs: each is named once. */
+/* Prints the names of several jobs, each once. */
 static int several_jobs(const struct runtime_list *list)
 {
 	size_t shown = 0;
@@ -112,7 +113,7 @@ const char *store_of(const json_t *bootstrap)
 	return store != NULL ? store : "";
 }
 
-/* Of several jobs of one name, each once, as it is to be called, with who is of it. */
+/* Prints several jobs of one name, each once, as JOB@STORE with its ranks. */
 static int several_of_name(const struct runtime_list *list, const char *const *stores)
 {
 	size_t shown = 0;
@@ -140,7 +141,10 @@ static int several_of_name(const struct runtime_list *list, const char *const *s
 	return -1;
 }
 
-/* Two jobs of one name have two runtimes of one rank: nobody is asked where there are none. */
+/*
+ * Two jobs of one name have two runtimes of one rank. Otherwise the runtimes need not be asked for
+ * their store.
+ */
 static int has_rank_twice(const struct runtime_list *list)
 {
 	struct runtime_name one, other;
@@ -156,7 +160,7 @@ static int has_rank_twice(const struct runtime_list *list)
 	return 0;
 }
 
-/* Leaves those that meet at `store`; of NULL those that are there must be of one job. */
+/* Keeps the ranks that meet at `store`. With store = NULL all ranks must be of one job. */
 static int keep_store(struct runtime_list *list, const char *store)
 {
 	json_t **documents = fetch_all(list, "/v1/bootstrap");
@@ -205,7 +209,7 @@ static int none_called(const char *name)
 	return -1;
 }
 
-/* What was said is a path: nobody is looked for. */
+/* Takes a path as the runtime; nothing is looked up. */
 static int from_path(const char *socket_path, struct runtime_list *out)
 {
 	struct runtime_entry *row;
@@ -228,7 +232,7 @@ static int from_path(const char *socket_path, struct runtime_list *out)
 	return 0;
 }
 
-/* A job may be called "a.0"; then the runtime of that name is the nearer one. */
+/* A job may be called "a.0". A runtime of that name then comes first. */
 static int keep_called(struct runtime_list *list, const char *name)
 {
 	char job[sizeof(list->rows->name)];

@@ -1,8 +1,9 @@
 /*
- * towstat_top.c - all ranks of this host, again and again: on a terminal a screen, else lines.
+ * towstat_top.c - shows all ranks of this host at intervals: as a screen on a terminal, else as
+ * lines.
  *
- * One loop polls the keyboard, signals and every rank's socket; nothing in it waits for one of them
- * alone, so a rank that is stuck delays neither a key nor the others.
+ * One loop polls the keyboard, signals and every rank's socket. It never waits for one of them
+ * alone, so a stuck rank delays neither a key nor the other ranks.
  */
 #include <getopt.h>
 #include <poll.h>
@@ -75,7 +76,7 @@ static void draw_top(struct top *top)
 	top->drawn_ms = http_now_ms();
 }
 
-/* Waits for whatever comes first: a key, a signal, an answer, the next round, `until_ms`. */
+/* Waits for a key, a signal, an answer, the next deadline or `until_ms`, whichever comes first. */
 static void wait_once(struct top *top, long long until_ms)
 {
 	struct pollfd polled[POLLED_MAX];
@@ -90,17 +91,17 @@ static void wait_once(struct top *top, long long until_ms)
 	}
 	count += top_ranks_poll(top->ranks, polled + count, POLLED_MAX - count);
 	left = until_ms - http_now_ms();
-	/* A millisecond more than nothing: a rank at its end is not asked in a circle. */
+	/* At least a millisecond, so that a rank at its deadline does not make the loop spin. */
 	poll(polled, count, left > 0 ? (int)left : 1);
 	if (!top->plain && polled[1].revents != 0)
-		top->pressed = true; /* another size, or continued: the picture is gone */
+		top->pressed = true; /* resized or continued: draw at once */
 	for (size_t i = top->plain ? 0 : 2; i < count; i++)
 		top->changed = top->changed || polled[i].revents != 0;
 }
 
 /* --- on a terminal --- */
 
-/* false: the end. */
+/* Returns false when the program is to end. */
 static bool read_keys(struct top *top)
 {
 	bool gone;
@@ -149,7 +150,7 @@ static int run_screen(struct top *top)
 
 	top_ranks_round(top->ranks);
 	top->round_ms = http_now_ms();
-	/* The second reading soon, so that there are rates to look at. */
+	/* The second reading comes early, so that rates are shown soon. */
 	if (interval_ms(top) > 500)
 		top->round_ms -= interval_ms(top) - 500;
 	top->changed = true;
@@ -162,7 +163,7 @@ static int run_screen(struct top *top)
 
 /* --- as lines --- */
 
-/* A round to its end, which its own deadlines bound. */
+/* Runs a round to its end. The round's own deadlines bound it. */
 static void run_round(struct top *top)
 {
 	top->round_ms = http_now_ms();
@@ -210,7 +211,7 @@ static int set_filter(struct top *top, const char *text)
 	return 0;
 }
 
-/* 0, or the exit status. */
+/* Returns 0, or the exit status. */
 static int take_option(struct top *top, int option)
 {
 	double seconds;
@@ -254,7 +255,7 @@ static int take_option(struct top *top, int option)
 	}
 }
 
-/* -1 to go on, else the exit status. */
+/* Returns -1 to go on, else the exit status. */
 static int read_options(struct top *top, int argc, char **argv)
 {
 	static const struct option options[] = {

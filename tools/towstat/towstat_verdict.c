@@ -1,5 +1,5 @@
 /*
- * towstat_verdict.c - /v1/verdict for people: causes, culprits, evidence, and what mends them.
+ * towstat_verdict.c - prints /v1/verdict for people: causes, culprits, evidence and cures.
  */
 #include <jansson.h>
 #include <stdio.h>
@@ -69,7 +69,7 @@ enum verdict_status verdict_status_of(const json_t *root)
 	return state != NULL && strcmp(state, "healthy") == 0 ? VERDICT_HEALTHY : VERDICT_NOBODY;
 }
 
-/* Of two runtimes that speak for themselves. */
+/* The graver status of two runtimes that answer for themselves. */
 static enum verdict_status graver_status(enum verdict_status one, enum verdict_status other)
 {
 	static const enum verdict_status order[] = {
@@ -106,7 +106,7 @@ void print_verdict_head(const json_t *root)
 			       : "");
 }
 
-/* Of a job that is slow: how much of its time it waits, and what helps where nobody is named. */
+/* Prints how much of its time a slow job waits, and a cure when no rank is named. */
 static void print_blocked(const json_t *root)
 {
 	const json_t *blocked = json_object_get(root, "blocked");
@@ -136,7 +136,7 @@ int print_verdict(const json_t *root)
 	return verdict_status_of(root);
 }
 
-/* The document of one runtime; NULL, having said why. */
+/* The verdict of one runtime; NULL: the reason is printed. */
 static json_t *fetch_verdict(const char *socket_path)
 {
 	json_t *root = fetch_json(socket_path, "/v1/verdict");
@@ -149,20 +149,20 @@ static json_t *fetch_verdict(const char *socket_path)
 	return root;
 }
 
-/* Who has heard of more ranks knows more of the job; of two that know as much the first asked. */
+/* A rank that has more answers knows more of the job. Of two equal ranks the first is kept. */
 static int knows_more(const json_t *root, const json_t *best)
 {
 	return best == NULL ||
 	       number_of(root, "ranks_answered") > number_of(best, "ranks_answered");
 }
 
-#define ASKED_MAX 4 /* who know of the others; a rank that hangs answers none of them */
+#define ASKED_MAX 4 /* ranks that know others; a rank that hangs has no answer from them */
 
 /*
- * Each of them can tell the verdict of the whole job, and each asking costs all ranks something, so
- * the first that knows all of it is enough, and a few that know most. documents[i] is what the i-th
- * said; NULL: it was not asked, or did not answer. The index of the best; targets->count: nobody
- * answered.
+ * Asks ranks until one knows the whole job, or a few have answered. Each rank can give the verdict
+ * on the whole job, and each ask costs all ranks something. documents[i] is the answer of the i-th
+ * rank; NULL: it was not asked, or did not answer. Returns the index of the best answer;
+ * targets->count: no rank answered.
  */
 static size_t ask_ranks(const struct runtime_list *targets, json_t **documents)
 {
@@ -192,7 +192,7 @@ int dump_json(const json_t *root)
 	return 1;
 }
 
-/* No group joins them: nobody can say more than of itself, so each has a row. */
+/* Makes a row for each rank, as no group joins them and each knows only itself. */
 static json_t *rows_of_each(const struct runtime_list *targets, json_t *const *documents)
 {
 	json_t *rows = json_array();

@@ -1,9 +1,9 @@
 /*
- * towstat_watch.c - rates of one rank, or of all ranks of a job together: the difference of two
- * readings, divided by the time between them. See reading.h.
+ * towstat_watch.c - prints rates of one rank, or of all ranks of a job together.
  *
- * A rank that has ended leaves the sum, and what it had counted with it: a line is about those who
- * answered at its beginning and at its end.
+ * A rate is the difference of two readings, divided by the time between them. See reading.h. A rank
+ * that has ended leaves the sum with all of its counts. So a line is about the ranks that answered
+ * at both its beginning and its end.
  */
 #include <errno.h>
 #include <jansson.h>
@@ -86,7 +86,7 @@ static int take_reading(const char *socket_path, struct reading *out)
 	return 0;
 }
 
-/* In microseconds; "-" when nothing ended in the interval. */
+/* Writes microseconds; "-" when nothing ended in the interval. */
 static void micros_text(double ns, char *out, size_t size)
 {
 	if (ns < 0)
@@ -130,10 +130,10 @@ void nap(double seconds)
 
 struct watched {
 	struct reading readings[2];
-	int answers; /* it has answered each time */
+	int answers; /* it has answered every time */
 };
 
-/* Reads all that still answer. How many those are. */
+/* Reads all ranks that have answered so far. Returns how many still do. */
 static size_t take_all(const struct runtime_list *targets, struct watched *watched, size_t which)
 {
 	size_t count = 0;

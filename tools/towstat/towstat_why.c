@@ -1,9 +1,9 @@
 /*
- * towstat_why.c - what a runtime waits for, and what it did that it need not have done, in
- * sentences, the dearest first.
+ * towstat_why.c - prints what a runtime waits for, and its avoidable copies and registrations, in
+ * sentences, the most expensive first.
  *
- * The runtime writes the sentences (/v1/copies, /v1/registrations) and says where in a module each
- * place is. What only the file on disk knows, file and line, is put into them here.
+ * The runtime writes the sentences (/v1/copies, /v1/registrations), with the module and offset of
+ * each call site. File and line, which only the file on disk knows, are added here.
  */
 #include <jansson.h>
 #include <stdio.h>
@@ -24,9 +24,9 @@
 
 struct why {
 	json_t *info, *copies, *registrations, *pool;
-	json_t *waits; /* NULL: nothing holds it up */
+	json_t *waits; /* NULL: nothing holds the rank up */
 	struct lines *lines;
-	size_t missing_count; /* why there is no file:line, each said once */
+	size_t missing_count; /* reasons for missing file:line, each once */
 	char missing[MISSING_MAX][512];
 };
 
@@ -50,7 +50,7 @@ static void add_missing(struct why *why, const char *text)
 		snprintf(why->missing[why->missing_count++], sizeof(why->missing[0]), "%s", text);
 }
 
-/* The place by its better name, and the sentence that says it. */
+/* Puts a better name of the call site into the site and its sentence. */
 static void rename_place(json_t *site, const char *name)
 {
 	const char *tag = text_of(site, "tag");
@@ -142,7 +142,7 @@ static void why_close(struct why *why)
 	free(why);
 }
 
-/* The sentences of one document; how many events they are about. */
+/* Prints the sentences of one document. Returns the number of their events. */
 static json_int_t print_sites(json_t *document, const char *head, size_t most)
 {
 	json_int_t count = number_of(json_object_get(document, "total"), "count");
@@ -168,7 +168,7 @@ static json_int_t print_sites(json_t *document, const char *head, size_t most)
 	return count;
 }
 
-/* Whether there is anything to complain about. */
+/* Prints why the pool was too small. Returns 1 when it was. */
 static int print_pool(const json_t *pool)
 {
 	char text[256];
@@ -179,7 +179,10 @@ static int print_pool(const json_t *pool)
 	return 1;
 }
 
-/* Who could not be told of the pool: its sends and receives go without. How many there are. */
+/*
+ * Prints the registrars that could not register the pool; their sends and receives do without.
+ * Returns how many.
+ */
 static int print_unregistered(const json_t *pool)
 {
 	json_t *row;
@@ -240,7 +243,7 @@ static void print_why(const struct why *why, size_t most)
 	}
 }
 
-/* All there is, as an object of its own. */
+/* All results as a new object. */
 static json_t *object_of(const struct why *why)
 {
 	json_t *missing = json_array();
@@ -290,7 +293,7 @@ static int print_one(const char *socket_path, const struct why_options *options)
 	return 0;
 }
 
-/* The row of one in the array of several. */
+/* Appends the row of one runtime to the array. */
 static int append_row(json_t *rows, const struct runtime_entry *entry)
 {
 	json_t *row = row_of_runtime(entry), *document = fetch_why(entry->path, 1);
@@ -327,7 +330,10 @@ int show_why(const struct runtime_list *targets, const struct why_options *optio
 	return failed;
 }
 
-/* Who does not answer a first question is not asked the others: so that costs one time for all. */
+/*
+ * Asks all ranks a first question, and only those that answer the others. So all silent ranks
+ * together cost one timeout.
+ */
 static int show_those(struct runtime_list *list, struct http_ask_of *asks,
 		      const struct why_options *options)
 {

@@ -1,9 +1,9 @@
 /*
- * verdict_join.c - the verdict on ranks of this host that no group joins: each is asked for its
- * state, twice, and all of them are judged here (tools/verdict/verdict_states.h).
+ * verdict_join.c - the verdict on ranks of this host that no group joins.
  *
- * They are asked one after the other, as each answer is also a reading of its clock, and a rank
- * that is stopped costs LOOK_MS once.
+ * Each rank is asked twice for its state, and all states are judged here
+ * (tools/verdict/verdict_states.h). The ranks are asked one after the other, because each answer is
+ * also a reading of the rank's clock. A stopped rank costs LOOK_MS once.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -21,7 +21,7 @@
 #define LOOK_MS     1000
 #define BETWEEN_S   0.4
 #define STATE_BYTES 65536
-#define ALL_NS      20000000000ull /* of one look at all of them */
+#define ALL_NS      20000000000ull /* limit of one look at all ranks */
 
 static uint64_t clock_ns(void)
 {
@@ -31,7 +31,7 @@ static uint64_t clock_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* The state of a process as /proc has it; 0: it cannot be seen. */
+/* The state of a process from /proc; 0: it cannot be seen. */
 static char state_of_process(uint64_t pid)
 {
 	char path[48], text[512], state = 0;
@@ -70,7 +70,7 @@ long pid_of_listener(const char *path)
 	return pid > 0 ? pid : 0;
 }
 
-/* Who listens at the socket, though nobody answers there. */
+/* Identifies the process that listens at the socket of a rank that does not answer. */
 static void see_process(const char *path, struct states_rank *rank)
 {
 	rank->pid = (uint64_t)pid_of_listener(path);
@@ -93,7 +93,7 @@ static void ask_state(const char *path, struct states_look *look, struct http_an
 	look->count = answer->bytes;
 }
 
-/* One look at all that answered the look before. */
+/* Asks all ranks that answered the look before. */
 static void look_at_all(const struct runtime_list *targets, struct states_rank *ranks,
 			struct http_answer *answers, unsigned which)
 {

@@ -21,8 +21,8 @@ static bool same_value(const json_t *a, const json_t *b, const char *key)
 }
 
 /*
- * The same line; or, of two processes, the same place of the same module. A site of which neither
- * is known stays alone: a missing member equals nothing.
+ * Whether two sites are of one line, or of one address in one module in two processes. A site
+ * without both stays alone, because a missing member equals nothing.
  */
 static bool same_place(const json_t *a, const json_t *b)
 {
@@ -35,7 +35,7 @@ static bool same_place(const json_t *a, const json_t *b)
 	return (line || code) && same_value(a, b, "reason") && same_value(a, b, "tag");
 }
 
-/* As the runtime adds them: modulo 2^64, whatever another process may write there. */
+/* Adds as the runtime does: modulo 2^64, for any value that another process has written. */
 static void add_amount(json_t *into, const json_t *from, const char *key)
 {
 	unsigned long long sum =
@@ -70,7 +70,7 @@ static json_t *find_size(json_t *sizes, const json_t *like)
 	return NULL;
 }
 
-/* Each size class of `from` goes to its like, or behind the others. */
+/* Adds each size class of `from` to its like, or behind the others. */
 static void add_sizes(json_t *into, const json_t *from)
 {
 	json_t *sizes = json_object_get(into, "sizes"), *size, *like;
@@ -86,7 +86,7 @@ static void add_sizes(json_t *into, const json_t *from)
 	}
 }
 
-/* Whose site it is, where that was noted. */
+/* Adds the ranks of a site, where it has them. */
 static void add_ranks(json_t *into, const json_t *from)
 {
 	json_t *ranks = json_object_get(into, "ranks"), *rank, *known;
@@ -122,14 +122,14 @@ static void fold_site(json_t *into, json_t *from)
 		number_of(from, "last_at_ns") > number_of(into, "last_at_ns"));
 	take_if(into, from, "bytes_min",
 		number_of(from, "bytes_min") < number_of(into, "bytes_min"));
-	/* null: no bound */
+	/* null means no bound */
 	take_if(into, from, "bytes_max",
 		json_is_integer(most) && (json_is_null(json_object_get(from, "bytes_max")) ||
 					  number_of(from, "bytes_max") > json_integer_value(most)));
 	add_sizes(into, from);
 }
 
-/* The amount stands before the first ": " of the sentence and of what goes before its place. */
+/* Replaces the amount, which stands before the first ": " of a sentence. */
 static json_t *with_amount(const char *amount, const json_t *sentence)
 {
 	const char *rest = strstr(json_string_value(sentence), ": ");
@@ -162,7 +162,7 @@ static bool costs_more(const json_t *a, const json_t *b)
 	return a_ns != b_ns ? a_ns > b_ns : number_of(a, "bytes") > number_of(b, "bytes");
 }
 
-/* Insertion sort, which leaves what costs the same in its order; there are at most some dozens. */
+/* Insertion sort: it keeps equal sites in order, and there are some dozens at most. */
 static void sort_sites(json_t *sites)
 {
 	for (size_t i = 1; i < json_array_size(sites); i++) {

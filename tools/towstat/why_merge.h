@@ -1,8 +1,8 @@
 /*
- * why_merge.h - several addresses of one source line become one site, also those of several ranks.
+ * why_merge.h - merges call sites of one source line, also those of several ranks.
  *
  * A compiler that unrolls a loop or inlines a function makes many call sites of one line. The
- * runtime, which has addresses alone, reports each; here their lines are known.
+ * runtime knows only addresses and reports each of them. towstat knows their lines.
  */
 #ifndef TOWSTAT_WHY_MERGE_H
 #define TOWSTAT_WHY_MERGE_H
@@ -10,11 +10,11 @@
 #include <jansson.h>
 
 /*
- * Folds those sites of `document` that have the same reason, tag, "file" and "line" into the first
- * of them, and sorts by cost; likewise those of one place of one module, which two processes may
- * have. "ranks" of sites, where they have some, become one list. A folded site has "addresses", and
- * the sentence of its sum, in which its events are called `one` or `many` ("copy", "copies").
- * Returns how many sites are gone.
+ * Folds sites of `document` into the first with the same reason, tag, "file" and "line", and sorts
+ * the sites by cost. Sites at one address of one module fold too, as two processes may have them.
+ * The "ranks" of folded sites become one list. A folded site has "addresses", and its sentence has
+ * the sum. `one` and `many` name its events in that sentence ("copy", "copies"). Returns the number
+ * of sites folded away.
  */
 size_t merge_sites(json_t *document, const char *one, const char *many);
 

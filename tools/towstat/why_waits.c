@@ -1,9 +1,9 @@
 /*
  * why_waits.c - see why_waits.h.
  *
- * The flight recorder says which operations are under way, since when, and what the user calls
- * them. A receive that a server has posted in advance looks the same as one that a rank hangs in:
- * which it is says the verdict, so it is asked before anything is said.
+ * The flight recorder says which operations are under way, since when, and their names. A receive
+ * that a server has posted in advance looks the same as a receive in which a rank hangs. Only the
+ * verdict tells them apart, so it is asked before anything is printed.
  */
 #include "tools/towstat/why_waits.h"
 
@@ -36,7 +36,7 @@ static json_int_t now_ns(void)
 	return (json_int_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* Those that wait for long, each with its age. */
+/* The operations that have waited for long, each with its age. */
 static json_t *long_ones(const json_t *flight)
 {
 	json_t *rows = json_array(), *entry;
@@ -49,7 +49,7 @@ static json_t *long_ones(const json_t *flight)
 		json_int_t created = number_of(entry, "time_created_ns");
 		json_t *row;
 
-		/* Another process says when it began: now - created must not overflow. */
+		/* Another process has written the time, so now - created must not overflow. */
 		if (state == NULL || strcmp(state, "completed") == 0 || created <= 0 ||
 		    created > now || now - created < LONG_NS)
 			continue;
@@ -83,7 +83,7 @@ const char *group_of_entry(const json_t *entry)
 	return json_string_value(json_array_get(json_object_get(entry, "process_group"), 1));
 }
 
-/* all-reduce "all_reduce", collective 12 of group 0 "dp": without what is not known. */
+/* Prints: all-reduce "grads" number 12 in dp: for 3 s. Unknown parts are left out. */
 static void print_operation(const json_t *row)
 {
 	const char *kind = text_of(row, "profiling_name"), *name = text_of(row, "name");
@@ -94,7 +94,7 @@ static void print_operation(const json_t *row)
 
 	if (kind != NULL && strncmp(kind, "towline:", 8) == 0)
 		kind += 8;
-	if (kind != NULL) { /* "recv 1<-0": the ranks are told below */
+	if (kind != NULL) { /* "recv 1<-0": the ranks are printed below */
 		snprintf(word, sizeof(word), "%.*s", (int)strcspn(kind, " "), kind);
 		kind = word;
 	}

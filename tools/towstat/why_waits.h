@@ -1,22 +1,22 @@
 /*
- * why_waits.h - towstat why: what a rank waits for right now, and which rank holds it up.
+ * why_waits.h - the operations that a rank waits for now, and the rank that holds them up.
  */
 #ifndef WHY_WAITS_H
 #define WHY_WAITS_H
 
 #include <jansson.h>
 
-/* What the group of an entry of the flight recorder is called; NULL: it is of none. */
+/* The name of the group of an entry of the flight recorder; NULL: it is of no group. */
 const char *group_of_entry(const json_t *entry);
 
 /*
- * Operations of the flight recorder that have been under way for a second, in a new object
- * {"operations": [...], "verdict": {...}}; NULL: none, or none that holds anything up. `flight` is
- * the document /v1/flight, or NULL; the verdict is asked of the same runtime.
+ * Finds the operations of the flight recorder that have been under way for a second. Returns them
+ * as a new object {"operations": [...], "verdict": {...}}. NULL: there are none, or nothing holds
+ * them up. `flight` is the document /v1/flight, or NULL. The verdict is asked of the same runtime.
  */
 json_t *find_waits(const char *socket_path, const json_t *flight);
 
-/* The same in sentences; nothing for NULL. Returns how many operations there are. */
+/* Prints them as sentences; nothing for NULL. Returns the number of operations. */
 json_int_t print_waits(const json_t *waits);
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * alloc.c - tow_alloc and tow_free: the pool's, with the waiting that exhaust=wait asks for.
+ * alloc.c - tow_alloc and tow_free: pool memory, with the waiting that exhaust=wait asks for.
  *
- * The pool cannot wait by itself: room comes when the engine lets go of buffers in flight, and the
- * one who waits may be the only one who drives it.
+ * The pool cannot wait by itself. Room comes when the engine lets go of buffers in flight, and the
+ * waiting thread may be the only one that drives the engine.
  */
 #include <towline/towline.h>
 
@@ -16,9 +16,9 @@
 #include "transport/engine/remains.h"
 #include "transport/engine/runtime.h"
 
-#define SLICE_NS (1000ull * 1000) /* of waiting, between two looks at the engine */
+#define SLICE_NS (1000ull * 1000) /* of waiting, between two polls of the engine */
 
-/* A request without room asks again until there is some, or the time is over. */
+/* Repeats a request without room until there is some, or the time is over. */
 static int wait_for_room(struct tow_runtime *runtime, size_t bytes, size_t align, void **out)
 {
 	struct twi_engine *engine = twi_runtime_engine(runtime);
@@ -27,7 +27,7 @@ static int wait_for_room(struct tow_runtime *runtime, size_t bytes, size_t align
 	int status = TOW_EEXHAUSTED;
 
 	twi_count(engine->diag, TWI_C_pool_waits, 1);
-	/* For those who ask why this rank does not go on. */
+	/* For observers that ask why this rank does not go on. */
 	atomic_store_explicit(&engine->room.waiter_since_ns, start, memory_order_relaxed);
 	atomic_store_explicit(&engine->room.waiter_bytes, bytes, memory_order_relaxed);
 	atomic_fetch_add_explicit(&engine->room.waiters, 1, memory_order_relaxed);
@@ -62,10 +62,10 @@ TOW_PUBLIC int tow_alloc(struct tow_runtime *runtime, size_t bytes, size_t align
 	engine = twi_runtime_engine(runtime);
 	twi_error_thread.since_poll = false;
 	status = twi_pool_alloc_at(engine->pool, bytes, align, TWI_SITE_HERE, memory_out);
-	/* A callback holds the engine: nobody else could make room meanwhile. */
+	/* A callback holds the engine: no other thread could make room meanwhile. */
 	if (twi_unlikely(status == TOW_EEXHAUSTED && twi_pool_waits(engine->pool) &&
 			 !twi_engine_in_callback(engine))) {
-		twi_error_undo(); /* it may still go well */
+		twi_error_undo(); /* the request may still succeed */
 		status = wait_for_room(runtime, bytes, align, memory_out);
 	}
 	if (twi_likely(status >= 0)) {
@@ -75,7 +75,7 @@ TOW_PUBLIC int tow_alloc(struct tow_runtime *runtime, size_t bytes, size_t align
 	return status;
 }
 
-/* What a runtime leaves behind is still to be freed. */
+/* Memory that a closed runtime has left behind can still be freed. */
 static int free_closed(struct tow_runtime *runtime, void *memory)
 {
 	if (runtime != NULL && twi_handle_is(runtime, TWI_HANDLE_REMAINS))
@@ -83,7 +83,7 @@ static int free_closed(struct tow_runtime *runtime, void *memory)
 	return twi_handle_check(runtime, TWI_HANDLE_RUNTIME, "tow_free");
 }
 
-/* The runtime may be closed meanwhile, but not before this is over. */
+/* The runtime may be closed meanwhile, but that waits until this is over. */
 static int free_open(struct tow_runtime *runtime, void *memory, struct twi_site site)
 {
 	int status = twi_runtime_check(runtime, "tow_free");
@@ -98,7 +98,7 @@ static int free_open(struct tow_runtime *runtime, void *memory, struct twi_site 
 	status = twi_pool_free_at(engine->pool, memory, &leased);
 	if (twi_likely(status >= 0)) {
 		twi_diag_hold(engine->diag, -1);
-		if (twi_likely(!leased)) /* else the log hears of it from the pool */
+		if (twi_likely(!leased)) /* else the pool reports it to the log later */
 			twi_alloclog_free(engine->alloclog, memory, begun, site);
 	}
 	return status;
@@ -114,7 +114,7 @@ TOW_PUBLIC int tow_free(struct tow_runtime *runtime, void *memory)
 	life = twi_thread_enter();
 	status = free_open(runtime, memory, TWI_SITE_HERE);
 	twi_thread_leave(life);
-	if (twi_unlikely(status == TOW_ECLOSED)) /* between the two looks */
+	if (twi_unlikely(status == TOW_ECLOSED)) /* it was closed between the two checks */
 		return free_closed(runtime, memory);
 	return status;
 }

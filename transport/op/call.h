@@ -1,5 +1,6 @@
 /*
- * call.h - how a public call on an endpoint or a peer begins: it is checked, and takes the engine.
+ * call.h - how a public call on an endpoint or a peer begins: it checks its arguments, and takes
+ * the engine.
  */
 #ifndef TWI_CALL_H
 #define TWI_CALL_H
@@ -20,7 +21,7 @@ static inline int twi_call_check(const struct twi_engine *engine, const char *ca
 	return TOW_OK;
 }
 
-/* Takes the engine with the calling thread's ring. Without a ring the next driver sends for us. */
+/* Takes the engine with the calling thread's ring. Without a ring the next driver sends for it. */
 static inline void twi_call_enter(struct twi_engine *engine)
 {
 	twi_engine_enter(engine);
@@ -29,8 +30,8 @@ static inline void twi_call_enter(struct twi_engine *engine)
 }
 
 /*
- * The same for a call on `object`, which another thread may have closed since it was checked: then
- * the engine is given back, and the status is twi_handle_refuse's.
+ * Takes the engine for a call on `object`, which another thread may have closed since it was
+ * checked. In that case this gives the engine back and returns the status of twi_handle_refuse.
  */
 static inline int twi_call_enter_with(struct twi_engine *engine, const void *object,
 				      enum twi_handle_kind kind, const char *call)
@@ -42,7 +43,10 @@ static inline int twi_call_enter_with(struct twi_engine *engine, const void *obj
 	return twi_handle_refuse(object, kind, call);
 }
 
-/* Moves the runtime once, as a test of an operation does; not in a callback. The engine is held. */
+/*
+ * Polls the runtime once, as a test of an operation does, unless a callback runs. The engine is
+ * held.
+ */
 static inline void twi_call_drive(struct twi_engine *engine)
 {
 	if (!twi_engine_in_callback(engine) && twi_engine_bind_ring(engine) == TOW_OK)

@@ -1,6 +1,6 @@
 /*
- * channel.h - what the user holds of a message channel (towline/channel.h). What is kept of its
- * messages is the peer's (message/channel.h), and found by its number.
+ * channel.h - the user's handle of a message channel (towline/channel.h). The messages of the
+ * channel are kept by the peer (message/channel.h), which finds them by the channel's number.
  */
 #ifndef TWI_OP_CHANNEL_H
 #define TWI_OP_CHANNEL_H
@@ -13,12 +13,12 @@
 
 struct twi_engine;
 
-#define TWI_CHANNEL_GROUPS 32768u /* from here on: of the messages of groups, by their numbers */
+#define TWI_CHANNEL_GROUPS 32768u /* from this number on, a channel carries a group's messages */
 
 struct tow_channel {
 	struct twi_handle handle;
 	struct twi_engine *engine;
-	struct tow_peer *peer; /* of an open one */
+	struct tow_peer *peer; /* of an open channel */
 	uint16_t number;
 };
 

@@ -40,7 +40,7 @@ void twi_peer_claims_fini(struct twi_peer_claims *claims)
 	}
 }
 
-/* The claim stands on its peer's list. */
+/* Puts the lease on its peer's list. */
 static void enlist_claim(struct twi_claim *claim, struct tow_peer *peer)
 {
 	struct twi_peer_claims *claims = &peer->claims;
@@ -54,7 +54,7 @@ static void enlist_claim(struct twi_claim *claim, struct tow_peer *peer)
 	claims->peak_bytes = twi_max(claims->peak_bytes, claims->bytes);
 }
 
-/* Of memory that was freed by its owner, what this peer holds back. */
+/* The bytes that this peer holds of memory that its owner has freed. */
 static uint64_t held_back(struct tow_peer *peer)
 {
 	struct twi_list *pos, *next;
@@ -77,7 +77,7 @@ int twi_claim_room(struct tow_peer *peer, uint64_t bytes)
 	twi_assert_held(peer->engine);
 	if (most == 0)
 		most = engine->knobs.premap_memory_bytes / 4;
-	/* Hardly ever: what all peers together hold back is more than one may. */
+	/* Nearly always: all peers together hold back no more than one of them may. */
 	if (twi_likely(peer->claims.bytes <= most || twi_pool_deferred(engine->pool) <= most))
 		return TOW_OK;
 	held = held_back(peer);
@@ -92,7 +92,7 @@ int twi_claim_room(struct tow_peer *peer, uint64_t bytes)
 			 (unsigned long long)bytes);
 }
 
-/* No operation of this engine has a lease on that memory, or none that can be shared. */
+/* Takes a lease from the pool: no lease of this engine on that memory can be shared. */
 static __attribute__((noinline)) int claim_alone(struct twi_engine *engine, struct twi_claim *claim,
 						 const void *data, uint64_t bytes)
 {
@@ -187,7 +187,7 @@ static int refuse_claim(struct twi_engine *engine, const struct tow_op *op, cons
 			 data);
 }
 
-/* False: it goes without, which is no failure of whoever sends or receives. */
+/* False: the message goes without registration, which is no failure of the send or receive. */
 static bool register_late(struct twi_engine *engine, struct twi_site site, struct twi_claim *claim,
 			  const void *data, uint64_t bytes)
 {
@@ -200,7 +200,7 @@ static bool register_late(struct twi_engine *engine, struct twi_site site, struc
 	return status == TOW_OK;
 }
 
-/* What is leased may have to be registered. */
+/* The second step. Memory outside the pool is leased, and may have to be registered too. */
 static int need_piece(struct tow_peer *peer, struct tow_op *op, struct twi_claim *claim,
 		      const void *data, uint64_t bytes)
 {
@@ -218,7 +218,7 @@ static int need_piece(struct tow_peer *peer, struct tow_op *op, struct twi_claim
 	}
 	if (peer->lane->ops->need != NULL)
 		need = peer->lane->ops->need(peer, op);
-	/* What the library says to itself is no payload that the user could register. */
+	/* The library's own messages are no payload that the user could register. */
 	if (need != TWI_NEED_NOTHING && engine->knobs.require_zero_copy && payload)
 		return refuse_claim(engine, op, data, bytes);
 	if (need != TWI_NEED_NOTHING && claim->kind == TWI_CLAIM_UNREGISTERED && payload &&
@@ -289,7 +289,7 @@ void twi_claim_share(struct twi_claim *claim, const void *memory, uint64_t bytes
 	}
 }
 
-/* The claim is its peer's no more; parts that are still in use stand for themselves. */
+/* Takes the lease off its peer's list. Shares that are still in use take its place there. */
 static inline __attribute__((always_inline)) void delist_claim(struct twi_claim *claim)
 {
 	struct tow_peer *peer = claim->peer;
@@ -308,7 +308,7 @@ static inline __attribute__((always_inline)) void delist_claim(struct twi_claim 
 	}
 }
 
-/* The claim is no lease. */
+/* Drops a claim that holds no lease of the pool. */
 static __attribute__((noinline)) void drop_others(struct twi_engine *engine,
 						  struct twi_claim *claim)
 {

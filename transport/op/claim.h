@@ -1,23 +1,24 @@
 /*
- * claim.h - the memory of an operation's payload, and the lease on it while it is in flight.
+ * claim.h - leases: the hold of an operation on the memory of its payload while it is in flight.
  *
- *	pool          tow_alloc: leased, registered with everyone
- *	outside       tow_alloc of a full pool (exhaust=copy): leased, not registered
+ *	pool          tow_alloc: leased, and registered with every registrar
+ *	outside       tow_alloc when the pool is full (exhaust=copy): leased, not registered
  *	registered    tow_mem_register, or registered late: the region is held
- *	unregistered  anything else: the caller keeps it, as the manual asks
+ *	unregistered  other memory: not held; the caller must keep it, as the manual asks
  *
- * A claim is taken in two steps. twi_claim_lease, when the operation starts: from then on a free of
- * pool memory is deferred. twi_claim_need, for what is too large to go through the connection's
- * buffer: where the lane wants registered memory, unregistered memory is registered late or, where
- * that cannot be, staged (copied in chunks through the pool) or sent plainly, each with its reason;
- * with require_zero_copy it is refused.
+ * An operation takes its lease in two steps. twi_claim_lease is the step at the start of the
+ * operation: from then on a free of pool memory is deferred. twi_claim_need is the step for a
+ * payload that is too large for the connection's buffer. Where the lane wants registered memory,
+ * this step registers unregistered memory late. If that fails, the payload is staged (copied in
+ * chunks through the pool) or sent plainly, and a reason is counted. With require_zero_copy the
+ * payload is refused instead.
  *
- * Each peer has a list of its claims on pool memory: what it holds now and held at most, and, of
- * memory that its owner has freed, at most peer_lease_bytes (twi_claim_room): a slow peer cannot
- * drain the pool.
+ * Each peer has a list of its leases on pool memory. The list counts the bytes that the peer holds
+ * now, and the most that it has held. Of memory that its owner has freed, a peer may hold at most
+ * peer_lease_bytes (twi_claim_room): a slow peer cannot drain the pool.
  *
  * The engine is held in all calls. Budget: a lease and a list insertion for pool memory; a short
- * lock for memory elsewhere.
+ * lock for other memory.
  */
 #ifndef TWI_CLAIM_H
 #define TWI_CLAIM_H
@@ -44,31 +45,31 @@ enum twi_claim_kind {
 	TWI_CLAIM_POOL,
 	TWI_CLAIM_OUTSIDE,
 	TWI_CLAIM_REGISTERED,
-	TWI_CLAIM_PARTS, /* of a message of parts, each of which has a claim of its own (parts.h) */
+	TWI_CLAIM_PARTS, /* a message of parts; each part has a lease of its own (parts.h) */
 	TWI_CLAIM_UNREGISTERED,
 };
 
 struct twi_claim {
 	uint8_t kind;
-	bool listed; /* on peer->claims, and counted there */
+	bool listed; /* it is on peer->claims, and counted there */
 	bool staged;
-	const struct twi_region *region; /* that the memory lies in, or NULL */
+	const struct twi_region *region; /* the region that the memory lies in, or NULL */
 	struct tow_peer *peer;
 	union {
-		const void *memory;      /* what was leased */
+		const void *memory;      /* the memory that is leased */
 		struct twi_parts *parts; /* TWI_CLAIM_PARTS */
 	};
 	uint64_t bytes;
 	struct twi_block block; /* TWI_CLAIM_POOL: the allocation that the memory lies in */
-	struct twi_list link;   /* on peer->claims, or on the shares of the claim it is a part of */
-	struct twi_list shares; /* of a claim on that list: parts that outlive it count then */
+	struct twi_list link;   /* on peer->claims, or on the `shares` of another lease */
+	struct twi_list shares; /* of a listed lease; a share that outlives it is listed */
 };
 
-/* What a peer holds of the pool. */
+/* The pool memory that a peer holds. */
 struct twi_peer_claims {
 	struct twi_list list;
 	uint64_t bytes, peak_bytes;
-	uint64_t refused; /* sends, for want of room */
+	uint64_t refused; /* sends that were refused: the peer held too much freed memory */
 };
 
 static inline void twi_claim_init(struct twi_claim *claim)
@@ -82,34 +83,38 @@ static inline void twi_claim_init(struct twi_claim *claim)
 
 void twi_peer_claims_init(struct twi_peer_claims *claims);
 
-/* The peer goes: claims that outlive it (notifications to come) are its no more. */
+/* The peer goes. Leases that outlive it (they await notifications) belong to no peer any more. */
 void twi_peer_claims_fini(struct twi_peer_claims *claims);
 
-/* TOW_OK, or TOW_EBUSY when the peer holds back too much freed memory already. */
+/* TOW_OK, or TOW_EBUSY: the peer already holds too much freed memory. */
 int twi_claim_room(struct tow_peer *peer, uint64_t bytes);
 
 /*
- * Takes hold of the payload of op, which is not empty, on nobody's list. TOW_OK, also for memory
- * that tow_alloc has not given; TOW_EFREED; TOW_EBUSY. After a failure it is as unregistered.
+ * Leases the payload of op, which is not empty, and puts the lease on no list. TOW_OK, also for
+ * memory that is not of tow_alloc; TOW_EFREED; TOW_EBUSY. After a failure the lease is of the kind
+ * unregistered.
  */
 int twi_claim_memory(struct tow_op *op);
 
-/* The same, on its peer's list. Nothing happens when op has a claim already. */
+/* Leases the payload, and puts the lease on the peer's list. Does nothing if op has a lease. */
 void twi_claim_lease(struct tow_peer *peer, struct tow_op *op);
 
-/* A claim of twi_claim_memory goes onto the list of its peer, which is known now; and off again. */
+/*
+ * Puts a lease of twi_claim_memory onto the list of its peer, which is known now; takes it off
+ * again.
+ */
 void twi_claim_list(struct tow_peer *peer, struct tow_op *op);
 void twi_claim_unlist(struct tow_op *op);
 
 /* The second step: TOW_OK; TOW_EZEROCOPY; TOW_EEXHAUSTED without staging. */
 int twi_claim_need(struct tow_peer *peer, struct tow_op *op);
 
-/* Both steps of a receive; the second where it is longer than `above`, and no view. */
+/* Both steps for a receive; the second only if it is longer than `above`, and no whole view. */
 int twi_claim_recv(struct tow_peer *peer, struct tow_op *op, uint64_t above);
 
 /*
- * All of the above for one part of a message of parts, of which `claim` is: what the call for an
- * operation does with its claim and memory. peer NULL: on nobody's list.
+ * The functions above for one part of a message of parts. `claim` is the lease of that part. With
+ * peer NULL the lease is put on no list.
  */
 void twi_claim_lease_piece(struct tow_peer *peer, struct tow_op *op, struct twi_claim *claim,
 			   const void *data, uint64_t bytes);
@@ -119,25 +124,26 @@ void twi_claim_list_piece(struct tow_peer *peer, struct twi_claim *claim);
 void twi_claim_unlist_piece(struct twi_claim *claim);
 
 /*
- * A large message of op is on its way, with `bytes` of payload: what op takes of them is counted if
- * it is unregistered.
+ * A large message of op is under way, with `bytes` of payload. Counts the part of them that op
+ * takes, if that is unregistered.
  */
 void twi_claim_count(const struct tow_op *op, uint64_t bytes);
 
 /*
- * One hold more on the same memory, for `bytes` at `memory` inside it; not of a share. Of a message
- * of parts as a whole there is none: who moves it has the claims of its parts, or a copy.
+ * Takes one more hold on the same memory, for `bytes` at `memory` inside it. A share cannot be
+ * shared again. A message of parts as a whole has no share: a lane that moves it uses the leases
+ * of its parts, or a copy.
  */
 void twi_claim_share(struct twi_claim *claim, const void *memory, uint64_t bytes,
 		     struct twi_engine *engine, struct twi_claim *out);
 
-/* Lets go. A claim that was never taken is legal. */
+/* Ends the lease. A lease that was never taken is legal. */
 void twi_claim_drop(struct twi_engine *engine, struct twi_claim *claim);
 
-/* Why memory of this claim is copied where registered memory would not be. */
+/* The reason for which memory of this lease is copied, where registered memory would not be. */
 enum twi_reason twi_claim_reason(const struct twi_claim *claim, bool send);
 
-/* Members of one object of /v1/peers. */
+/* Writes the members on leases of one object of /v1/peers. */
 void twi_claims_describe(const struct tow_peer *peer, struct twi_emit *emit);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * endpoint.c - the public calls on endpoints and peers: arguments are checked here, the engine is
- * taken, and the lane does the rest. Messages are started in message.c.
+ * endpoint.c - the public calls on endpoints and peers: they check their arguments and take the
+ * engine, and the lane does the rest. Messages are started in message.c.
  */
 #include "transport/op/endpoint.h"
 
@@ -75,7 +75,7 @@ void twi_peer_setup(struct tow_peer *peer, struct twi_lane *lane, const char *ad
 	twi_list_push_back(&lane->engine->peers, &peer->link);
 }
 
-/* The user has the peer: it is one of the endpoint's. */
+/* The user has the peer from now on: adds it to the endpoint's peers. */
 static void go_home(struct tow_endpoint *endpoint, struct tow_peer *peer)
 {
 	if (endpoint == NULL || peer->home != NULL || peer->closed)
@@ -94,7 +94,7 @@ static void leave_home(struct tow_peer *peer)
 	peer->home = NULL;
 }
 
-/* It is in flight: a receive of any peer that has met no message. */
+/* Whether it is a receive of any peer that is in flight, and has met no message. */
 static bool awaits_any(const struct tow_op *op)
 {
 	return (atomic_load_explicit(&op->wait.state, memory_order_relaxed) &
@@ -103,7 +103,7 @@ static bool awaits_any(const struct tow_op *op)
 	       op->stage != TWI_STAGE_COMPLETING;
 }
 
-/* The endpoint goes: its peers have none, and no operation names it any more. */
+/* The endpoint closes: no peer and no operation names it any more. */
 static void leave_all_homes(struct tow_endpoint *endpoint)
 {
 	struct twi_op_table *ops = endpoint->engine->ops;
@@ -175,7 +175,7 @@ int twi_endpoint_refused(const char *address)
 void twi_peer_tell_lost(const struct tow_peer *peer, const char *why)
 {
 	twi_count(peer->engine->diag, TWI_C_peers_lost, !peer->passing);
-	/* A peer that closes in order is how every job ends, and no warning. */
+	/* Every job ends with peers that close in order, so that is no warning. */
 	twi_log(peer->engine->diag, peer->passing || twi_rule_is_goodbye(why) ? 3 : 2, "%s", why);
 }
 
@@ -209,7 +209,7 @@ void twi_endpoint_ready(struct tow_endpoint *endpoint, struct tow_peer *peer)
 
 		op->peer = peer;
 		twi_op_complete(op, TOW_OK, 0);
-	} else { /* its lane has asked twi_endpoint_full before */
+	} else { /* the lane has asked twi_endpoint_full before */
 		twi_list_push_back(&endpoint->ready, &peer->ready_link);
 		peer->waiting_at = endpoint;
 		endpoint->ready_count++;
@@ -253,7 +253,7 @@ void twi_endpoint_drop(struct tow_endpoint *endpoint)
 	endpoint->lane->ops->endpoint_close(endpoint);
 }
 
-/* Looks names up while other threads may drive. */
+/* Looks up names, while other threads may drive. */
 static int resolve_address(const struct twi_lane *lane, const char *address, bool passive,
 			   char out[TOW_ADDRESS_MAX])
 {
@@ -266,7 +266,7 @@ static int resolve_address(const struct twi_lane *lane, const char *address, boo
 	return TOW_OK;
 }
 
-/* "loop://, tcp://, ..., tow://" of the lanes that this runtime has. */
+/* Writes the schemes of the lanes that this runtime has: "loop://, tcp://, ..., tow://". */
 static void known_schemes(const struct twi_engine *engine, char *out, size_t room)
 {
 	size_t fill = 0;
@@ -280,7 +280,7 @@ static void known_schemes(const struct twi_engine *engine, char *out, size_t roo
 	}
 }
 
-/* The lane whose scheme the address has; *rest_out is what follows "://". */
+/* The lane that has the address's scheme; *rest_out is the text behind "://". */
 static struct twi_lane *lane_of(struct twi_engine *engine, const char *address,
 				const char **rest_out)
 {
@@ -328,7 +328,7 @@ TOW_PUBLIC int tow_endpoint_open(struct tow_runtime *runtime, const char *addres
 	status = lane == NULL ? TOW_EINVAL : resolve_address(lane, rest, true, numbers);
 	if (status < 0)
 		return status;
-	twi_error_keep(&kept); /* tow:// goes without the lanes that fail */
+	twi_error_keep(&kept); /* tow:// opens without the lanes that fail */
 	twi_call_enter(engine);
 	twi_lane_use(lane);
 	status = lane->ops->endpoint_open(lane, numbers, endpoint_out);
@@ -377,7 +377,7 @@ TOW_PUBLIC int tow_endpoint_close(struct tow_endpoint *endpoint)
 	return TOW_OK;
 }
 
-/* The lane's state may name the peer; the user has it from now on. */
+/* The connection is up: the user has the peer from now on. */
 static void peer_up(struct tow_op *op)
 {
 	go_home(op->endpoint, op->peer);

@@ -1,5 +1,5 @@
 /*
- * failure.c - why operations have failed. See failure.h.
+ * failure.c - keeps why operations have failed. See failure.h.
  */
 #include "transport/op/failure.h"
 
@@ -13,7 +13,7 @@
 #include "transport/op/channel.h"
 #include "transport/op/endpoint.h"
 
-/* The other side has closed the group; its lane may have said something of its own meanwhile. */
+/* Whether the other side has closed the group; its lane may have set another message meanwhile. */
 static bool was_left(const struct tow_op *op)
 {
 	return op->status == TOW_EPEER && op->channel >= TWI_CHANNEL_GROUPS && op->peer != NULL &&
@@ -56,15 +56,15 @@ const char *twi_failure_text(const struct tow_op *op)
 
 int twi_failure_recall(const struct tow_op *op)
 {
-	op->engine->hooks.inquiry->settle(op->engine); /* who hears of it may exit */
+	op->engine->hooks.inquiry->settle(op->engine); /* the thread that learns of it may exit */
 	return twi_error(op->status, "%s", twi_failure_text(op));
 }
 
-/* Somebody should know of it. */
+/* Logs the failure, as no thread learns of it otherwise. */
 void twi_failure_tell(const struct tow_op *op, int status)
 {
 	if (twi_op_is_queued(op))
-		return; /* whoever takes the result does */
+		return; /* the thread that takes the result learns of it */
 	twi_count(op->engine->diag, TWI_C_ops_forgotten_failed, 1);
 	twi_log(op->engine->diag, 2, "a %s of %llu bytes, peer %s, that nobody waits for: %s",
 		op->ops->noun, (unsigned long long)op->bytes,
@@ -76,7 +76,7 @@ void twi_failure_count(const struct tow_op *op, int status)
 	struct twi_diag *diag = op->engine->diag;
 
 	if (op->peer != NULL && op->peer->passing)
-		return; /* two ranks have dialed each other, and this connection is the second */
+		return; /* two ranks have dialed each other, and this is the second connection */
 	twi_count(diag, TWI_C_ops_failed, 1);
 	if (status == TOW_ECANCELED)
 		twi_count(diag, TWI_C_ops_canceled, 1);

@@ -1,13 +1,14 @@
 /*
- * failure.h - why an operation has failed: a text that its row has until it is released.
+ * failure.h - why an operation has failed: a text that its row keeps until it is released.
  *
- * An operation may end in any thread that drives, most often in the library's own; the thread that
- * waits for it, or tests it, wants the message. So it is kept here when the operation ends, stands
- * in its result, and becomes the message of each thread that is told the failed status, callbacks
- * included. Nothing changes it meanwhile, so it needs no lock, and there are at most max_ops.
+ * An operation may end in any thread that drives, most often in the library's own. The thread that
+ * waits for the operation, or tests it, wants the message. So the text is kept here when the
+ * operation ends, and its result points to it. It also becomes the message of each thread that gets
+ * the failed status, also in a callback. Nothing changes the text meanwhile, so it needs no lock.
+ * There are at most max_ops texts.
  *
- * Budget: nothing unless an operation fails; then one allocation of the text's length. Where there
- * is no memory for it, the text is that of the status.
+ * Budget: nothing unless an operation fails, then one allocation of the text's length. If that
+ * allocation fails, the text is that of the status.
  */
 #ifndef TWI_FAILURE_H
 #define TWI_FAILURE_H
@@ -17,28 +18,31 @@
 #include "transport/op/op.h"
 
 /*
- * `op` ends with op->status, a failure. The thread's message is what happened, if it was set with
- * that status since this thread took the engine or polled last; else why its peer ended, if it has
- * with that status; else one is made of what the operation is. The engine is held.
+ * `op` ends with op->status, a failure. Its text is the first of these that exists:
+ * - the thread's message, if it was set with that status since this thread took the engine, or
+ *   polled last;
+ * - the message with which its peer ended, if that has the same status;
+ * - a text made of the operation's properties.
+ * The engine is held.
  */
 void twi_failure_keep(struct tow_op *op);
 
-/* The text of `op`, which has failed. It stays as long as the row. */
+/* The text of `op`, which has failed. It lives as long as the row. */
 const char *twi_failure_text(const struct tow_op *op);
 
 /*
- * Makes it the calling thread's message. Returns the operation's status. What is to be kept of a
- * failure is kept by then, or 100 ms are over (hooks.h, settle).
+ * Makes the text the calling thread's message. Returns the operation's status. Before that, the
+ * record of the failure is written, or 100 ms have passed (hooks.h, settle).
  */
 int twi_failure_recall(const struct tow_op *op);
 
-/* It is counted. */
+/* Counts the failure. */
 void twi_failure_count(const struct tow_op *op, int status);
 
-/* Nobody has its handle, and nobody takes its result: the log says so. */
+/* Logs the failure of an operation that no thread has the handle of, or takes the result of. */
 void twi_failure_tell(const struct tow_op *op, int status);
 
-/* The row goes back. */
+/* Frees the text: the row is released. */
 static inline void twi_failure_drop(struct tow_op *op)
 {
 	if (twi_unlikely(op->failure != NULL)) {

@@ -1,85 +1,87 @@
 /*
- * lane_host.h - all that a lane may call of the engine and of operations: a lane includes this
- * header, and none of transport/engine/ and transport/op/ beside it. tests/check/lanes.py holds
- * lanes to the functions that are named here, and this list to what lanes call.
+ * lane_host.h - all that a lane may call of the engine and of operations.
+ *
+ * A lane includes this header, and no other one of transport/engine/ and transport/op/.
+ * tests/check/lanes.py holds lanes to the functions that this list names, and the list to the
+ * functions that lanes call.
  *
  *	a lane --lane_host.h--> engine: time, rings, sleepers of other processes
  *	                    --> op: endpoints and peers, operations, leases, copies, views, times
  *
- * What stands in lane.h is called by the engine and by operations; what stands here is called by
- * lanes. The engine is held in all of it, except where its own header says something else.
+ * The engine and operations call the functions of lane.h; lanes call the functions of this list.
+ * The engine is held in all of them, except where their own header says otherwise.
  *
  * Operations (op.h, op_span.h, message_times.h)
- *	twi_op_complete       ends one that the lane has taken, exactly once
- *	twi_op_unwatch        its deadline does not end it any more: the lane does
- *	twi_message_is_over   one that is to end, once what was under way for it has come in
+ *	twi_op_complete       ends an operation that the lane has taken, exactly once
+ *	twi_op_unwatch        removes its deadline: the lane ends it instead
+ *	twi_message_is_over   ends a message after the lane has taken in its data
  *	twi_op_begun          the first byte of a send leaves, or a receive has met its message
  *	twi_op_match_ns, twi_latency_kind_of
  *	                      the parts of its time
- *	twi_peer_timed        a message has ended: its latency is counted, and its span written
- *	twi_peer_rank         which rank the peer is, for a message that says what has become of it
+ *	twi_peer_timed        counts the latency of a message that has ended, and writes its span
+ *	twi_peer_rank         the peer's rank, for a message that says what happened to the peer
  *	twi_peer_rpc_id, twi_context_of
- *	                      a message's number as both sides know it; whose its tag is
+ *	                      the message's id at both sides; the context of its tag
  *	twi_space_counts      whether messages of its space are counted
  *
- * Its memory (claim.h, message.h, parts.h, reach.h, op_fault.h)
+ * Memory of the payload (claim.h, message.h, parts.h, reach.h, op_fault.h)
  *	twi_claim_init, twi_claim_lease, twi_claim_need, twi_claim_share, twi_claim_drop
- *	                      the lease on its payload while it is on its way
+ *	                      the lease on the payload while it is under way
  *	twi_claim_count, twi_claim_reason
- *	                      a large message of unregistered memory; why it is copied
+ *	                      counts a large message of unregistered memory; why it is copied
  *	twi_op_at, twi_op_end_of
  *	                      where the payload lies, which may be in parts (parts.h)
  *	twi_op_reach, twi_op_reach_ends, twi_reached
- *	                      whether memory that the library is about to touch is there
- *	twi_op_checksum       of payload wherever it lies
+ *	                      whether memory that the library is about to touch is accessible
+ *	twi_op_checksum       the checksum of the payload, also of parts
  *	twi_op_fault, twi_op_fault_theirs
- *	                      it is not, here or at the other side
+ *	                      the memory is not accessible here, or at the other side
  *
- * Its own memory (own_memory.h)
+ * The lane's own memory (own_memory.h)
  *	twi_own_try, twi_own_give
- *	                      of the pool, for an endpoint's buffers; the allocation log has it
+ *	                      pool memory for an endpoint's buffers, with allocation log records
  *
- * Copies (path.h): nothing else may copy payload
+ * Copies (path.h): no other code may copy payload
  *	twi_path_copy_small, twi_path_copy_large, twi_path_copy_remote
  *	                      copies that the lane's design needs
  *	twi_op_copy_out, twi_op_copy_in, twi_path_copy_opened
- *	                      those that it does not, and those that encryption costs
- *	twi_path_copy_fallback  one that it does not need, of what was not lent
- *	twi_path_wire         onto a simulated wire
+ *	                      copies that it does not need, and copies that encryption costs
+ *	twi_path_copy_fallback  a copy that it does not need, of memory that was not lent
+ *	twi_path_wire         a copy onto a simulated wire
  *	twi_route_init, twi_route_describe, twi_path_eligible, twi_path_pays, twi_path_choose,
  *	twi_path_tried, twi_path_report
  *	                      zero-copy sends: whether they pay on this route
  *
  * Time (engine.h)
  *	twi_engine_now, twi_engine_batch_now, twi_engine_clock
- *	                      what time it is: once for a call or poll, or read now
- *	twi_assert_held       stands at the head of what is for the holder alone
+ *	                      the time: read once for a call or a poll, or read now
+ *	twi_assert_held       stands at the head of functions that only the holder may call
  *
  * Rings (poller.h), for lanes with descriptors
  *	twi_ring_has, twi_ring_tag, twi_ring_submit, twi_ring_forget
- *	                      requests of the driver's ring, and what was armed in any
+ *	                      requests of the driver's ring; forgets requests armed in any ring
  *	twi_ring_reap, twi_ring_poll
- *	                      completions of a ring, before what they tell of is asked elsewhere
+ *	                      completions of a ring, before other code asks for what they report
  *	twi_engine_poll, twi_ring_sleep
- *	                      for the close of a lane, which waits until bytes have left
- *	twi_ring_wake         there is something to do that no completion will tell of
+ *	                      for the close of a lane, which waits until its bytes have left
+ *	twi_ring_wake         there is work to do that no completion will report
  *	twi_poller_describe   which poller moves a connection, for /v1/peers
  *
  * Sleepers (watch.h), for lanes whose news is in memory
  *	twi_watch, twi_watch_ring, twi_watch_nap
- *	                      a sleeper wakes when a descriptor of the lane's is readable
+ *	                      a sleeper wakes when a descriptor of the lane is readable
  *
- * What a connection must be like (require.h)
- *	twi_peer_meet         whether this one is so; asked by both sides, before it is anybody's
- *	twi_peer_refused_by   what the other side is told when it is not so there
- *	twi_require_lane      whether one of a lane can be so at all
- *	twi_require_said      whether a message is of a connection that was refused so
+ * Requirements on connections (require.h)
+ *	twi_peer_meet         whether this connection meets them; both sides ask before it is used
+ *	twi_peer_refused_by   the error when it does not meet those of the other side
+ *	twi_require_lane      whether a connection of a lane can meet them at all
+ *	twi_require_said      whether a message reports a connection refused for this reason
  *	twi_require_names_iface, twi_iface_of
  *	                      which interface has an address, where that matters
  *
- * Connects of other lanes, for the one that has all (auto/)
+ * Connects on other lanes, for the lane that has all of them (auto/)
  *	twi_connect_start, twi_op_forget, twi_endpoint_drop, twi_peer_end
- *	                      a connect on a lane of its own choice, and its end
+ *	                      a connect on a lane that it chooses, and its end
  */
 #ifndef TWI_LANE_HOST_H
 #define TWI_LANE_HOST_H
@@ -102,16 +104,16 @@
 #include "transport/op/path.h"
 #include "transport/op/reach.h"
 
-/* --- endpoints and peers: what all lanes' have in common --- */
+/* --- endpoints and peers: the part that all lanes have in common --- */
 
-/* Set up the common part; put a peer that is ready to an accept, or in the queue. */
+/* Two set up the common part. twi_endpoint_ready gives a ready peer to an accept, or queues it. */
 void twi_endpoint_setup(struct tow_endpoint *endpoint, struct twi_lane *lane);
 void twi_peer_setup(struct tow_peer *peer, struct twi_lane *lane, const char *address);
 void twi_endpoint_ready(struct tow_endpoint *endpoint, struct tow_peer *peer);
 
 /*
- * Memory for a lane's endpoint or peer, which begins with the common part; zeroed. NULL: none. The
- * frees take it back, and NULL.
+ * Zeroed memory for a lane's endpoint or peer, which begins with the common part. NULL: out of
+ * memory. The frees take that memory, or NULL.
  */
 void *twi_endpoint_alloc(size_t bytes);
 void twi_endpoint_free(struct tow_endpoint *endpoint);
@@ -119,29 +121,29 @@ void *twi_peer_alloc(size_t bytes);
 void twi_peer_free(struct tow_peer *peer);
 
 /*
- * The peer's operations end now, and those that are started later with them: the thread's message
- * says why, and is kept for the later ones. The first call counts.
+ * Sets the status with which the peer's operations end, also those that are started later. The
+ * thread's message says why, and is kept for the later ones. Only the first call has an effect.
  */
 void twi_peer_ended(struct tow_peer *peer, int status);
 
-/* The peer has gone, and this side has not closed it; why: counted and logged. */
+/* Counts and logs that the peer is gone, although this side has not closed it; `why` is logged. */
 void twi_peer_tell_lost(const struct tow_peer *peer, const char *why);
 
 /* The lane has let go of the peer: takes it off every list. The lane frees the memory. */
 void twi_peer_teardown(struct tow_peer *peer);
 
 /*
- * No peer can be taken now: as many as may be wait to be accepted. A lane asks before it tells the
- * connector that it is connected, and says no instead; twi_endpoint_refused is what the connector's
- * operation ends with then. Returns TOW_EREFUSED.
+ * Whether no peer can be taken now: the most that are allowed wait to be accepted. A lane asks
+ * before it tells the connector that it is connected, and refuses instead. twi_endpoint_refused
+ * sets the message with which the connector's operation then ends, and returns TOW_EREFUSED.
  */
 bool twi_endpoint_full(const struct tow_endpoint *endpoint);
 int twi_endpoint_refused(const char *address);
 
 /*
- * Keeps `way` as what the connection is, and asks whether the knob `require` allows it. TOW_OK;
- * TOW_EREFUSED with a message that says which word is not met, and why: then the lane refuses the
- * connection, as if its handshake had failed.
+ * Keeps `way`, the properties of the connection, and checks them against the knob `require`.
+ * TOW_OK; TOW_EREFUSED with a message that names the word that is not met, and why. Then the lane
+ * refuses the connection, as if its handshake had failed.
  */
 int twi_peer_meet(struct tow_peer *peer, const struct twi_way *way);
 

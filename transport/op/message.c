@@ -1,6 +1,6 @@
 /*
- * message.c - sends and receives are started here, by users and by the library itself: arguments
- * are checked, the engine is taken, and the lane does the rest.
+ * message.c - starts sends and receives, for users and for the library itself: it checks the
+ * arguments and takes the engine, and the lane does the rest.
  */
 #include "transport/op/message.h"
 
@@ -33,7 +33,7 @@ bool twi_message_abort(struct tow_op *op, int status, bool force)
 		return true;
 	}
 	ended = peer->lane->ops->abort(peer, op, status, force);
-	if (twi_unlikely(roomless)) /* the next receive takes what this one could not */
+	if (twi_unlikely(roomless)) /* the next receive takes the message that had no room here */
 		peer->lane->ops->look_again(peer, tag, context);
 	return ended;
 }
@@ -54,7 +54,7 @@ bool twi_message_is_over(struct tow_op *op, int status)
 	return op->stage == TWI_STAGE_COMPLETING;
 }
 
-/* After its deadline nobody touches the payload any more. */
+/* After its deadline, an operation's payload is no longer touched. */
 static void end_early(struct tow_op *op, int status)
 {
 	twi_message_abort(op, status, status == TOW_EDEADLINE);
@@ -78,8 +78,8 @@ const struct twi_op_ops twi_view_ops = { .kind = TWI_OP_RECV,
 					 .release = twi_view_drop };
 
 /*
- * What follows is compiled once for each call that starts messages: kind, space and view are
- * constants in each, and the description is taken apart into registers.
+ * The functions below are compiled once for each call that starts messages. In each of them kind,
+ * space and view are constants, and the members of the description are in registers.
  */
 #define ONE_CALL static inline __attribute__((always_inline))
 
@@ -90,7 +90,7 @@ ONE_CALL const struct twi_op_ops *ops_of(const struct twi_message *message)
 	return message->view ? &twi_view_ops : &twi_recv_ops;
 }
 
-/* `mask`: of a receive of tow_recv_match_start; else NULL. `parts`: of a message of parts. */
+/* `mask` is that of tow_recv_match_start, or NULL. `parts` are those of a message, or NULL. */
 ONE_CALL const char *call_of(const struct twi_message *message, const uint64_t *mask,
 			     const struct twi_parts *parts)
 {
@@ -103,7 +103,7 @@ ONE_CALL const char *call_of(const struct twi_message *message, const uint64_t *
 					    : "tow_recv_start";
 }
 
-/* The arguments are not what they should be: which, and why. */
+/* Says which argument is wrong, and why. */
 static __attribute__((noinline, cold)) int refuse_message(const char *call, uint64_t bytes)
 {
 	if (bytes > TWI_WIRE_U63_MAX)
@@ -113,8 +113,9 @@ static __attribute__((noinline, cold)) int refuse_message(const char *call, uint
 }
 
 /*
- * A message without a handle. Whether one whose result would come by a queue was over at once, so
- * that nothing comes, nobody could tell: such a start always makes an operation.
+ * Checks the options of a message without a handle. With a queue, such a start always makes an
+ * operation. Otherwise no thread could tell whether the message was over at once, in which case no
+ * result would come through the queue.
  */
 static __attribute__((noinline)) int check_headless(enum twi_op_kind kind, const char *call,
 						    const struct tow_op_options **options_io,
@@ -136,7 +137,7 @@ static __attribute__((noinline)) int check_headless(enum twi_op_kind kind, const
 	return TOW_OK;
 }
 
-/* *options_io is brought to the library's size, in `known` where it is of another one. */
+/* Brings *options_io to the library's size, in `known` if it has another one. */
 ONE_CALL int check_arguments(struct twi_engine *engine, const struct twi_message *message,
 			     const uint64_t *mask, const struct twi_parts *parts,
 			     const struct tow_op_options **options_io, struct tow_op_options *known,
@@ -167,7 +168,7 @@ ONE_CALL int check_message(const struct tow_peer *peer, const struct twi_message
 {
 	int status = TOW_OK;
 
-	/* The library says its own words to a peer that is closing, too. */
+	/* The library sends its own control messages also to a peer that is closing. */
 	if (message->space == TWI_SPACE_USER)
 		status = twi_handle_check(peer, TWI_HANDLE_PEER, call_of(message, mask, parts));
 	if (twi_unlikely(status < 0))
@@ -175,7 +176,10 @@ ONE_CALL int check_message(const struct tow_peer *peer, const struct twi_message
 	return check_arguments(peer->engine, message, mask, parts, options_io, known, forget, true);
 }
 
-/* The options name a channel: it must be open, this peer's, and of that number, if it is not 0. */
+/*
+ * Checks the channel that the options name. It must be open, and this peer's. If `number` is not 0,
+ * the channel must have that number.
+ */
 static __attribute__((noinline)) int check_channel(const struct tow_peer *peer,
 						   const struct tow_channel *channel,
 						   uint16_t number, const char *call)
@@ -192,7 +196,7 @@ static __attribute__((noinline)) int check_channel(const struct tow_peer *peer,
 	return status;
 }
 
-/* The operation says what its message is. */
+/* Fills in the operation from its message. */
 ONE_CALL void fill_op(struct tow_op *op, struct tow_peer *peer, const struct twi_message *message,
 		      const uint64_t *mask, struct twi_parts *parts, uint16_t channel)
 {
@@ -223,8 +227,8 @@ ONE_CALL void fill_op(struct tow_op *op, struct tow_peer *peer, const struct twi
 }
 
 /*
- * A send that is on its way when the lane returns: the clock is read behind that (outbox.h), where
- * it costs the message nothing.
+ * Whether a send is under way when the lane returns. Its clock is read after that (outbox.h), where
+ * the reading costs the message nothing.
  */
 ONE_CALL bool is_early(const struct tow_peer *peer, const struct twi_message *message,
 		       const struct tow_op_options *options)
@@ -233,7 +237,7 @@ ONE_CALL bool is_early(const struct tow_peer *peer, const struct twi_message *me
 	       (options == NULL || options->timeout_ns == TOW_FOREVER);
 }
 
-/* The lane has it from here on; the engine is held. TOW_OK, or the operation is none any more. */
+/* Gives the operation to the lane. TOW_OK, or the operation is discarded. The engine is held. */
 ONE_CALL int start_op(struct tow_peer *peer, const struct twi_message *message, struct tow_op *op,
 		      struct tow_op **op_out)
 {
@@ -252,7 +256,7 @@ ONE_CALL int start_op(struct tow_peer *peer, const struct twi_message *message, 
 		*op_out = op;
 	else
 		twi_op_forget(op);
-	/* before the lane has it: a message that completes at once takes itself off the list */
+	/* before the lane has it: a message that completes at once removes its deadline */
 	if (twi_unlikely(op->deadline_ns != UINT64_MAX))
 		twi_op_watch(op);
 	if (message->kind == TWI_OP_SEND)
@@ -262,7 +266,7 @@ ONE_CALL int start_op(struct tow_peer *peer, const struct twi_message *message, 
 	return TOW_OK;
 }
 
-/* --- without an operation: the caller has allowed that --- */
+/* --- without an operation, if the caller has allowed that --- */
 
 static void give_result(const struct tow_op_options *options, const char *call,
 			struct tow_result *result)
@@ -275,7 +279,7 @@ static void give_result(const struct tow_op_options *options, const char *call,
 		TWI_SIZED_OUT(tow_result, call, result, options->result);
 }
 
-/* The message is small and may go. A function: who starts operations does not pay for it. */
+/* Sends a small message that may go now. A function: starts of operations do not pay for it. */
 static bool send_at_once(struct tow_peer *peer, struct twi_outbound *out,
 			 const struct tow_op_options *options)
 {
@@ -286,7 +290,7 @@ static bool send_at_once(struct tow_peer *peer, struct twi_outbound *out,
 	if (!peer->lane->ops->send_at_once(peer, out))
 		return false;
 	if (early)
-		(void)twi_engine_batch_now(peer->engine); /* what is seen next time */
+		(void)twi_engine_batch_now(peer->engine); /* for the next twi_engine_seen */
 	if (twi_unlikely(options->result != NULL)) {
 		struct tow_result result = { .bytes = out->bytes,
 					     .tag = out->tag,
@@ -298,7 +302,7 @@ static bool send_at_once(struct tow_peer *peer, struct twi_outbound *out,
 	return true;
 }
 
-/* The message is small and here. */
+/* Receives a small message that has arrived. */
 static bool recv_at_once(struct tow_peer *peer, struct twi_instant *instant,
 			 const struct tow_op_options *options)
 {
@@ -424,13 +428,13 @@ int twi_message_start_parts(struct tow_peer *peer, const struct twi_message *mes
 			    const uint64_t *mask, struct twi_parts *parts,
 			    const struct tow_op_options *options, struct tow_op **op_out)
 {
-	twi_assert(parts != NULL); /* else which calls are compiled in here is not known */
+	twi_assert(parts != NULL); /* else it is unknown which calls are compiled in here */
 	return start_message(peer, message, mask, parts, options, op_out);
 }
 
 /*
- * An operation whose peer is not known yet, with a claim on its memory that is on nobody's list.
- * NULL: *status_out is why.
+ * Makes an operation whose peer is not known yet, with a lease on its memory that is on no list.
+ * NULL: *status_out says why.
  */
 static struct tow_op *make_peerless(struct twi_engine *engine, const struct twi_message *message,
 				    const uint64_t *mask, struct twi_parts *parts,

@@ -1,12 +1,12 @@
 /*
- * message_times.h - how the time of one message is split, as its sender knows it.
+ * message_times.h - the parts of one message's time, as its sender knows them.
  *
  *	start          framed            begun                  end
  *	  |--- queue ----|----- match -----|-------- wire --------|
- *	       credit, room   nobody had posted      on its way
+ *	     credit, room   no receive posted    under way
  *
- * A small message is framed and on its way at once: no match. Of an operation that was never queued
- * `framed_ns` is its start, so that no clock is read for it.
+ * A small message is framed and under way at once, so it has no match time. If an operation was
+ * never queued, its `framed_ns` is its start, so that no clock is read for it.
  */
 #ifndef TWI_MESSAGE_TIMES_H
 #define TWI_MESSAGE_TIMES_H
@@ -17,7 +17,7 @@
 #include "transport/op/op.h"
 #include "transport/op/op_span.h"
 
-/* When op leaves its queue: to be called before its stage changes. */
+/* The operation leaves its queue: call this before its stage changes. */
 static inline void twi_op_framed(struct twi_engine *engine, struct tow_op *op)
 {
 	op->framed_ns = op->stage == TWI_STAGE_QUEUED ? twi_engine_batch_now(engine) : op->start_ns;
@@ -28,7 +28,7 @@ static inline uint64_t twi_op_queue_ns(const struct tow_op *op)
 	return op->framed_ns - twi_min(op->start_ns, op->framed_ns);
 }
 
-/* How long it was offered and not asked for; UNKNOWN: the lane does not hear of that. */
+/* The time for which it was offered and not requested. UNKNOWN: the lane does not learn of that. */
 static inline uint64_t twi_op_match_ns(const struct tow_op *op)
 {
 	return op->begun_ns == 0 ? TWI_LATENCY_UNKNOWN
@@ -36,8 +36,8 @@ static inline uint64_t twi_op_match_ns(const struct tow_op *op)
 }
 
 /*
- * Among which latencies a message is: a call is timed as a whole, not by its messages, and what the
- * library says to itself not at all.
+ * The latencies among which a message is counted. A call is timed as a whole and not by its
+ * messages. The library's own messages are in no user-visible latency.
  */
 static inline enum twi_latency_kind twi_latency_kind_of(uint8_t space)
 {
@@ -47,7 +47,7 @@ static inline enum twi_latency_kind twi_latency_kind_of(uint8_t space)
 					  : TWI_LATENCY_NONE;
 }
 
-/* What states tell of a link, by direction. The engine is held. */
+/* Adds a message to the link's sums for the states of ranks. The engine is held. */
 static inline void twi_peer_carried(struct tow_peer *peer,
 				    const struct twi_latency_reading *reading)
 {
@@ -57,7 +57,7 @@ static inline void twi_peer_carried(struct tow_peer *peer,
 				 reading->parts_ns[TWI_LATENCY_WIRE]);
 }
 
-/* Counts a message to or from `peer` that took total_ns; the parts are cut to fit into it. */
+/* Counts a message to or from `peer` that took total_ns; its parts are cut to fit into that. */
 static inline void twi_peer_timed(struct tow_peer *peer, struct twi_engine *engine,
 				  struct twi_latency_reading *reading, uint64_t total_ns,
 				  uint64_t queue_ns, uint64_t match_ns)
@@ -82,8 +82,9 @@ static inline void twi_peer_timed(struct tow_peer *peer, struct twi_engine *engi
 }
 
 /*
- * The same of one that began at start_ns and of which word has come now, after its receiver had
- * kept the news for kept_ns. What a peer says of its time cannot make it more than has passed.
+ * The same for a message that began at start_ns and is acknowledged now, after its receiver held
+ * the acknowledgement back for kept_ns. kept_ns is the peer's figure, so it is cut to the time that
+ * has really passed.
  */
 static inline void twi_peer_heard(struct tow_peer *peer, struct twi_engine *engine,
 				  struct twi_latency_reading *reading, uint64_t start_ns,

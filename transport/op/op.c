@@ -89,7 +89,7 @@ static void prepare_op(struct tow_op *op, struct twi_engine *engine, const struc
 	atomic_store_explicit(&op->wait.state, TWI_OP_USED, memory_order_relaxed);
 }
 
-/* The row is free. The engine is held. */
+/* Frees the row. The engine is held. */
 static void recycle_op(struct tow_op *op)
 {
 	struct twi_op_table *table = op->engine->ops;
@@ -150,7 +150,7 @@ void twi_op_embed(struct tow_op *op, struct twi_engine *engine, const struct twi
 void twi_op_discard(struct tow_op *op)
 {
 	twi_assert_held(op->engine);
-	twi_assert_hot(op->stage != TWI_STAGE_COMPLETING); /* publish takes care of that one */
+	twi_assert_hot(op->stage != TWI_STAGE_COMPLETING); /* publish_op frees its row */
 	if (twi_unlikely(twi_op_is_queued(op)))
 		twi_queue_leave(op);
 	if (!op->embedded)
@@ -178,7 +178,7 @@ void twi_op_orphan(struct tow_op *op)
 				      memory_order_relaxed);
 }
 
-/* The user may look at it from now on, or it goes back when nobody will. */
+/* Shows the result to the user, or frees the row of an operation that no thread asks for. */
 static void publish_op(struct tow_op *op)
 {
 	struct twi_engine *engine = op->engine;
@@ -261,14 +261,14 @@ static void fill_result(const struct tow_op *op, struct tow_result *out)
 	*out = result;
 }
 
-/* What the library's own thread tells in one go. */
+/* The ends that the library's own thread reports in one run of callbacks. */
 struct telling {
 	bool own, looked;
 	struct twi_told_look look;
-	struct twi_told_long longest; /* looked */
+	struct twi_told_long longest; /* set if `looked` */
 };
 
-/* The end of a user's operation is told now. */
+/* The end of a user's operation is about to be reported. */
 static void note_told(const struct tow_op *op, struct telling *telling)
 {
 	if (twi_unlikely(op->engine->told.near > 0))
@@ -309,8 +309,8 @@ static bool run_callbacks(struct twi_engine *engine)
 		fill_result(op, &result);
 		any = true;
 		if (op->embedded) {
-			op->done(op, &result); /* it may be started again by now, or gone */
-			engine->now_ns = 0;    /* it may have taken long */
+			op->done(op, &result); /* op may be started again by now, or freed */
+			engine->now_ns = 0;    /* the callback may have taken long */
 			if (twi_unlikely(engine->away.push_due))
 				twi_engine_push(engine);
 			continue;
@@ -320,11 +320,11 @@ static bool run_callbacks(struct twi_engine *engine)
 		if (twi_unlikely(twi_op_is_queued(op))) {
 			note_told(op, &telling);
 			publish_op(op);
-			twi_queue_put(op); /* last: another thread may give the row back at once */
+			twi_queue_put(op); /* last: another thread may free the row at once */
 			continue;
 		}
 		if (op->done != NULL) {
-			if (op->space == TWI_SPACE_USER) { /* else it is the library's own */
+			if (op->space == TWI_SPACE_USER) { /* otherwise it is the library's own */
 				twi_polled_ended(op);
 				note_told(op, &telling);
 			}
@@ -354,7 +354,7 @@ TOW_PUBLIC int tow_op_cancel(struct tow_op *op)
 	if (twi_engine_forked(engine))
 		return twi_error(TOW_EFORKED, "tow_op_cancel in a forked child");
 	twi_engine_enter(engine);
-	/* What is under way is reaped first. A thread that can have no ring cancels without one. */
+	/* Reaps other rings' requests first. A thread that can have no ring cancels without one. */
 	twi_engine_bind_ring(engine);
 	if (op->stage != TWI_STAGE_COMPLETING && op->ops->abort != NULL)
 		op->ops->abort(op, TOW_ECANCELED);
@@ -383,7 +383,7 @@ TOW_PUBLIC int tow_op_result(struct tow_op *op, struct tow_result *result_out)
 	return TWI_SIZED_OUT(tow_result, "tow_op_result", &result, result_out);
 }
 
-/* Of one in flight, and of one that has more to give back than its row. */
+/* Releases an operation that is in flight, or that has more to free than its row. */
 static void release_held(struct tow_op *op)
 {
 	struct twi_engine *engine = op->engine;
@@ -406,7 +406,7 @@ static int refuse_release(const struct tow_op *op, const char *call)
 			 call);
 }
 
-/* In use, and nobody's but the user's. */
+/* Whether the operation is in use, and the user may release it. */
 static bool may_release(const struct tow_op *op)
 {
 	uint32_t state = atomic_load_explicit(&op->wait.state, memory_order_relaxed);

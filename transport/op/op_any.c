@@ -1,9 +1,9 @@
 /*
- * op_any.c - waiting for whichever of several operations ends first.
+ * op_any.c - waits for the operation that ends first of several.
  *
- * The thread waits as in tow_op_wait, with an entry on the list of each of them (engine_wait.h). So
- * a call costs a few nanoseconds for each operation that it names, once, and sleeps as cheaply as a
- * wait for one.
+ * The thread waits as in tow_op_wait, with an entry on the list of each operation (engine_wait.h).
+ * A call costs a few nanoseconds for each operation that it names, once. Its sleep costs as little
+ * as that of a wait for one operation.
  */
 #include <stdlib.h>
 
@@ -14,19 +14,19 @@
 #include "transport/op/op_describe.h"
 #include "transport/op/op_wait.h"
 
-#define FEW           32 /* for so many no memory is allocated */
+#define FEW           32 /* up to this many operations, no memory is allocated */
 #define LONG_WAIT_NS  2000000000ull
-#define ASK_BEFORE_NS 1100000000ull /* as for one operation (op.c) */
+#define ASK_BEFORE_NS 1100000000ull /* as for one operation (op_wait.c) */
 
 struct any {
 	struct tow_op *const *ops;
 	size_t count;
-	struct twi_engine *engine; /* of all of them */
+	struct twi_engine *engine; /* of all operations */
 	size_t live;               /* entries that are not NULL */
-	size_t first;              /* of those */
+	size_t first;              /* the index of the first of those */
 };
 
-/* All of one runtime, all in use. */
+/* Checks that all operations are of one runtime, and in use. */
 static int check_ops(struct any *any)
 {
 	for (size_t i = 0; i < any->count; i++) {
@@ -56,7 +56,7 @@ static int check_ops(struct any *any)
 	return TOW_OK;
 }
 
-/* The first that is done, or any->count. */
+/* The index of the first operation that is done, or any->count. */
 static size_t find_done(const struct any *any)
 {
 	for (size_t i = any->first; i < any->count; i++) {
@@ -84,7 +84,7 @@ static int wait_until(const struct any *any, struct twi_wait_entry *entries, uin
 	return twi_engine_wait_any(engine, entries, any->live, twi_engine_clock(engine), until_ns);
 }
 
-/* Until one is done. TOW_AGAIN: the time is over, and `why` says what the other ranks know. */
+/* Waits until one is done. TOW_AGAIN: timed out, and `why` says what the other ranks know. */
 static int wait_round(const struct any *any, struct twi_wait_entry *entries, uint64_t now_ns,
 		      uint64_t until_ns, char *why)
 {

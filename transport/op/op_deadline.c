@@ -1,5 +1,5 @@
 /*
- * op_deadline.c - operations whose time is limited: a heap of them.
+ * op_deadline.c - a heap of the operations that have a deadline.
  */
 #include "transport/engine/engine.h"
 #include "transport/op/endpoint.h"
@@ -15,7 +15,7 @@ void twi_op_watch(struct tow_op *op)
 	twi_heap_insert(&engine->timed, &op->timed, op->deadline_ns);
 	if (op->deadline_ns < engine->next_expiry_ns) {
 		engine->next_expiry_ns = op->deadline_ns;
-		engine->armed_since_enter = true; /* who sleeps must wake up for it */
+		engine->armed_since_enter = true; /* a sleeping thread must wake up for it */
 	}
 }
 
@@ -33,9 +33,9 @@ void twi_op_expire(struct twi_engine *engine, uint64_t now_ns)
 	while (timed->root != NULL && timed->root->key <= now_ns) {
 		struct tow_op *op = twi_container_of(timed->root, struct tow_op, timed);
 
-		/* Before it is ended: one that cannot end at once is not to be ended again. */
+		/* Removed first: an operation that cannot end at once must not be ended again. */
 		twi_op_unwatch(op);
-		twi_assert(op->stage != TWI_STAGE_COMPLETING); /* who completes it takes it away */
+		twi_assert(op->stage != TWI_STAGE_COMPLETING); /* completion removes it */
 		op->ops->abort(op, TOW_EDEADLINE);
 	}
 	engine->next_expiry_ns = timed->root != NULL ? timed->root->key : UINT64_MAX;

@@ -1,5 +1,5 @@
 /*
- * op_describe.c - an operation in words.
+ * op_describe.c - describes an operation in text.
  */
 #include "transport/op/op_describe.h"
 
@@ -20,7 +20,7 @@ void twi_op_describe(const struct tow_op *op, char *out, size_t room)
 			twi_label_words(op->engine->diag, op->channel - TWI_CHANNEL_GROUPS, group));
 	else if (op->channel != 0)
 		snprintf(channel, sizeof(channel), " on channel %u", op->channel);
-	if (op->kind == TWI_OP_RECV && op->match.wild) /* its tag is that of what it meets */
+	if (op->kind == TWI_OP_RECV && op->match.wild) /* op->tag is that of the message it meets */
 		snprintf(out, room, "the receive of tags like %#llx%s",
 			 (unsigned long long)op->match.tag, channel);
 	else if (op->kind == TWI_OP_SEND || op->kind == TWI_OP_RECV)

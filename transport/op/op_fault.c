@@ -13,7 +13,7 @@
 #include "transport/op/parts.h"
 #include "transport/op/reach.h"
 
-/* What is moved at once: the byte that somebody has stumbled over is not further off. */
+/* The most that is moved at once: the bad byte is no further off than this. */
 #define STEP_BYTES (1u << 20)
 
 static const char *lane_of(const struct tow_op *op)

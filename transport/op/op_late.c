@@ -1,11 +1,11 @@
 /*
- * op_late.c - what waits for other ranks says so in the log: after log_wait_ns, and again when it
- * has waited three times as long, nine times, and so on.
+ * op_late.c - logs that a thread waits for other ranks: after log_wait_ns, and again when it has
+ * waited three times as long, nine times, and so on.
  *
- * Only what all ranks must take part in is told of: a receive may wait for days with good reason.
- * Before the line is due the other ranks are asked, as before a long wait's end (inquiry.h), so
- * that it can name who is late. The line comes from the waiting thread, which holds nothing; a job
- * whose thread only tests gets none.
+ * Only operations that all ranks must take part in are logged: a receive may wait for days with
+ * good reason. Before a log line is due the other ranks are asked, as before the end of a long wait
+ * (inquiry.h). So the line can name the rank that is late. The waiting thread writes the line, and
+ * holds nothing. A job whose thread only tests gets no line.
  */
 #include "diag/base/error.h"
 #include "diag/base/words.h"
@@ -14,7 +14,7 @@
 #include "transport/engine/engine_drive.h"
 #include "transport/op/op_wait.h"
 
-#define ASK_NS (TWI_INQUIRY_ROUND + 50000000ull) /* for a round, and whoever answers late */
+#define ASK_NS (TWI_INQUIRY_ROUND + 50000000ull) /* a round, and time for ranks that answer late */
 
 static void tell_late(struct twi_engine *engine, const char *what, uint64_t waited_ns)
 {
@@ -26,7 +26,7 @@ static void tell_late(struct twi_engine *engine, const char *what, uint64_t wait
 	twi_log(engine->diag, 2, "%s for %s%s", what, waited, why);
 }
 
-/* Until tell_ns, with the others asked shortly before it. */
+/* Waits until tell_ns, and asks the other ranks shortly before. */
 static int wait_asking(struct tow_op *op, uint64_t now_ns, uint64_t tell_ns)
 {
 	struct twi_engine *engine = op->engine;

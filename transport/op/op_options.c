@@ -1,5 +1,5 @@
 /*
- * op_options.c - options of a start that are not the usual ones. See op_options.h.
+ * op_options.c - checks the unusual options of a start. See op_options.h.
  */
 #include "transport/op/op_options.h"
 

@@ -1,5 +1,5 @@
 /*
- * op_options.h - the options that a start was given, as this library knows them.
+ * op_options.h - checks the options of a start, and brings them to this library's size.
  */
 #ifndef TWI_OP_OPTIONS_H
 #define TWI_OP_OPTIONS_H
@@ -11,23 +11,23 @@
 
 struct twi_engine;
 
-/* In `allowed`, beside flags: the call is of messages, which may be a channel's. */
+/* In `allowed`, beside flags: the call starts messages, whose options may name a channel. */
 #define TWI_OP_ALLOW_CHANNEL (1ull << 63)
 
 /*
- * Out of line: options of another size, and those that ask for what is not usual, of which
- * `allowed` has the flags that this call knows, and TWI_OP_ALLOW_CHANNEL.
+ * The part of twi_op_options_with for unusual options, and for options of another size. `allowed`
+ * has the flags that this call accepts, and TWI_OP_ALLOW_CHANNEL.
  */
 int twi_op_options_adapt(const struct twi_engine *engine, const char *call, uint64_t allowed,
 			 const struct tow_op_options **options_io, struct tow_op_options *known);
 
 /*
- * Afterwards *options_io is NULL or points to options of the library's size, in `known` where the
- * caller's have another. TOW_EINVAL, also for flags beyond `allowed`, and for a queue of another
- * runtime than `engine`; TOW_ECLOSED for a closed queue. Usual options cost a few loads of one
- * cache line.
+ * Checks the options. Afterwards *options_io is NULL, or points to options of the library's size:
+ * in `known` if the caller's have another size. TOW_EINVAL, also for flags beyond `allowed`, and
+ * for a queue of another runtime than `engine`; TOW_ECLOSED for a closed queue. Usual options cost
+ * a few loads from one cache line.
  *
- * TOW_OP_AT_ONCE is a leave, not an order: whoever does not look at it is right.
+ * TOW_OP_AT_ONCE is a permission and not an order, so a call may ignore it.
  */
 static inline int twi_op_options_with(const struct twi_engine *engine, const char *call,
 				      uint64_t allowed, const struct tow_op_options **options_io,
@@ -44,7 +44,7 @@ static inline int twi_op_options_with(const struct twi_engine *engine, const cha
 	return twi_op_options_adapt(engine, call, allowed, options_io, known);
 }
 
-/* The same for what knows no flag. */
+/* The same for a call that accepts no flag. */
 static inline int twi_op_options_in(const struct twi_engine *engine, const char *call,
 				    const struct tow_op_options **options_io,
 				    struct tow_op_options *known)
@@ -53,8 +53,9 @@ static inline int twi_op_options_in(const struct twi_engine *engine, const char 
 }
 
 /*
- * Where a start that was given no place for the operation puts it: in `unused` where the result
- * goes to a queue, for then nobody needs it. NULL: the caller must say where.
+ * Where a start puts the operation's handle if the caller has given no address for it. If the
+ * result goes to a queue, that is `unused`, since the caller does not need the handle. NULL: the
+ * caller must give an address.
  */
 static inline struct tow_op **twi_op_place(struct tow_op **op_out, struct tow_op **unused,
 					   const struct tow_op_options *options)

@@ -1,9 +1,9 @@
 /*
  * op_span.c - see op_span.h.
  *
- * A message's times: `begun` is when the first byte of a large send left, or when a receive met its
- * message. A small send ends when it is framed, so all of its time was queueing, and a small
- * receive when it meets its message.
+ * A message's `begun` is when the first byte of a large send left, or when a receive met its
+ * message. A small send ends when it is framed, so all of its time is queueing. A small receive
+ * ends when it meets its message.
  */
 #include "transport/op/op_span.h"
 
@@ -17,8 +17,9 @@ uint32_t twi_op_span_peer(struct tow_peer *peer)
 }
 
 /*
- * The poll that finds a message may have begun, and read the time, before it was sent: in a trace a
- * receive would end before its send. So the time is read again, for the few that have a span.
+ * The poll that finds a message may have read the time before the message was sent. In a trace the
+ * receive would then end before its send. So the time is read again for the few receives that have
+ * a span.
  */
 static uint64_t end_of(struct tow_op *op)
 {

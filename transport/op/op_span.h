@@ -1,6 +1,7 @@
 /*
- * op_span.h - the spans of operations: of messages and device copies when they end, of waits for
- * any, and of the peers that they name. Asking whether a message is wanted is all that most pay.
+ * op_span.h - writes the spans of operations: of messages and device copies when they end, and of
+ * waits. It also numbers the peers that spans name. Most messages pay only for the question whether
+ * they get a span.
  */
 #ifndef TWI_OP_SPAN_H
 #define TWI_OP_SPAN_H
@@ -11,12 +12,13 @@
 #include "transport/op/endpoint.h"
 #include "transport/op/op.h"
 
-/* An operation that ended is never recorded; was passed over by sampling; is recorded. */
+/* The operation never has a span here; sampling has passed it over; its span is written. */
 enum twi_op_span_is { TWI_OP_SPAN_NONE, TWI_OP_SPAN_PASSED, TWI_OP_SPAN_WANTED };
 
 /*
- * Whether what has ended is to be written: status, result_bytes and latency_ns are set. For
- * twi_op_complete, which counts those that are passed; what has spans of its own has none here.
+ * Whether a span is written for an operation that has ended: status, result_bytes and latency_ns
+ * are set. For twi_op_complete, which counts the operations that sampling passes over. Operations
+ * that write their own spans have none here.
  */
 static inline enum twi_op_span_is twi_op_span_is(const struct tow_op *op)
 {
@@ -32,12 +34,13 @@ static inline enum twi_op_span_is twi_op_span_is(const struct tow_op *op)
 #endif
 }
 
-/* Of a send, receive or copy that has ended; a receive's latency is read again. */
+/* Writes the span of a send, receive or copy. For a receive, the clock is read once more. */
 void twi_op_span(struct tow_op *op);
 
 /*
- * Whether a wait of so long is to be written: one for a collective is, others where they last, as a
- * short one is told by its message; all while everything is.
+ * Whether a span is written for a wait of `ns`. A wait for a collective always has one. Other waits
+ * have one only if they are long, as the message's own span shows a short one. All waits have one
+ * while every span is written.
  */
 #define TWI_WAIT_SPAN_NS 10000u
 static inline bool twi_op_span_waited(const struct tow_op *op, uint64_t ns)
@@ -50,17 +53,17 @@ static inline bool twi_op_span_waited(const struct tow_op *op, uint64_t ns)
 #endif
 }
 
-/* A message has arrived: one that is counted in /v1/latency, with its parts as they are there. */
+/* Writes the span of a message that has arrived and is counted in /v1/latency, with its parts. */
 void twi_op_span_delivery(struct tow_peer *peer, const struct twi_latency_reading *reading,
 			  uint64_t queue_ns, uint64_t match_ns);
 
-/* Of a message's id its number, by which both sides choose the same ones. */
+/* The message's number, from its id. Both sides sample by it, and so choose the same messages. */
 static inline uint64_t twi_rpc_seq(uint64_t id)
 {
 	return id >> 1;
 }
 
-/* A thread was blocked in tow_op_wait for it. */
+/* Writes the span of a thread that was blocked in tow_op_wait for the operation. */
 void twi_op_span_wait(const struct tow_op *op, uint64_t start_ns, uint64_t end_ns, int status);
 
 /* The peer's number in spans. */
@@ -78,7 +81,7 @@ static inline uint32_t twi_span_ns(uint64_t ns)
 	return (uint32_t)twi_min(ns, (uint64_t)UINT32_MAX);
 }
 
-/* From one time to a later one, 0 where they are not known or the wrong way round. */
+/* The time between two times; 0 if one of them is not known, or they are in the wrong order. */
 static inline uint32_t twi_span_between(uint64_t from_ns, uint64_t to_ns)
 {
 	return from_ns != 0 && to_ns > from_ns ? twi_span_ns(to_ns - from_ns) : 0;

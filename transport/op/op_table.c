@@ -1,10 +1,10 @@
 /*
  * op_table.c - see op_table.h.
  *
- * The table is a mapping of its own, of which only the rows that were used have memory, and which
- * is gone with the runtime. malloc would do the same for the first runtime of a process; but once
- * it has seen a block of this size freed it takes the next one from the heap, clears all of it, and
- * keeps it.
+ * The table is a mapping of its own. Only its used rows have memory, and it is unmapped with the
+ * runtime. malloc would do the same for the first runtime of a process. But when a block of this
+ * size has been freed once, malloc takes the next one from the heap, clears all of it, and keeps
+ * it.
  */
 #include "transport/op/op_table.h"
 
@@ -15,15 +15,15 @@
 #include "transport/op/failure.h"
 #include "transport/op/queue.h"
 
-#define ROWS_AT_ONCE 512u /* whose memory is there from the start; a power of two */
-#define TRIES        64u  /* so many in use are passed over before a new row is used */
+#define ROWS_AT_ONCE 512u /* rows whose memory is there from the start; a power of two */
+#define TRIES        64u  /* rows in use that are passed over before a new row is used */
 
 static size_t rows_bytes(uint32_t count)
 {
 	return sizeof(struct twi_op_table) + count * sizeof(struct tow_op);
 }
 
-/* The ring stands behind the rows, and has room for all of them. */
+/* The ring is behind the rows, and has room for all of them. */
 static size_t table_bytes(uint32_t count)
 {
 	size_t room = ROWS_AT_ONCE;
@@ -69,7 +69,7 @@ void twi_op_table_close(struct twi_engine *engine)
 	engine->ops = NULL;
 }
 
-/* Twice the room: what had wrapped around follows the rest now. */
+/* Doubles the ring. The entries that had wrapped around now follow the others. */
 static void grow_ring(struct twi_op_table *table)
 {
 	uint32_t room = table->ended_mask + 1;
@@ -93,7 +93,10 @@ static struct tow_op *make_row(struct twi_op_table *table)
 	return row;
 }
 
-/* The oldest row of the ring, if it is free; else NULL, and with `turn` it is the newest then. */
+/*
+ * Takes the oldest row of the ring if it is free. Otherwise returns NULL; with `turn`, the row
+ * becomes the newest.
+ */
 static struct tow_op *look_at_oldest(struct twi_op_table *table, bool turn)
 {
 	uint32_t index = table->ended[table->ended_first & table->ended_mask];
@@ -111,10 +114,10 @@ static struct tow_op *look_at_oldest(struct twi_op_table *table, bool turn)
 }
 
 /*
- * Looks for a row that was released, behind at most `most` that were not. A lap around the ring
- * begins when there was a release since the last one began, and goes on in the next call: so each
- * release is found, and rows that stay in use are not looked at again and again. Rows that are put
- * into the ring or taken out of it meanwhile are beyond the lap, or were its next.
+ * Looks for a row that was released, past at most `most` rows that were not. A lap around the ring
+ * begins if a row was released since the last lap began, and goes on in the next call. So each
+ * release is found, and rows that stay in use are not looked at repeatedly. Rows that enter or
+ * leave the ring meanwhile are beyond the lap, or were its next row.
  */
 static struct tow_op *find_released(struct twi_op_table *table, uint32_t most)
 {

@@ -1,16 +1,16 @@
 /*
- * op_table.h - the table of a runtime's operations, and which of its rows are free.
+ * op_table.h - the table of a runtime's operations, and its free rows.
  *
- * Only the holder of the engine takes rows, from one of three places. Any thread may release an
- * operation that has ended, and does so without an atomic change of anything: it clears the row's
- * state. The row stands in a ring from the moment its result is published, and is taken out of it
- * once that state is seen to be 0. Views need the engine for their release, so they go to a stack.
+ * Only the holder of the engine takes rows, from one of three sources. Any thread may release an
+ * operation that has ended: it clears the row's state, without an atomic read-modify-write. A row
+ * enters a ring when its result is published. It leaves the ring when its state is seen to be 0.
+ * Views need the engine for their release, so their rows go to a stack.
  *
  *	never used  --take-->  in use  --publish-->  in the ring  --take, once released-->  in use
  *	   stack  --take-->       `--forgotten, never started, or a view-->  stack
  *
- * The ring's newest is looked at first, whose memory is in the cache, then its oldest, which is the
- * next to be free where a window of messages slides.
+ * A search looks first at the newest row of the ring, whose memory is in the cache. Then it looks
+ * at the oldest row, which is the next one to be free when a window of messages slides.
  */
 #ifndef TWI_OP_TABLE_H
 #define TWI_OP_TABLE_H
@@ -26,33 +26,33 @@
 
 struct twi_op_table {
 	_Alignas(64) uint32_t count;
-	uint32_t made;   /* rows from here on were never used: their memory is not touched */
-	uint32_t cached; /* index + 1: the stack of free rows that are not in the ring */
-	uint32_t ended_first, ended_count; /* of the ring; its room is a power of two: */
-	uint32_t ended_mask;               /* less 1 */
-	uint32_t lap_left;               /* of its oldest, that are to be looked at (op_table.c) */
-	uint32_t *ended;                 /* the indices of its rows */
-	uint64_t recvs;                  /* that were started (match_entry.h) */
-	struct twi_shared_leases leases; /* of their claims on memory */
-	_Alignas(64) _Atomic uint32_t released; /* not 0: some were, since the last lap began */
+	uint32_t made;   /* rows from here on were never used: their memory is untouched */
+	uint32_t cached; /* index + 1 of the stack of free rows that are not in the ring */
+	uint32_t ended_first, ended_count; /* of the ring */
+	uint32_t ended_mask;               /* the ring's size, a power of two, less 1 */
+	uint32_t lap_left;                 /* rows of this lap, from the oldest on (op_table.c) */
+	uint32_t *ended;                   /* the ring: indices of rows */
+	uint64_t recvs;                    /* receives that were started (match_entry.h) */
+	struct twi_shared_leases leases;   /* the leases of operations on memory */
+	_Alignas(64) _Atomic uint32_t released; /* not 0: a row was, since the last lap began */
 	_Alignas(64) struct tow_op rows[];
 };
 
-/* Makes a runtime's table, of max_ops rows. TOW_OK or TOW_ENOMEM. */
+/* Makes a runtime's table of max_ops rows. TOW_OK or TOW_ENOMEM. */
 int twi_op_table_open(struct twi_engine *engine);
-/* Frees it; the engine may have none. */
+/* Frees the table, if there is one. */
 void twi_op_table_close(struct twi_engine *engine);
 
-/* What twi_op_table_take does where neither end of the ring is free. */
+/* The part of twi_op_table_take for the case that neither end of the ring is free. */
 struct tow_op *twi_op_table_search(struct twi_op_table *table);
 
-/* acquire: whoever has released it is through with the row; pairs with twi_op_table_release */
+/* acquire: the releasing thread no longer uses the row; pairs with twi_op_table_release */
 static inline bool twi_op_table_is_free(const struct twi_op_table *table, uint32_t index)
 {
 	return atomic_load_explicit(&table->rows[index].wait.state, memory_order_acquire) == 0;
 }
 
-/* A free row, whose page may have to be faulted in; NULL: all are in use. The engine is held. */
+/* Takes a free row, whose page may have to be faulted in. NULL: none is. The engine is held. */
 static inline struct tow_op *twi_op_table_take(struct twi_op_table *table)
 {
 	uint32_t first = table->ended_first, count = table->ended_count, index;
@@ -71,7 +71,7 @@ static inline struct tow_op *twi_op_table_take(struct twi_op_table *table)
 }
 
 /*
- * The result of the row is published, or will be before the engine is left; and it needs no engine
+ * The result of the row is published, or will be before the engine is left. The row needs no engine
  * to be released (twi_op_ops). The engine is held.
  */
 static inline void twi_op_table_put_ended(struct twi_op_table *table, const struct tow_op *op)
@@ -91,8 +91,8 @@ static inline void twi_op_table_put_free(struct twi_op_table *table, struct tow_
 }
 
 /*
- * The row is free, and in the ring. Any thread, which must not look at it again. Both stores are
- * releases: a lap that begins with this one finds the row.
+ * The row is free, and in the ring. Any thread may call this, and must not look at the row again.
+ * Both stores are releases: a lap that begins with this one finds the row.
  */
 static inline void twi_op_table_release(struct twi_op_table *table, struct tow_op *op)
 {

@@ -9,7 +9,7 @@
 #include "transport/op/op_span.h"
 #include "transport/op/polled.h"
 
-#define LONG_WAIT_NS  2000000000ull /* whose end is worth a verdict */
+#define LONG_WAIT_NS  2000000000ull /* a wait of this length gets a verdict at its end */
 #define ASK_BEFORE_NS 1100000000ull
 
 int twi_op_refuse(const char *call)
@@ -41,13 +41,13 @@ TOW_PUBLIC int tow_op_test(struct tow_op *op)
 	if (twi_engine_forked(engine))
 		return twi_error(TOW_EFORKED, "tow_op_test in a forked child");
 	twi_polled_begin(engine);
-	if (twi_engine_try_enter(engine)) { /* not in a callback: it is held then */
+	if (twi_engine_try_enter(engine)) { /* fails in a callback, where the engine is held */
 		int status = twi_engine_bind_ring(engine);
 
 		if (status == TOW_OK)
 			twi_polled_news(twi_engine_poll(engine));
 		twi_engine_leave(engine);
-		if (status < 0 && status != TOW_EBUSY) /* then others drive */
+		if (status < 0 && status != TOW_EBUSY) /* other threads drive then */
 			return status;
 	}
 	if (twi_op_is_done(op))
@@ -78,7 +78,7 @@ uint64_t twi_op_end_in_vain(const struct tow_op *op, uint64_t since_ns, int stat
 
 	twi_op_note_wait(op, end_ns - since_ns);
 	if (twi_op_span_waited(op, end_ns - since_ns)) {
-		twi_engine_enter(engine); /* it goes on: only the holder may read it */
+		twi_engine_enter(engine); /* the operation goes on: only the holder may read it */
 		twi_op_span_wait(op, since_ns, end_ns,
 				 status == TOW_AGAIN ? TOW_ETIMEDOUT : status);
 		twi_engine_leave(engine);
@@ -86,7 +86,7 @@ uint64_t twi_op_end_in_vain(const struct tow_op *op, uint64_t since_ns, int stat
 	return end_ns;
 }
 
-/* This wait has failed, or its time is over. */
+/* The wait has failed, or has timed out. */
 static int end_in_vain(const struct tow_op *op, uint64_t since_ns, int status)
 {
 	uint64_t end_ns = twi_op_end_in_vain(op, since_ns, status);
@@ -95,7 +95,7 @@ static int end_in_vain(const struct tow_op *op, uint64_t since_ns, int status)
 }
 
 /*
- * A wait that will have been long when its time is over: the other ranks are asked in time for the
+ * A wait that will have been long when it times out. The other ranks are asked early enough for the
  * message to say why. That takes none of the wait's own time.
  */
 static int wait_asking(struct tow_op *op, uint64_t ask_ns, uint64_t until_ns)

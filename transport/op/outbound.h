@@ -1,6 +1,6 @@
 /*
- * outbound.h - a small message on its way to a lane. It needs no operation: all of it has left its
- * memory when the call that has started it is back.
+ * outbound.h - a small message that is given to a lane without an operation. The call that starts
+ * it returns after the whole message has left its memory.
  */
 #ifndef TWI_OUTBOUND_H
 #define TWI_OUTBOUND_H
@@ -13,7 +13,7 @@ struct twi_outbound {
 	uint64_t seq; /* its number; set by the outbox */
 	uint64_t start_ns;
 	uint8_t space; /* enum twi_space */
-	uint8_t stage; /* of an operation alone (op.h) */
+	uint8_t stage; /* of an operation only (op.h) */
 	uint16_t channel;
 };
 

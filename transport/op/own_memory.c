@@ -1,5 +1,5 @@
 /*
- * own_memory.c - what the library takes of the pool, with a line in the allocation log.
+ * own_memory.c - takes pool memory for the library, with a record in the allocation log.
  */
 #include "transport/op/own_memory.h"
 

@@ -22,7 +22,7 @@
 
 /* --- joining --- */
 
-/* Both are leased by one lease: an allocation of the pool holds all. */
+/* Whether one lease holds both: they are in one allocation of the pool. */
 static bool in_one_block(struct twi_pool *pool, const struct twi_extent *extent,
 			 const struct twi_parts_run *part, const void *next)
 {
@@ -50,7 +50,7 @@ static bool has_region(struct twi_pool *pool, const void *data, uint64_t bytes)
 	return region != NULL;
 }
 
-/* One claim does for both of what touch. */
+/* Whether the pieces are adjacent, and one lease serves for both. */
 static bool may_join(struct twi_pool *pool, const struct twi_parts_run *part, const void *next,
 		     uint64_t bytes)
 {
@@ -92,7 +92,7 @@ static int check_parts(const char *call, const struct tow_part *given, uint32_t 
 	return TOW_OK;
 }
 
-/* Parts that are not empty, joined. There is room for all that are given. */
+/* Joins the parts that are not empty. The record has room for all that are given. */
 static void join_parts(struct twi_parts *parts, struct twi_pool *pool, const struct tow_part *given,
 		       uint32_t count)
 {
@@ -178,13 +178,16 @@ void twi_parts_attach(struct tow_op *op, struct twi_parts *parts)
 	op->claim.parts = parts;
 	if (parts->count > 0) {
 		op->view = TWI_VIEW_PARTS;
-		op->data = NULL; /* so that nobody takes it for one piece */
+		op->data = NULL; /* so that no code takes it for one piece */
 	}
 }
 
-/* --- claims --- */
+/* --- leases --- */
 
-/* Its lane is known now. Of a small receive, too: what it meets may be large, and be cut. */
+/*
+ * Sets `staged`, as the lane is known now. A small receive needs it too: the message that it meets
+ * may be large, and be truncated.
+ */
 static void choose_staging(const struct tow_peer *peer, struct tow_op *op)
 {
 	const struct twi_lane_ops *lane = peer->lane->ops;
@@ -204,7 +207,7 @@ void twi_parts_lease(struct tow_peer *peer, struct tow_op *op)
 				      parts->runs[i].bytes);
 }
 
-/* The lane moves one piece of memory alone, so this message is copied by it. */
+/* The lane moves only one piece of memory, so it would copy this message. */
 static int refuse_parts(struct tow_peer *peer, const struct tow_op *op)
 {
 	bool send = op->kind == TWI_OP_SEND;
@@ -219,9 +222,10 @@ static int refuse_parts(struct tow_peer *peer, const struct tow_op *op)
 }
 
 /*
- * A lane that reads registered memory itself is best given one block of the pool: from there on the
- * message is an ordinary one of memory that its owner has freed, and the lease ends the block. The
- * pool may have no room, and the parts may be bad: then it is copied in pieces.
+ * Gathers the parts into one block of the pool, which is best for a lane that reads registered
+ * memory itself. From then on the message is an ordinary one whose memory its owner has freed, and
+ * the lease keeps the block. If the pool has no room, or the parts cannot be read, the lane copies
+ * the message in pieces.
  */
 static void gather_block(struct tow_peer *peer, struct tow_op *op)
 {
@@ -297,11 +301,11 @@ void twi_parts_drop(struct twi_engine *engine, struct twi_parts *parts)
 	twi_parts_destroy(parts);
 }
 
-/* --- where the bytes of a message lie --- */
+/* --- where the bytes of a message are --- */
 
 static bool holds_byte(const struct twi_parts_run *part, uint64_t at)
 {
-	return at - part->from < part->bytes; /* below from it wraps around */
+	return at - part->from < part->bytes; /* an `at` below `from` wraps around */
 }
 
 struct twi_parts_run *twi_parts_find(struct twi_parts *parts, uint64_t at)
@@ -345,7 +349,7 @@ struct twi_claim *twi_op_claim_at(struct tow_op *op, uint64_t at)
 	return &parts->claims[twi_parts_find(parts, at) - parts->runs];
 }
 
-/* Any of those that hold it: parts of a send may be the same memory. */
+/* The index of one run that contains the address: parts of a send may be the same memory. */
 static uint32_t part_around(struct twi_parts *parts, const void *address)
 {
 	for (uint32_t i = 0; i < parts->count; i++) {

@@ -1,25 +1,24 @@
 /*
- * parts.h - a message of several pieces of memory: where each byte of it lies, and the claims on
- * all of them.
+ * parts.h - a message of several pieces of memory: where each byte of it is, and the leases on all
+ * pieces.
  *
  *	tow_part[]  ->  joined  ->  one is left: an ordinary message, of which nothing here knows
  *	                        ->  small send: gathered once, then as ordinary (count 0)
  *	                        ->  else a record; op->data is NULL, op->view is TWI_VIEW_PARTS
  *
- * The record stands in the operation's claim, whose kind is TWI_CLAIM_PARTS from the start on, so
- * the end of an operation, which drops its claim, drops the claims of the parts and the record as
- * well. An operation without parts touches none of this.
+ * The record is in the operation's lease, whose kind is TWI_CLAIM_PARTS from the start on. When the
+ * operation ends it drops its lease, and with that the leases of the parts and the record. An
+ * operation without parts uses none of this.
  *
- * Parts that lie one behind the other are one, unless that would lose something: two allocations of
- * the pool, or two registered regions, which happen to touch are leased and held each for itself.
+ * Adjacent parts are joined, unless that would lose something. Two allocations of the pool, or two
+ * registered regions, which happen to touch are not joined: each is leased or held for itself.
  *
- * How a large message of parts travels is the lane's: where it `gathers` and `scatters` (lane.h) it
- * moves one run after the other where they lie; else its claim is `staged`, and the lane takes its
- * way for memory that it cannot use, which copies pieces.
+ * The lane decides how a large message of parts travels. A lane that `gathers` and `scatters`
+ * (lane.h) moves one run after the other in place. For another lane the lease is `staged`, and the
+ * lane copies pieces, as it does for memory that it cannot use.
  *
- * Budget of a start: one allocation, a step for each part, and a lease for each that is of the
- * pool. Finding a byte is a binary search, but that the run behind the last one found is tried
- * first.
+ * Budget of a start: one allocation, a step for each part, and a lease for each part of the pool. A
+ * byte is found by a binary search, after a look at the last run found and the run behind it.
  */
 #ifndef TWI_PARTS_H
 #define TWI_PARTS_H
@@ -31,60 +30,61 @@
 struct tow_part;
 struct twi_pool;
 
-/* A run of bytes that lie together, none of them empty. */
+/* A run of contiguous bytes; no run is empty. */
 struct twi_parts_run {
 	uint8_t *data;
 	uint64_t bytes;
-	uint64_t from; /* in the message */
+	uint64_t from; /* its offset in the message */
 };
 
 struct twi_parts {
-	uint32_t count;           /* 0: gathered, and what follows is the message */
-	uint32_t near;            /* the part that was found last */
-	uint64_t bytes;           /* of all */
-	struct twi_claim *claims; /* one for each part, in this allocation as well */
+	uint32_t count;           /* 0: gathered, and `runs` holds the message's bytes */
+	uint32_t near;            /* the index of the run that was found last */
+	uint64_t bytes;           /* of the whole message */
+	struct twi_claim *claims; /* one for each run, in this allocation too */
 	struct twi_parts_run runs[];
 };
 
 /*
- * Joins what can be joined. *parts_out NULL: one run is left, or none, which *whole_out has.
- * TOW_OK; TOW_EINVAL, naming call and part; TOW_ENOMEM. Any thread; the engine need not be held.
+ * Joins the parts that can be joined. *parts_out NULL: at most one run is left, and *whole_out has
+ * it. TOW_OK; TOW_EINVAL, with a message that names call and part; TOW_ENOMEM. Any thread may call
+ * this; the engine need not be held.
  */
 int twi_parts_create(const char *call, struct twi_pool *pool, const struct tow_part *given,
 		     uint32_t count, struct tow_part *whole_out, struct twi_parts **parts_out);
 
-/* Of a record whose claims were not taken, or NULL. */
+/* Frees a record whose leases were not taken, or NULL. */
 void twi_parts_destroy(struct twi_parts *parts);
 
 /*
- * The small message of these parts in one piece, copied: *parts_io is another record then, and
- * *data_out its bytes. TOW_OK or TOW_ENOMEM. The engine is held.
+ * Copies the small message of these parts into one piece. *parts_io becomes another record, and
+ * *data_out points to its bytes. TOW_OK or TOW_ENOMEM. The engine is held.
  */
 int twi_parts_gather(struct twi_engine *engine, struct twi_site site, struct twi_parts **parts_io,
 		     void **data_out);
 
-/* The operation is one of these parts; gathered: op->data has them. */
+/* Gives the record to the operation. If the record is gathered, op->data has the bytes. */
 void twi_parts_attach(struct tow_op *op, struct twi_parts *parts);
 
-/* --- claims, for claim.c and who starts receives: claim.h of each part. The engine is held. --- */
+/* --- leases, for claim.c and the start of receives: claim.h for each part. Engine held. --- */
 
-/* peer NULL: on nobody's list. Parts that have a claim keep it. */
+/* With peer NULL the leases are put on no list. Parts that have a lease keep it. */
 void twi_parts_lease(struct tow_peer *peer, struct tow_op *op);
-/* The same, and the second step: as twi_claim_need. */
+/* The same, and the second step, as in twi_claim_need. */
 int twi_parts_need(struct tow_peer *peer, struct tow_op *op);
 void twi_parts_list(struct tow_peer *peer, struct tow_op *op);
 void twi_parts_unlist(struct twi_parts *parts);
-/* How many of the first `bytes` lie in unregistered memory. */
+/* How many of the first `bytes` are in unregistered memory. */
 uint64_t twi_parts_unregistered(const struct twi_parts *parts, uint64_t bytes);
-/* Drops the claims, and frees the record. */
+/* Drops the leases, and frees the record. */
 void twi_parts_drop(struct twi_engine *engine, struct twi_parts *parts);
 
-/* --- where the bytes of a message lie --- */
+/* --- where the bytes of a message are --- */
 
-/* The part that holds byte `at` of the message, which is below parts->bytes. */
+/* The run with byte `at` of the message; `at` is below parts->bytes. */
 struct twi_parts_run *twi_parts_find(struct twi_parts *parts, uint64_t at);
 
-/* Where byte `at` lies; *bytes_io is cut to what lies behind it in one piece. */
+/* The address of byte `at`; cuts *bytes_io to the bytes that follow contiguously. */
 void *twi_parts_at(struct twi_parts *parts, uint64_t at, uint64_t *bytes_io);
 
 static inline bool twi_op_in_parts(const struct tow_op *op)
@@ -92,7 +92,7 @@ static inline bool twi_op_in_parts(const struct tow_op *op)
 	return twi_unlikely(op->view == TWI_VIEW_PARTS);
 }
 
-/* The same of any operation with payload in memory: that of one piece is cut by nothing. */
+/* The same for any operation with payload in memory; one piece of memory cuts nothing. */
 static inline void *twi_op_at(const struct tow_op *op, uint64_t at, uint64_t *bytes_io)
 {
 	if (twi_op_in_parts(op))
@@ -100,29 +100,29 @@ static inline void *twi_op_at(const struct tow_op *op, uint64_t at, uint64_t *by
 	return (uint8_t *)op->data + at;
 }
 
-/* The claim on byte `at` of its payload. */
+/* The lease on byte `at` of the operation's payload. */
 struct twi_claim *twi_op_claim_at(struct tow_op *op, uint64_t at);
 
-/* The same by the address of a byte of it. */
+/* The same, found by the address of the byte. */
 const struct twi_claim *twi_op_claim_of(const struct tow_op *op, const void *address);
 
-/* Where the memory of its payload around `address` ends. */
+/* The end of the piece of payload memory that contains `address`. */
 const void *twi_op_end_of(const struct tow_op *op, const void *address);
 
-/* How many of `bytes` from byte `at` on can be read, or written: twi_reach, of what is not pool. */
+/* How many of `bytes` from byte `at` on can be read, or written: twi_reach on non-pool memory. */
 uint64_t twi_op_reach(const struct tow_op *op, uint64_t at, uint64_t bytes, bool write);
 
-/* The same of the first and last page of each part of the first `bytes` alone: twi_reach_ends. */
+/* The same for the ends of each part of the first `bytes` only: twi_reach_ends. */
 uint64_t twi_op_reach_ends(const struct tow_op *op, uint64_t bytes, bool write);
 
 /*
- * Fallback copies of `bytes` from byte `at` on, for the reason that the claim gives: out of payload
- * that is sent, into payload that is received.
+ * Fallback copies of `bytes` from byte `at` on, with the reason of the lease: out of payload that
+ * is sent, or into payload that is received.
  */
 void twi_op_copy_out(const struct tow_op *op, uint64_t at, void *to, uint64_t bytes);
 void twi_op_copy_in(const struct tow_op *op, uint64_t at, const void *from, uint64_t bytes);
 
-/* The checksum of `bytes` from byte `at` on, behind those of `sum`. */
+/* Continues the checksum `sum` with `bytes` from byte `at` on. */
 uint32_t twi_op_checksum(const struct tow_op *op, uint32_t sum, uint64_t at, uint64_t bytes);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * parts_send.c - sends of parts are started here. A small one is gathered before the lane has it,
- * so that the way of small messages, which is counted in instructions, knows nothing of parts.
+ * parts_send.c - starts sends of parts. A small one is gathered before the lane has it. So the path
+ * of small messages, whose instructions are counted, has no code for parts.
  */
 #include <towline/match.h>
 

@@ -1,5 +1,5 @@
 /*
- * path.c - the copies, and the choice of a route's send. See path.h.
+ * path.c - makes the copies, and chooses how a route sends. See path.h.
  */
 #include "transport/op/path.h"
 
@@ -16,7 +16,7 @@
 #include "transport/op/match_entry.h"
 #include "transport/op/parts.h"
 
-/* Messages from this size up are copied around the caches, where these do not say their size. */
+/* Messages from this size up are copied around the caches, if the cache size is not known. */
 #define AROUND_MIN (16ull << 20)
 
 #define PAUSE_FIRST_NS (1000ull * 1000 * 1000)
@@ -25,7 +25,7 @@
 void twi_path_copy_small(const struct twi_engine *engine, uint8_t space, void *to, const void *from,
 			 size_t bytes)
 {
-	size_t counted = twi_space_counts(space); /* no branch: it costs a small message nothing */
+	size_t counted = twi_space_counts(space); /* no branch: a small message pays nothing */
 
 	if (bytes == 0)
 		return;
@@ -43,7 +43,7 @@ void twi_path_copy_eager(const struct twi_engine *engine, void *to, const void *
 }
 
 #if defined(__x86_64__)
-/* Stores that do not fetch the line first and do not stay in the cache. */
+/* Copies with stores that do not fetch the cache line first, and do not stay in the cache. */
 __attribute__((target("avx2"))) static void copy_around(uint8_t *to, const uint8_t *from,
 							size_t bytes)
 {
@@ -66,13 +66,14 @@ __attribute__((target("avx2"))) static void copy_around(uint8_t *to, const uint8
 		_mm256_stream_si256(out + 3, d);
 	}
 	memcpy(to, from, bytes);
-	_mm_sfence(); /* before whatever tells that the bytes are there */
+	_mm_sfence(); /* before any store that announces the bytes */
 }
 
 /*
- * A message that would fill half of the last cache has left it before it is read, so it need not
- * go through it. A smaller one is better off there, even where stores around would be faster
- * (measured: by a tenth, at any size that is not cached): its reader finds it.
+ * A message that would fill half of the last-level cache is evicted before it is read, so it need
+ * not go through the cache. A smaller message is better off in the cache: its reader finds it
+ * there. That holds even where stores around the cache are faster (measured: by a tenth, at any
+ * size that is not cached).
  */
 static uint64_t around_min(void)
 {
@@ -258,7 +259,7 @@ enum twi_path twi_path_choose(struct twi_engine *engine, struct twi_route *route
 		return TWI_PATH_PLAIN;
 	if (twi_path_pays(engine, route, bytes))
 		return TWI_PATH_ZEROCOPY;
-	if (route->state == TWI_ROUTE_TRYING) /* one at a time: its report is not here yet */
+	if (route->state == TWI_ROUTE_TRYING) /* one trial at a time: its report has not come */
 		return TWI_PATH_PLAIN;
 	if (route->state == TWI_ROUTE_COPIES && twi_engine_now(engine) < route->retry_ns)
 		return TWI_PATH_PLAIN;
@@ -316,7 +317,7 @@ void twi_route_describe(const struct twi_engine *engine, const struct twi_route 
 	twi_emit_u64(emit, "zerocopy_sends", route->sends);
 	twi_emit_u64(emit, "zerocopy_kernel_copies", route->copied);
 	twi_emit_u64(emit, "zerocopy_trials", route->trials);
-	/* 0: it has not been seen to pay at any size */
+	/* 0: zero-copy sends were not seen to pay at any size */
 	twi_emit_u64(emit, "zerocopy_pays_from_bytes", route->least_bytes);
 	twi_emit_u64(emit, "zerocopy_retry_in_ns",
 		     route->state == TWI_ROUTE_COPIES && route->retry_ns > now

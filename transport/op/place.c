@@ -1,5 +1,5 @@
 /*
- * place.c - tow_place: pool memory for allocators that stand in for a program's.
+ * place.c - tow_place: pool memory for allocators that replace a program's own.
  */
 #include <towline/place.h>
 

@@ -1,6 +1,6 @@
 /*
- * planned.c - public calls whose shape is decided and that are not built yet: each is refused by
- * name, so that nobody takes one for working (docs/abi.md has the list).
+ * planned.c - public calls that are declared and not built yet. Each is refused by name, so that no
+ * caller takes it for a working one (docs/abi.md has the list).
  */
 #include <towline/remote.h>
 

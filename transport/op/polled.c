@@ -14,16 +14,16 @@
 #include "transport/engine/engine.h"
 #include "transport/op/op_wait.h"
 
-#define SPIN_NS   20000u  /* to the next call, with no more than a look at something between them */
-#define BRIEF_NS  3000u   /* too short a time to sleep in */
-#define WORK_NS   200000u /* the thread did something of its own */
-#define WORK      4u      /* and that is long where it is one of so many parts */
-#define NAP_NS    2000000u  /* it slept for a moment */
-#define REST_NS   50000000u /* others had its CPU, or it did what cannot be told from that */
-#define AWAKE     2u        /* who sleeps is on a CPU for less than one of so many parts of it */
-#define ITSELF_NS 100000u   /* an operation that ended so long before a call was ended by it */
+#define SPIN_NS   20000u    /* the most between two calls that follow each other directly */
+#define BRIEF_NS  3000u     /* a thread cannot sleep in so short a time */
+#define WORK_NS   200000u   /* from here on, the thread did work of its own */
+#define WORK      4u        /* such work is long from 1/WORK of the blocked time on */
+#define NAP_NS    2000000u  /* the most for a short sleep */
+#define REST_NS   50000000u /* the most for the loss of a CPU, which looks like a sleep */
+#define AWAKE     2u        /* a sleeping thread is on a CPU for less than 1/AWAKE of the time */
+#define ITSELF_NS 100000u /* an operation that ended at most this long before a call ended in it */
 #define FAR       16u
-#define MARK_NS   100000000u /* the logs of the engine have their own, longer times */
+#define MARK_NS   100000000u /* the engine's logs have their own, longer intervals */
 
 static uint64_t thread_cpu_ns(void)
 {
@@ -33,14 +33,14 @@ static uint64_t thread_cpu_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
 }
 
-/* Of calls, or between two that follow each other. */
+/* Adds time in calls, or between two calls that follow each other directly. */
 static void add_spun(struct twi_polled *polled, uint64_t ns)
 {
 	polled->spun_ns += ns;
 	polled->blocked_ns += ns;
 }
 
-/* For how long the thread wanted a CPU and had none since that was read last. */
+/* The time since the last reading in which the thread wanted a CPU and had none. */
 static uint64_t take_queued(struct twi_polled *polled)
 {
 	uint64_t on_cpu_ns, queued_ns, before = polled->queued_ns;
@@ -54,8 +54,8 @@ static uint64_t take_queued(struct twi_polled *polled)
 }
 
 /*
- * How often the thread has slept since that was read last, not counting times that were too short
- * to be looked at, in which it may have slept as well.
+ * How often the thread has slept since the last reading. The thread may also have slept in the
+ * gaps that were too short to be looked at; those sleeps are not counted.
  */
 static uint64_t take_sleeps(struct twi_polled *polled)
 {
@@ -71,8 +71,9 @@ static uint64_t take_sleeps(struct twi_polled *polled)
 }
 
 /*
- * Of a thread that sleeps on a descriptor: what comes of this call, or of those that follow it
- * without another sleep, tells whether it did. One that had no CPU for a while may not have slept.
+ * Notes a gap in which a thread may have slept on its descriptor. The outcome of this call, or of
+ * the calls that follow it without another sleep, shows whether it did. A thread that had no CPU
+ * for a while may not have slept.
  */
 static bool note_rest(struct twi_polled *polled, uint64_t gap_ns, uint64_t awake_ns)
 {
@@ -101,8 +102,9 @@ static bool note_rest(struct twi_polled *polled, uint64_t gap_ns, uint64_t awake
 }
 
 /*
- * From the last call to `now`. Who computes meanwhile is not blocked; nor was he before that, where
- * it is long beside what he was blocked for: he may have polled with nothing under way.
+ * Adds the gap from the last call to `now`. A thread that computes in the gap is not blocked. If
+ * the gap is long beside the time that the thread was blocked before, that time is dropped too: the
+ * thread may have polled with nothing under way.
  */
 static void add_gap(struct twi_polled *polled, uint64_t now)
 {
@@ -138,8 +140,8 @@ void twi_polled_again(struct twi_engine *engine, struct twi_polled *polled)
 }
 
 /*
- * The engine's logs follow the thread, unless they follow another. Who has heard of no operation's
- * end drives for others alone.
+ * The engine's logs follow this thread, unless they follow another one. A thread that has learned
+ * of no operation's end only drives for others.
  */
 static void mark_logs(struct twi_engine *engine, struct twi_polled *polled, uint64_t now)
 {
@@ -152,9 +154,9 @@ static void mark_logs(struct twi_engine *engine, struct twi_polled *polled, uint
 }
 
 /*
- * What the call did was for what is to come, too. While calls follow each other at once the clock
- * is read once for both, the call and what was before it; of the first that takes long it is not
- * known which of the two did.
+ * Adds the time of a call, which was also spent for an end to come. While calls follow each other
+ * directly, the clock is read once for a call and the gap before it. For the first pair that takes
+ * long, it is not known which of the two took the time.
  */
 static void add_call(struct twi_polled *polled, uint64_t ns)
 {
@@ -164,7 +166,7 @@ static void add_call(struct twi_polled *polled, uint64_t ns)
 	polled->apart = false;
 }
 
-/* A thread that may sleep on a descriptor now: what it has done before counts for nothing. */
+/* The thread may sleep on a descriptor from now on: forgets what it has done before. */
 static bool begin_rest(struct twi_polled *polled)
 {
 	if (polled->far == 0)
@@ -188,13 +190,13 @@ void twi_polled_vain(struct twi_engine *engine)
 	if (polled->last_ns != 0)
 		add_call(polled, now - polled->last_ns);
 	else if (polled->rests && begin_rest(polled))
-		now = twi_engine_clock(engine); /* who has lost its CPU meanwhile has not slept */
+		now = twi_engine_clock(engine); /* a lost CPU is no sleep */
 	polled->last_ns = now;
 	if (twi_unlikely(now >= polled->mark_ns) && polled->heard)
 		mark_logs(engine, polled, now);
 }
 
-/* Of its peer the address alone is kept: it may have gone. */
+/* The log keeps the peer only as an address to compare: the peer may have been freed. */
 void twi_op_note_wait(const struct tow_op *op, uint64_t ns)
 {
 	if (ns < TWI_WAIT_LOG_LEAST)
@@ -205,9 +207,10 @@ void twi_op_note_wait(const struct tow_op *op, uint64_t ns)
 }
 
 /*
- * The call that follows a sleep ended the operation, or brought other news: one message of several,
- * or the end itself where tow_progress drives. What was started after that sleep is none of it. A
- * thread that nobody stands in for ends its operations itself, whatever it has slept for.
+ * Whether the thread has slept for the operation. It has if the call after the sleep ended the
+ * operation, or brought other news: one message of several, or the end itself where tow_progress
+ * drives. An operation that was started after the sleep is no reason for it. Without the library's
+ * thread (`backed`), the thread ends its operations itself, so its sleep was not for them.
  */
 static bool slept_for(const struct twi_polled *polled, const struct tow_op *op, uint64_t end_ns)
 {
@@ -221,12 +224,12 @@ static bool slept_for(const struct twi_polled *polled, const struct tow_op *op, 
 		       polled->away_ns;
 }
 
-/* Until the operation's end, which may have been before the last call. */
+/* Counts the blocked time up to the operation's end, which may have been before the last call. */
 void twi_polled_count(const struct tow_op *op, struct twi_polled *polled)
 {
 	uint64_t end_ns = op->start_ns + op->latency_ns, blocked_ns;
 
-	if (slept_for(polled, op, end_ns)) /* of before its start no more than the last */
+	if (slept_for(polled, op, end_ns)) /* of sleeps before its start, only the last counts */
 		polled->blocked_ns +=
 			polled->away_ns >= op->start_ns ? polled->slept_ns : polled->rest_ns;
 	if (end_ns > polled->last_ns)

@@ -1,15 +1,17 @@
 /*
- * polled.h - for how long a thread is blocked that does not wait, but asks again and again: by
- * tow_op_test, tow_queue_take or tow_progress. While nothing has come, the time from one such call
- * to the next is blocked, where it is short, or the thread has slept in it; who computes in
- * between is not. What ends it is the operation whose end that thread hears of next.
+ * polled.h - the blocked time of a thread that does not wait, but polls: it calls tow_op_test,
+ * tow_queue_take or tow_progress repeatedly.
  *
- * So it is with a thread that sleeps until its tow_fd can be read, but for how long it sleeps, and
- * that it may sleep for something else. It has slept for the descriptor where it has slept once
- * between two calls, and the second of them finds news, or ends the operation: had the thread slept
- * for something else, the library's own would have taken that before, or seen it sleep on (told.h).
- * News need not be the end: a collective is woken for each of its messages, and the end that
- * tow_progress brings is heard of in the call after it.
+ * While these calls bring nothing, the time between two of them may count as blocked. It counts if
+ * it is short, or if the thread slept in it. Time in which the thread computes does not count. The
+ * blocked time belongs to the operation whose end the thread learns of next.
+ *
+ * A thread may also sleep until its tow_fd is readable. Such a sleep may be long, and it may be for
+ * something else. It was for the descriptor if the thread has slept once between two calls, and the
+ * second call finds news or ends the operation. If the sleep had been for something else, the
+ * library's thread would have taken the news before, or would have seen it sleep on (told.h). News
+ * need not be the end: a collective is woken for each of its messages. The thread learns of an end
+ * that tow_progress brings in the call after it.
  */
 #ifndef TWI_POLLED_H
 #define TWI_POLLED_H
@@ -18,16 +20,17 @@
 #include "transport/engine/engine_thread.h"
 #include "transport/op/op.h"
 
-/* Of a thread; what it says is lost on one that has no life for want of memory. */
+/* The calling thread's record. NULL: there was no memory for one, and the figures are lost. */
 static inline struct twi_polled *twi_polled_mine(void)
 {
 	return twi_self.life != NULL ? &twi_self.life->polled : NULL;
 }
 
 /*
- * The calling thread starts what somebody is to tell it the end of. It is the one that is looked
- * at, until what it did is to be read anew: then another may take its place. What it did itself is
- * read anew as well where it was read long before `start_ns` (0: not known): it may have slept.
+ * The calling thread starts an operation whose end another thread reports to it. The library
+ * watches one such thread, until its figures must be read anew; then another thread may take its
+ * place. The watched thread's figures are also read anew if they were read long before `start_ns`
+ * (0: not known), since the thread may have slept.
  */
 static inline void twi_told_start(struct twi_engine *engine, uint64_t start_ns)
 {
@@ -40,7 +43,7 @@ static inline void twi_told_start(struct twi_engine *engine, uint64_t start_ns)
 		twi_told_base(engine);
 }
 
-/* The calling thread hears of ends itself. */
+/* The calling thread learns of ends by its own calls. */
 static inline void twi_told_hears(struct twi_engine *engine)
 {
 	_Atomic int *hears = &engine->told.hears;
@@ -49,7 +52,7 @@ static inline void twi_told_hears(struct twi_engine *engine)
 		atomic_store_explicit(hears, twi_self.tid, memory_order_relaxed);
 }
 
-/* For how long the calling thread has been blocked so far, also until it was told of an end. */
+/* How long the calling thread was blocked so far, also until an end was reported to it. */
 static inline uint64_t twi_polled_blocked(const struct twi_engine *engine)
 {
 	uint64_t ns = twi_op_blocked_ns;
@@ -59,7 +62,7 @@ static inline uint64_t twi_polled_blocked(const struct twi_engine *engine)
 	return ns;
 }
 
-/* What the thread slept for, between the calls until now, was something else. */
+/* The thread's sleeps between its calls until now were for something else. */
 static inline void twi_polled_forget_sleep(struct twi_polled *polled)
 {
 	polled->slept_ns = 0;
@@ -69,7 +72,7 @@ static inline void twi_polled_forget_sleep(struct twi_polled *polled)
 /* See twi_polled_begin. */
 void twi_polled_again(struct twi_engine *engine, struct twi_polled *polled);
 
-/* A call begins that may be in vain. */
+/* A call begins that may bring nothing. */
 static inline void twi_polled_begin(struct twi_engine *engine)
 {
 	struct twi_polled *polled = twi_polled_mine();
@@ -78,7 +81,7 @@ static inline void twi_polled_begin(struct twi_engine *engine)
 		twi_polled_again(engine, polled);
 }
 
-/* It has driven, and something came, if not what the caller asked for. */
+/* The call has polled, and events came, though perhaps not the one that the caller asked for. */
 static inline void twi_polled_news(unsigned events)
 {
 	struct twi_polled *polled = twi_polled_mine();
@@ -87,13 +90,13 @@ static inline void twi_polled_news(unsigned events)
 		polled->news = true;
 }
 
-/* It was: nothing that the caller asked for has come. The engine is not held. */
+/* The call has brought nothing that the caller asked for. The engine is not held. */
 void twi_polled_vain(struct twi_engine *engine);
 
 /* See twi_polled_ended. */
 void twi_polled_count(const struct tow_op *op, struct twi_polled *polled);
 
-/* The calling thread has a tow_fd: it may have slept on that. */
+/* The calling thread has a tow_fd, so it may have slept on that. */
 static inline void twi_polled_rest(struct twi_engine *engine)
 {
 	struct twi_polled *polled = twi_polled_mine();
@@ -106,7 +109,7 @@ static inline void twi_polled_rest(struct twi_engine *engine)
 	twi_polled_begin(engine);
 }
 
-/* The calling thread knows now that `op` has ended: of collectives they are counted. */
+/* The calling thread learns that `op` has ended. Counts the ends of collectives. */
 static inline void twi_polled_hear(const struct tow_op *op)
 {
 	struct twi_polled *polled = twi_polled_mine();
@@ -115,7 +118,7 @@ static inline void twi_polled_hear(const struct tow_op *op)
 		polled->colls++;
 }
 
-/* It is told so by a call that does not wait. */
+/* The calling thread learns of the end from a call that does not wait. */
 static inline void twi_polled_ended(const struct tow_op *op)
 {
 	struct twi_polled *polled = twi_polled_mine();
@@ -125,7 +128,7 @@ static inline void twi_polled_ended(const struct tow_op *op)
 		twi_polled_count(op, polled);
 }
 
-/* It waits, whatever it polled for before. */
+/* Clears the record when the thread waits, whatever it polled for before. */
 static inline void twi_polled_reset(struct twi_polled *polled)
 {
 	if (polled == NULL || polled->last_ns == 0)

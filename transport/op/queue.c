@@ -1,5 +1,5 @@
 /*
- * queue.c - the calls of completion queues, and what operations do with them. See queue.h.
+ * queue.c - the calls of completion queues, and the part of operations in them. See queue.h.
  */
 #include "transport/op/queue.h"
 
@@ -16,9 +16,9 @@
 #include "transport/op/op_table.h"
 #include "transport/op/polled.h"
 
-#define CHUNK 32u /* results that one move of the head takes */
+#define CHUNK 32u /* the most results that one move of the head takes */
 
-/* The head first: it never passes the tail. */
+/* Reads the head first, as it never passes the tail. */
 static bool queue_is_empty(struct tow_queue *queue)
 {
 	uint64_t head = atomic_load_explicit(&queue->head, memory_order_seq_cst);
@@ -27,11 +27,13 @@ static bool queue_is_empty(struct tow_queue *queue)
 }
 
 /*
- * Makes the descriptor say whether there is a result. `clears`: the caller has emptied the ring, or
- * may have. Any threads, at the same time: whoever reads sets `told` to 0 afterwards and looks
- * again, and so does whoever writes; so the last of them has seen what is. A write that another
- * one's read has met is made good by that other, since it looks after it. seq_cst: tail and `told`
- * are written by one side each and read by the other, as in Dekker's.
+ * Makes the descriptor readable if and only if there is a result. `clears`: the caller has emptied
+ * the ring, or may have. Any threads may call this at the same time.
+ *
+ * A thread that reads sets `told` to 0 after its read and looks again; a thread that writes looks
+ * again after its write. So the last of them has seen the final state. If a read takes back another
+ * thread's write, the reader makes up for that, since it looks after the read. seq_cst: tail and
+ * `told` are each written by one side and read by the other, as in Dekker's algorithm.
  */
 static void settle_fd(struct tow_queue *queue, bool clears)
 {
@@ -55,7 +57,7 @@ static void settle_fd(struct tow_queue *queue, bool clears)
 	}
 }
 
-/* --- what operations do --- */
+/* --- the part of operations --- */
 
 int twi_queue_check(const struct tow_queue *queue, const struct twi_engine *engine,
 		    tow_op_callback done, const char *call)
@@ -83,7 +85,7 @@ bool twi_queue_join(struct tow_queue *queue, struct tow_op *op)
 		twi_op_forget(op);
 		return true;
 	}
-	/* acquire: the slots of what was taken were read before */
+	/* acquire: the slots of results that were taken have been read */
 	head = atomic_load_explicit(&queue->head, memory_order_acquire);
 	if (queue->started - head >= queue->room) {
 		twi_error(TOW_EBUSY,
@@ -125,7 +127,7 @@ static int open_queue(struct twi_engine *engine, uint32_t room, struct tow_queue
 	struct tow_queue *queue;
 	int err;
 
-	/* Each place is an operation's, of which there are no more. */
+	/* Each slot is for an operation, and the table has no more of them. */
 	room = twi_min(room, engine->ops->count);
 	queue = twi_handle_alloc(TWI_HANDLE_QUEUE, sizeof(*queue) + room * sizeof(queue->slots[0]));
 	if (queue == NULL)
@@ -167,7 +169,7 @@ TOW_PUBLIC int tow_queue_open(struct tow_runtime *runtime, uint32_t room,
 	return status;
 }
 
-/* Those in flight are nobody's from now on; those that have ended go back. */
+/* Forgets the queue's operations in flight, and frees those that have ended. */
 static void drop_ops(struct tow_queue *queue)
 {
 	struct twi_op_table *ops = queue->engine->ops;
@@ -237,7 +239,7 @@ TOW_PUBLIC int tow_queue_fd(struct tow_queue *queue, int *fd_out)
 
 /* --- taking --- */
 
-/* The i-th of the caller's results, each of which has the size of the first. */
+/* The i-th of the caller's results, each of which is as large as the first. */
 static struct tow_result *result_at(struct tow_result *results, size_t i)
 {
 	return (struct tow_result *)(void *)((char *)results + i * results->size);
@@ -262,7 +264,7 @@ static int check_results(const struct tow_queue *queue, struct tow_result *resul
 	return status;
 }
 
-/* Of `room` results, which are CHUNK at most, those that have the size of the first. */
+/* How many of `room` results, at most CHUNK, have the size of the first. */
 static size_t count_alike(struct tow_result *results, size_t from, size_t room)
 {
 	size_t n = 0;
@@ -272,10 +274,10 @@ static size_t count_alike(struct tow_result *results, size_t from, size_t room)
 	return n;
 }
 
-/* Moves the head past at most `room` operations; the number of those. */
+/* Moves the head past at most `room` operations. Returns how many. */
 static size_t take_ops(struct tow_queue *queue, struct tow_op *ops[CHUNK], size_t room)
 {
-	/* acquire, of the tail: what was put before is seen */
+	/* acquire, also of the tail: the results that were put before are seen */
 	uint64_t head = atomic_load_explicit(&queue->head, memory_order_acquire);
 	size_t n;
 
@@ -299,7 +301,7 @@ static void give_taken(struct tow_op *op, struct tow_result *out)
 
 	twi_polled_ended(op);
 	if (twi_unlikely(op->status < 0))
-		engine->hooks.inquiry->settle(engine); /* who hears of it may exit */
+		engine->hooks.inquiry->settle(engine); /* the thread that learns of it may exit */
 
 	if (twi_likely(out->size == sizeof(result))) {
 		twi_op_take(op, out);
@@ -309,7 +311,7 @@ static void give_taken(struct tow_op *op, struct tow_result *out)
 	TWI_SIZED_OUT(tow_result, "tow_queue_take", &result, out);
 }
 
-/* What is there; TOW_AGAIN: nothing. */
+/* Takes the results that are there. TOW_AGAIN: there is none. */
 static int take_results(struct tow_queue *queue, struct tow_result *results, size_t room,
 			size_t *count_out)
 {
@@ -331,19 +333,19 @@ static int take_results(struct tow_queue *queue, struct tow_result *results, siz
 	return count > 0 ? TOW_OK : TOW_AGAIN;
 }
 
-/* Nobody else may be there to do it: then nothing would ever come. */
+/* Drives if no other thread does, as no result would ever come then. */
 static int drive_once(struct twi_engine *engine)
 {
 	int status;
 
 	if (atomic_load_explicit(&engine->backed, memory_order_relaxed) ||
-	    !twi_engine_try_enter(engine)) /* in a callback it is held */
+	    !twi_engine_try_enter(engine)) /* fails in a callback, where it is held */
 		return TOW_OK;
 	status = twi_engine_bind_ring(engine);
 	if (status == TOW_OK)
 		twi_engine_poll(engine);
 	twi_engine_leave(engine);
-	return status == TOW_EBUSY ? TOW_OK : status; /* then others drive */
+	return status == TOW_EBUSY ? TOW_OK : status; /* other threads drive then */
 }
 
 TOW_PUBLIC int tow_queue_take(struct tow_queue *queue, struct tow_result *results_out, size_t room,

@@ -1,9 +1,9 @@
 /*
  * reach.c - see reach.h.
  *
- * The kernel is asked to fault the pages in. When it will not, that may be for another reason than
- * bad memory (a device's memory has no pages, an old kernel does not know the request): then a byte
- * of each page goes through a pipe, which the kernel copies as it would any payload.
+ * The kernel is asked to fault the pages in. It may refuse for another reason than bad memory: a
+ * device's memory has no pages, and an old kernel does not know the request. Then a byte of each
+ * page goes through a pipe, and the kernel copies it as it would any payload.
  */
 #include "transport/op/reach.h"
 
@@ -14,7 +14,7 @@
 
 #include <internal/base.h>
 
-/* Of Linux 5.14. */
+/* These exist since Linux 5.14. */
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22
 #endif
@@ -24,7 +24,7 @@
 
 #define AHEAD_BYTES (1u << 20)
 
-/* Moves the byte at `at` to the pipe, and for write back: it keeps its value. */
+/* Moves the byte at `at` into a pipe; for a write also back, so that it keeps its value. */
 static bool try_byte(const int pipe_fds[2], uintptr_t at, bool write_too)
 {
 	void *byte = (void *)at;
@@ -34,10 +34,10 @@ static bool try_byte(const int pipe_fds[2], uintptr_t at, bool write_too)
 		return false;
 	if (read(pipe_fds[0], write_too ? byte : &spare, 1) == 1)
 		return true;
-	return read(pipe_fds[0], &spare, 1) < 0; /* the pipe is empty again */
+	return read(pipe_fds[0], &spare, 1) < 0; /* empties the pipe */
 }
 
-/* Page by page; without descriptors nothing is known, and the memory is taken as good. */
+/* Checks page by page. Without descriptors nothing is known, and the memory counts as good. */
 static uint64_t probe_pages(uintptr_t first, uint64_t bytes, uint64_t page, bool write)
 {
 	uint64_t good = 0;

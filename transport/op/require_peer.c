@@ -1,6 +1,6 @@
 /*
- * require_peer.c - whether a connection is as the knob `require` asks (engine/require.h), and what
- * /v1/peers says of it.
+ * require_peer.c - checks a connection against the knob `require` (engine/require.h), and describes
+ * it for /v1/peers.
  */
 #include "diag/base/emit.h"
 #include "diag/base/error.h"

@@ -1,5 +1,5 @@
 /*
- * view.c - receives whose memory the lane finds. See message.h.
+ * view.c - views: receives whose memory the lane finds. See message.h.
  */
 #include <towline/towline.h>
 
@@ -11,8 +11,8 @@
 #include "transport/op/own_memory.h"
 #include "transport/wire/frame.h"
 
-#define LOOK_NS  1000000ull   /* how often views that have no room look for it */
-#define WEIGH_NS 100000000ull /* how often they ask whether anybody can give some back */
+#define LOOK_NS  1000000ull   /* how often views without room look for it */
+#define WEIGH_NS 100000000ull /* how often they check whether any memory can be given back */
 
 static void free_room(struct tow_op *op)
 {
@@ -20,10 +20,11 @@ static void free_room(struct tow_op *op)
 }
 
 /*
- * A view that has no room waits until others are given back: this slows a sender down to the pace
- * of its receiver. Where nobody gives a view back it would wait for ever. So the pool is asked to
- * grow, or for memory outside, if no view has found room for exhaust_wait_ns. It is asked at once
- * if the pool as it is could never hold this view, and then not again for exhaust_wait_ns.
+ * Whether to ask the pool to grow, or for memory outside it. A view without room waits until other
+ * views are given back, which slows a sender down to the pace of its receiver. If no view is given
+ * back, it would wait for ever. So the pool is asked if no view has found room for exhaust_wait_ns.
+ * If the pool as it is could never hold this view, the pool is asked at once, and then not again
+ * for exhaust_wait_ns.
  */
 static bool must_press(struct twi_engine *engine, uint64_t bytes, uint64_t since_ns)
 {
@@ -58,11 +59,11 @@ int twi_view_room(struct tow_op *op, uint64_t bytes)
 
 	twi_assert_held(op->engine);
 	if (op->view == TWI_VIEW_PARTS)
-		return TOW_OK; /* it has its room */
+		return TOW_OK; /* parts have their memory */
 	if (op->view_release != NULL && op->bytes == bytes)
-		return TOW_OK; /* of twi_view_ready */
+		return TOW_OK; /* twi_view_ready has taken the room */
 	twi_view_drop(op);
-	/* A message of no bytes has a place too. */
+	/* A message of no bytes has an address too. */
 	status = take_room(op, bytes > 0 ? bytes : 1, &memory);
 	if (status < 0)
 		return twi_error(status,
@@ -91,7 +92,7 @@ void twi_view_drop(struct tow_op *op)
 
 	op->view_release = NULL;
 	if (release == NULL)
-		return; /* it may never have been an operation of an engine */
+		return; /* op may never have been an operation of an engine */
 	twi_assert_held(op->engine);
 	release(op);
 }
@@ -109,8 +110,8 @@ void twi_view_settled(struct tow_op *op)
 }
 
 /*
- * Will the pool never have room for a view of so many bytes? It never will if it has none now, and
- * holds nothing but the library's own memory: then nobody can give anything back.
+ * Whether the pool will never have room for a view of `bytes`. That is so if it has none now, and
+ * holds nothing but the library's own memory: then no user can give anything back.
  */
 static bool is_hopeless(struct twi_engine *engine, uint64_t bytes)
 {
@@ -148,12 +149,12 @@ static void look_for_room(struct tow_op *op, uint64_t since_ns)
 		return;
 	}
 	engine->room.pressing = must_press(engine, op->result_bytes, since_ns);
-	twi_view_settled(op); /* it is held again if there is none */
+	twi_view_settled(op); /* it is held again if there is no room */
 	op->peer->lane->ops->look_again(op->peer, op->tag, op->match.context);
 	engine->room.pressing = false;
 }
 
-/* Looks for room when it is time to. */
+/* Looks for room if that is due. */
 static unsigned retry_roomless(struct twi_engine *engine, struct twi_list *roomless)
 {
 	struct twi_list *entry, now_due;
@@ -172,7 +173,7 @@ static unsigned retry_roomless(struct twi_engine *engine, struct twi_list *rooml
 	engine->room.look_at_ns = now + LOOK_NS;
 	while ((entry = twi_list_first(&now_due)) != NULL)
 		look_for_room(twi_container_of(entry, struct tow_op, seq_link), since);
-	engine->room.since_ns = since; /* those that are held again have waited all the time */
+	engine->room.since_ns = since; /* views that are held again have waited all the time */
 	return 0;
 }
 
@@ -198,7 +199,7 @@ void twi_view_wait(struct tow_op *op, uint64_t bytes)
 	if (twi_list_empty(roomless)) {
 		engine->room.since_ns = twi_engine_batch_now(engine);
 		engine->room.look_at_ns = engine->room.since_ns + LOOK_NS;
-		engine->armed_since_enter = true; /* who sleeps must wake up for it */
+		engine->armed_since_enter = true; /* a sleeping thread must wake up for it */
 	}
 	twi_part_add(engine, TWI_PART_VIEWS, &view_part, &op->seq_link);
 }

@@ -6,9 +6,9 @@
  *	open:       GREET -----------------------> DONE
  *	any:        ------ anything illegal ----> REFUSED
  *
- * Cheap before costly: what a stranger can make an acceptor do is to draw a nonce and, when the
- * connection is to be encrypted, to make one X25519 pair; the Diffie-Hellman itself is done for
- * members only.
+ * Cheap steps come before costly ones. A stranger can make an acceptor draw a nonce and, if the
+ * connection is to be encrypted, make one X25519 pair. The Diffie-Hellman itself is done only for
+ * members.
  */
 #include "transport/security/auth.h"
 
@@ -41,11 +41,11 @@ enum proof_kind { PROOF_MAC = 1, PROOF_REFUSED = 2 };
 #define AT_PUBLIC   64
 #define AT_MAC      8
 
-/* What a peer of version 1 says first: the header of a HELLO frame, its body behind it. */
+/* The first bytes of a peer of version 1: the header of a HELLO frame, and then its body. */
 #define OLD_HEAD    0x0000004000000001ull
 #define OLD_VERSION (TWI_FRAME_BYTES + 8)
 
-/* What a hash is for: the same input never gives the same bytes for two uses. Fixed size. */
+/* The use of a hash: the same input never gives the same bytes for two uses. Fixed size. */
 #define LABEL_BYTES 32
 static const char label_proof[2][LABEL_BYTES] = { "towline 2 proof of connector",
 						  "towline 2 proof of acceptor" };
@@ -89,7 +89,7 @@ static void say_greeting(struct twi_auth *auth, bool with_public)
 	say_bytes(auth, greeting, TWI_AUTH_GREETING_BYTES);
 }
 
-/* Both greetings, and what for, under the job's key. */
+/* Hashes the label, both greetings, and `more`, under the job's key. */
 static void hash_greetings(const struct twi_auth *auth, const char label[LABEL_BYTES],
 			   const uint8_t *more, size_t more_bytes, uint8_t *out, size_t out_bytes)
 {
@@ -113,7 +113,7 @@ static void say_proof(struct twi_auth *auth, enum proof_kind kind)
 	say_bytes(auth, proof, sizeof(proof));
 }
 
-/* The exchange is over: only the keys of the streams are left, if there are any. */
+/* Ends the exchange: keeps only the keys of the streams, if there are any. */
 static int finish_auth(struct twi_auth *auth)
 {
 	uint8_t shared[crypto_scalarmult_BYTES];
@@ -140,7 +140,7 @@ void twi_auth_start(struct twi_auth *auth, const struct twi_job_key *key, bool c
 		    const char *purpose)
 {
 	if (key->set) {
-		/* Whoever has read the key has loaded it. */
+		/* The code that has read the key has loaded libsodium. */
 		const int ready = twi_sodium_load();
 
 		twi_assert(ready == TOW_OK);
@@ -155,7 +155,7 @@ void twi_auth_start(struct twi_auth *auth, const struct twi_job_key *key, bool c
 	memcpy(auth->purpose, purpose, strlen(purpose));
 	if (key->set)
 		memcpy(auth->key, key->bytes, sizeof(auth->key));
-	/* It does not know yet whether the other wants encryption, and is ready for it. */
+	/* The connector does not know yet whether the other side wants encryption. */
 	if (connector)
 		say_greeting(auth, auth->keyed);
 }
@@ -169,7 +169,7 @@ size_t twi_auth_out(struct twi_auth *auth, uint8_t out[TWI_AUTH_OUT_MAX])
 	return bytes;
 }
 
-/* How many bytes the message has that is coming, by what of it is there. */
+/* The size of the message that is arriving, judged by its bytes so far. */
 static size_t message_bytes(const struct twi_auth *auth)
 {
 	if (auth->state == PROOF)
@@ -179,7 +179,7 @@ static size_t message_bytes(const struct twi_auth *auth)
 	return TWI_AUTH_GREETING_BYTES;
 }
 
-/* Could these be the first bytes of `word` as it lies on the wire? */
+/* Whether these can be the first bytes of `word` in wire order. */
 static bool begins_with(const struct twi_auth *auth, uint64_t word)
 {
 	uint8_t bytes[8];
@@ -211,7 +211,7 @@ static const char *purpose_text(const char purpose[TWI_AUTH_PURPOSE_BYTES])
 	return purpose;
 }
 
-/* What can be said of a greeting of our version without any key. */
+/* Checks what can be checked of a greeting of this version without a key. */
 static int check_greeting(const struct twi_auth *auth, const uint8_t *in)
 {
 	const uint16_t flags = twi_get_le16(in + AT_FLAGS);
@@ -235,7 +235,7 @@ static int check_greeting(const struct twi_auth *auth, const uint8_t *in)
 		return twi_error(TOW_EAUTH,
 				 "this side has a job key and the other one has none: set "
 				 "TOW_JOB_KEY or job_key_file there to the same secret");
-	/* A connector has it ready; an acceptor makes one only where it is needed. */
+	/* A connector always has a key ready; an acceptor makes one only if it is needed. */
 	wanted = auth->keyed && (!auth->connector || auth->encrypt || (flags & TWI_AUTH_ENCRYPT));
 	if ((memcmp(in + AT_PUBLIC, none, sizeof(none)) != 0) != wanted)
 		return twi_error(TOW_EPROTOCOL, "a greeting %s an ephemeral key",
@@ -250,7 +250,7 @@ static int take_greeting(struct twi_auth *auth)
 
 	if (twi_get_le64(auth->in) == OLD_HEAD)
 		return refuse_version(auth, twi_get_le16(auth->in + OLD_VERSION));
-	/* The magic and the version stay where they are in every version to come. */
+	/* The magic and the version keep their positions in all later versions. */
 	if (twi_get_le16(auth->in + AT_VERSION) != TWI_AUTH_VERSION) {
 		if (!auth->connector)
 			say_greeting(auth, false);
@@ -258,7 +258,7 @@ static int take_greeting(struct twi_auth *auth)
 	}
 	status = check_greeting(auth, auth->in);
 	if (status < 0) {
-		/* Our flags and purpose tell it what is wrong. */
+		/* This side's flags and purpose tell the other side what is wrong. */
 		if (!auth->connector)
 			say_greeting(auth, false);
 		return refuse_auth(auth, status);
@@ -296,7 +296,7 @@ static int take_proof(struct twi_auth *auth)
 	return finish_auth(auth);
 }
 
-/* The first byte that cannot be a greeting's ends it: nothing is waited for from a stranger. */
+/* Refuses at the first byte that no greeting has: this side waits for nothing from a stranger. */
 static int check_beginning(struct twi_auth *auth)
 {
 	if (auth->state != GREET || begins_with(auth, TWI_AUTH_MAGIC) ||
@@ -319,7 +319,7 @@ int twi_auth_in(struct twi_auth *auth, const uint8_t *data, size_t bytes, size_t
 	if (auth->state == IDLE)
 		return refuse_auth(auth, twi_error(TOW_EPROTOCOL, "no greeting was begun"));
 	while (status == TOW_AGAIN && used < bytes) {
-		/* By eight at first, since they say how long the message is. */
+		/* Eight bytes come first, since they tell how long the message is. */
 		size_t whole = auth->in_bytes < 8 ? 8 : message_bytes(auth);
 		size_t part = twi_min(bytes - used, whole - auth->in_bytes);
 

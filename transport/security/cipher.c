@@ -1,9 +1,10 @@
 /*
- * cipher.c - sealing and opening records. See cipher.h.
+ * cipher.c - seals and opens records. See cipher.h.
  *
- * secretstream's own start sends 24 random bytes in the clear; here they come from the handshake
- * with the key, so that nothing goes over the wire for them. A state for sending is the same as one
- * for receiving, and both are made by init_pull, which takes the bytes instead of drawing them.
+ * secretstream's own start sends 24 random bytes in the clear. Here they come from the handshake,
+ * together with the key, so nothing goes over the wire for them. The states for sending and for
+ * receiving are the same. Both are made by init_pull, which takes the bytes instead of drawing
+ * them.
  */
 #include "transport/security/cipher.h"
 
@@ -38,7 +39,7 @@ void twi_cipher_init(struct twi_cipher *c, const uint8_t key[TWI_CIPHER_KEY_BYTE
 {
 	const int ready = twi_sodium_load();
 
-	twi_assert(ready == TOW_OK); /* whoever has read the job's key has loaded it */
+	twi_assert(ready == TOW_OK); /* the code that has read the job's key has loaded it */
 	*c = (struct twi_cipher){ 0 };
 	twi_sodium.crypto_secretstream_xchacha20poly1305_init_pull(
 		state_of(c), key + crypto_secretstream_xchacha20poly1305_KEYBYTES, key);
@@ -70,7 +71,7 @@ int twi_cipher_length(const uint8_t head[4], uint32_t *sealed_out)
 	return TOW_OK;
 }
 
-/* Only what _seal writes counts as opened: no other tag, and no record without a byte. */
+/* Accepts only records that twi_cipher_seal writes: no other tag, and no empty record. */
 static bool open_record(struct twi_cipher *c, void *plain_out, const uint8_t *sealed, size_t bytes)
 {
 	uint8_t head[4], tag;

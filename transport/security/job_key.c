@@ -1,8 +1,8 @@
 /*
- * job_key.c - reading the job's secret and hashing it into a key. See job_key.h.
+ * job_key.c - reads the job's secret, and hashes it into a key. See job_key.h.
  *
- * The file is judged by its open descriptor, not by its name, so that nobody can swap it between
- * the look and the read; a link is not followed, and a FIFO does not make the opening wait.
+ * The file is judged by its open descriptor and not by its name, so that no one can swap it between
+ * the check and the read. A link is not followed, and a FIFO does not block the open.
  */
 #include "transport/security/job_key.h"
 
@@ -18,7 +18,7 @@
 #include "diag/serve/secret_file.h"
 #include "transport/security/sodium_lazy.h"
 
-/* Hashed in, so that the same secret used elsewhere gives another key. */
+/* Hashed too, so that the same secret used elsewhere gives another key. */
 #define CONTEXT "towline 2 job key"
 
 static int make_key(const char *name, const void *secret, size_t bytes, struct twi_job_key *out)
@@ -68,7 +68,7 @@ static int read_secret(int fd, const char *path, uint8_t *out, size_t *bytes_out
 		if (got == 0)
 			break;
 	}
-	/* An editor or echo ends the line; the same secret in the environment has no such end. */
+	/* An editor or echo adds a line break; the same secret in the environment has none. */
 	if (bytes > 0 && out[bytes - 1] == '\n')
 		bytes--;
 	*bytes_out = bytes;

@@ -1,5 +1,5 @@
 /*
- * sodium_lazy.c - finding the functions of libsodium. See sodium_lazy.h.
+ * sodium_lazy.c - finds the functions of libsodium. See sodium_lazy.h.
  */
 #include "transport/security/sodium_lazy.h"
 
@@ -25,7 +25,7 @@ int twi_sodium_load(void)
 	};
 	int status = twi_lazy_load(&library);
 
-	/* It may be called again, and by any thread. */
+	/* sodium_init may be called repeatedly, and by any thread. */
 	if (status == TOW_OK && twi_sodium.sodium_init() < 0)
 		return twi_error(TOW_ESYSTEM, "libsodium cannot be initialised");
 	return status;
@@ -35,6 +35,6 @@ void twi_random_bytes(void *out, size_t bytes)
 {
 	const int failed = getentropy(out, bytes);
 
-	/* No kernel since 3.17 refuses what is asked here; and without nonces nothing is safe. */
+	/* No kernel since 3.17 refuses this request, and without nonces nothing is safe. */
 	twi_assert(failed == 0);
 }

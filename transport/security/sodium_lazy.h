@@ -1,6 +1,6 @@
 /*
- * sodium_lazy.h - libsodium, which is loaded when a job key is first used (diag/base/lazy.h). What
- * a connection without a key needs, random bytes and comparing them, is here without it.
+ * sodium_lazy.h - libsodium, which is loaded when a job key is first used (diag/base/lazy.h).
+ * Random bytes, which a connection without a key needs too, come from here without it.
  */
 #ifndef TWI_SODIUM_LAZY_H
 #define TWI_SODIUM_LAZY_H
@@ -8,7 +8,7 @@
 #include <sodium.h>
 #include <stddef.h>
 
-/* What we call of it. */
+/* The functions of libsodium that the library calls. */
 #define TWI_SODIUM_MAP(X)                                                                          \
 	X(sodium_init)                                                                             \
 	X(crypto_generichash)                                                                      \
@@ -31,10 +31,10 @@ struct twi_sodium {
 /* Set once twi_sodium_load has returned TOW_OK. */
 extern struct twi_sodium twi_sodium;
 
-/* TOW_OK, and it is initialised; TOW_ENOTSUP: it is not there, and why; TOW_ESYSTEM. */
+/* TOW_OK: it is initialised; TOW_ENOTSUP: it is absent, and the message says why; TOW_ESYSTEM. */
 int twi_sodium_load(void);
 
-/* Random bytes of the kernel's, which it always has: at most 256 at once. */
+/* Takes at most 256 random bytes at once from the kernel, which always has them. */
 void twi_random_bytes(void *out, size_t bytes);
 
 #endif

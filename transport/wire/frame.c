@@ -1,10 +1,10 @@
 /*
- * frame.c - reading frames from a peer that may be hostile.
+ * frame.c - reads frames from a peer that may be hostile.
  *
- * What a frame may say is a table with a row for each type, and for DATA one for each of the three
- * things it can be: a range for every field, [0,0] where it is not used. Reading compares fields
- * with ranges and has no cases, but for what the reader's limits decide (EAGER's payload) and for
- * the end of a chunk, where two fields bound each other.
+ * A table says which frames are legal. It has a row for each type, and for DATA a row for each kind
+ * of it. A row has a range for every field, and [0,0] for a field that is not used. Reading
+ * compares fields with ranges. Three checks are not in the table: the payload of EAGER against the
+ * reader's limit, its checksum, and the end of a chunk, where two fields bound each other.
  */
 #include "transport/wire/frame.h"
 
@@ -16,15 +16,15 @@
 struct frame_rule {
 	const char *name;
 	uint8_t streams; /* 0: there is no such type */
-	uint8_t flags;   /* that it may have; DATA: see data_rules */
-	bool channel;    /* it may be of a channel; the others are of a message, or of none */
+	uint8_t flags;   /* flags that it may have; DATA: see data_rules */
+	bool channel;    /* it may name a channel; other frames are of a message, or of none */
 	uint32_t payload_min, payload_max;
 	uint64_t seq_min, seq_max;
 	uint64_t tag_max;
 	uint64_t value_min, value_max;
 };
 
-/* Every message has a seq from 1 up, so that 0 can mean "none". */
+/* Every message has a seq of at least 1, so that 0 can mean "none". */
 #define SEQ .seq_min = 1, .seq_max = TWI_WIRE_U63_MAX
 
 static const struct frame_rule frame_rules[TWI_FRAME_TYPE_END] = {
@@ -38,7 +38,7 @@ static const struct frame_rule frame_rules[TWI_FRAME_TYPE_END] = {
 			      .payload_max = TWI_WIRE_EAGER_MAX,
 			      .flags = TWI_FRAME_SPACE | TWI_FRAME_SUM,
 			      SEQ,
-			      .tag_max = UINT64_MAX }, /* with SUM: value_max is a crc32c's */
+			      .tag_max = UINT64_MAX }, /* with SUM the value is a crc32c */
 	[TWI_FRAME_RTS] = { .name = "RTS",
 			    .channel = true,
 			    .streams = ON_CONTROL,
@@ -129,7 +129,7 @@ static const struct frame_rule *ranges_of(const struct twi_frame *f)
 	return f->flags & ~frame_rules[f->type].flags ? NULL : &frame_rules[f->type];
 }
 
-/* May a frame of this type stand here at all? */
+/* Whether a frame of this type may come at this point of this stream. */
 static enum twi_frame_fault check_place(const struct frame_rule *rule, const struct twi_frame *f,
 					const struct twi_frame_limits *limits)
 {
@@ -218,7 +218,7 @@ void twi_hello_put(uint8_t out[TWI_HELLO_BYTES], const struct twi_hello *hello)
 	twi_put_le64(out + 56, 0);
 }
 
-/* A newer minor version may have found a use for the reserved fields; we leave them unread then. */
+/* A newer minor version may use the reserved fields; they are not checked then. */
 static bool hello_reserved_clear(const uint8_t *in)
 {
 	return !twi_get_le32(in + 36) && !twi_get_le64(in + 56);
@@ -227,7 +227,7 @@ static bool hello_reserved_clear(const uint8_t *in)
 static enum twi_frame_fault hello_check(const struct twi_hello *h, bool from_acceptor)
 {
 	const bool control = h->kind == TWI_STREAM_CONTROL;
-	/* Only the connector's first word is said before the acceptor has chosen the token. */
+	/* Only the connector's first HELLO is sent before the acceptor has chosen the token. */
 	const bool token_expected = from_acceptor || !control || (h->flags & TWI_HELLO_RESUME) != 0;
 
 	if (h->kind >= TWI_STREAM_KIND_END)
@@ -247,10 +247,10 @@ static enum twi_frame_fault hello_check(const struct twi_hello *h, bool from_acc
 		return TWI_FAULT_EAGER_MAX;
 	if (h->credit_bytes > (control ? TWI_WIRE_CREDIT_MAX : 0))
 		return TWI_FAULT_CREDIT;
-	/* With less, the largest eager message could never be sent, and would wait for ever. */
+	/* With less credit, the largest eager message would wait for ever. */
 	if (control && h->credit_bytes < twi_frame_cost(h->eager_max_bytes))
 		return TWI_FAULT_CREDIT;
-	/* They are agreed on once for a session, by its first word of each direction. */
+	/* Features are agreed on once for a session, by the first HELLO of each direction. */
 	if (h->features != 0 && (!control || (h->flags & TWI_HELLO_RESUME) != 0))
 		return TWI_FAULT_FEATURES;
 	return twi_features_valid(h->features) ? TWI_FAULT_NONE : TWI_FAULT_FEATURES;

@@ -1,13 +1,13 @@
 /*
  * rule.h - the rules of the protocol that a peer can break, each with a number that never changes.
  *
- * A side that finds that its peer has broken one ends the connection, names the rule in its own
- * error message, and tells the other side the number, as the value of its last frame:
+ * A side that finds that its peer has broken a rule ends the connection, and names the rule in its
+ * own error message. It also sends the number to the peer, as the value of its last frame:
  *
  *	BYE value = TWI_BYE_RULE + number     (a reader that knows no rules takes it for "closed")
  *
- * so that the faulty program, too, can say what was wrong. A number travels, never a text: what a
- * peer says ends up in logs and on terminals. Numbers below 32 are enum twi_frame_fault.
+ * So the faulty program, too, can report what was wrong. Only a number travels and never a text, as
+ * a peer's text would reach logs and terminals. Numbers below 32 are enum twi_frame_fault.
  */
 #ifndef TWI_RULE_H
 #define TWI_RULE_H
@@ -18,7 +18,7 @@
 
 #define TWI_BYE_RULE 128u
 
-/* X(number, name, what its breaker did) */
+/* X(number, name, what the peer that broke it did) */
 #define TWI_RULE_MAP(X)                                                                            \
 	X(32, MESSAGE_ORDER, "a message came twice, or before the one ahead of it")                \
 	X(33, CREDIT, "messages came for which there was no credit")                               \
@@ -52,10 +52,10 @@ enum twi_rule {
 #undef TWI_RULE_ENUM
 };
 
-/* What whoever broke it did: a clause, static. "a rule ... does not know" for a number without. */
+/* What broke the rule: a clause, static. A number without a rule has a clause that says so. */
 const char *twi_rule_text(unsigned rule);
 
-/* BYE's value for an end by this rule; 0: for none. And the rule that a value names, or 0. */
+/* The value of BYE for an end by this rule; 0: by none. The other way: the value's rule, or 0. */
 static inline uint64_t twi_rule_bye(unsigned rule)
 {
 	return rule == 0 ? 0 : TWI_BYE_RULE + rule;
@@ -69,22 +69,22 @@ static inline unsigned twi_rule_of_bye(uint64_t value)
 }
 
 /*
- * The message of a peer at `address` that has broken a rule: what exactly, and the rule. Returns
- * TOW_EPROTOCOL.
+ * Sets the message for a peer at `address` that has broken a rule: the details, and the rule.
+ * Returns TOW_EPROTOCOL.
  */
 int twi_rule_error(const char *address, unsigned rule, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* The same where the thread's message says what exactly: the rule is added to it. */
+/* The same if the thread's message has the details already: adds the rule to it. */
 int twi_rule_add(unsigned rule);
 
 /*
- * The message of a peer that has said good-bye with this value, or has gone without (value < 0).
- * rank: " (rank 3)", or "". Returns TOW_EPEER.
+ * Sets the message for a peer that has sent BYE with this value, or has gone without it
+ * (value < 0). rank: " (rank 3)", or "". Returns TOW_EPEER.
  */
 int twi_rule_bye_error(const char *address, const char *rank, int value);
 
-/* Whether a message of twi_rule_bye_error says no more than that the peer has closed in order. */
+/* Whether a message of twi_rule_bye_error says only that the peer has closed in order. */
 bool twi_rule_is_goodbye(const char *why);
 
 #endif

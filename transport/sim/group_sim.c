@@ -8,7 +8,7 @@
 #include "diag/base/error.h"
 #include "transport/engine/engine.h"
 
-/* Of all simulated jobs: those of one runtime never meet others'. */
+/* The session of all simulated jobs: the jobs of two runtimes never meet. */
 #define SESSION 0x73696d756c617465ull
 
 static int open_ranks(struct tow_runtime *runtime, struct twi_ranks *ranks,
@@ -59,7 +59,7 @@ int twi_group_open_sim(struct tow_runtime *runtime, uint32_t rank, uint32_t size
 		twi_ranks_hang_up(ranks);
 		twi_engine_leave(ranks->engine);
 	}
-	twi_ranks_let_go(ranks); /* as a join's */
+	twi_ranks_let_go(ranks); /* drops this function's reference, as a join does */
 	return status;
 }
 

@@ -12,7 +12,7 @@
 #include "transport/op/lane_host.h"
 
 struct loop_nic {
-	struct twi_loop_nic base;                  /* what the lane sees */
+	struct twi_loop_nic base;                  /* the part that the lane sees */
 	pthread_mutex_t lock;                      /* regions come and go without the engine */
 	struct twi_region entry[TWI_REGION_SLOTS]; /* by first slot; generation 0: none */
 	uint64_t refused;
@@ -59,7 +59,7 @@ static bool nic_translates(struct loop_nic *nic, const struct twi_region *region
 	return known;
 }
 
-/* Hands an address to the NIC: it must be in the table. */
+/* Gives an address to the NIC, which must have it in the table. */
 static enum twi_nic hand_memory(struct loop_nic *nic, const struct tow_op *op,
 				const struct twi_region *region, const void *memory, size_t bytes)
 {
@@ -122,7 +122,7 @@ static enum twi_nic nic_out(struct twi_engine *engine, struct twi_loop_nic *base
 	twi_path_copy_fallback(engine, twi_claim_reason(out->claim, true), *chunk_out,
 			       payload->iov_base, n, out->op->site);
 	if (n < payload->iov_len)
-		out->count = out->payload_part + 1; /* what is behind it comes later */
+		out->count = out->payload_part + 1; /* the parts behind it go later */
 	*payload = (struct iovec){ *chunk_out, n };
 	return hand_memory(nic, out->op, region_of_chunk(engine, *chunk_out), *chunk_out, n);
 }

@@ -1,9 +1,10 @@
 /*
- * coll_abort.c - tow_group_abort: a rank ends what is in flight in a group, at all of its ranks.
+ * coll_abort.c - tow_group_abort: a rank ends all that is in flight in a group, at all its ranks.
  *
- * It is a way of breaking (coll_fail.c), whose status the words between ranks carry, so they pass
- * it on as they do a failure. But it also ends what a broken group leaves alone, barriers and waits
- * in the store. It reaches groups that are broken already, too: their text becomes the abort's.
+ * An abort breaks the group (coll_fail.c) with a status of its own. Control messages carry this
+ * status, so ranks pass an abort on like a failure. An abort also ends barriers and waits in the
+ * store, which a broken group leaves alone. It reaches groups that are broken already, too: its
+ * text replaces theirs.
  */
 #include <stdio.h>
 

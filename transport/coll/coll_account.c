@@ -1,7 +1,7 @@
 /*
- * coll_account.c - see coll_account.h.
+ * coll_account.c - counts what collectives have cost. See coll_account.h.
  *
- * Budget: what a collective's histograms cost, and five sums on lines that nobody else writes.
+ * Budget: the histograms of a collective, and five sums in cache lines that no other thread writes.
  */
 #include "transport/coll/coll_account.h"
 
@@ -15,8 +15,8 @@
 #include "transport/op/endpoint.h"
 
 #define READ_TURNS 100u
-#define TELL_TURN  4u                     /* records looked at by one that ends */
-#define TELL_LATER (TWI_COLL_RECORDS / 4) /* one that nobody waits for is passed over then */
+#define TELL_TURN  4u                     /* records that one ending collective looks at */
+#define TELL_LATER (TWI_COLL_RECORDS / 4) /* so much later, a record without a wait is skipped */
 
 static unsigned lane_of(const struct twi_coll_group *coll, uint32_t rank)
 {
@@ -26,7 +26,7 @@ static unsigned lane_of(const struct twi_coll_group *coll, uint32_t rank)
 	return twi_min((unsigned)id, (unsigned)TWI_LANE_COUNT);
 }
 
-/* Refs [first, first + count) of a local step that are other ranks'. */
+/* Bytes of the `count` refs that lie in other ranks' memory, with `bytes` each. */
 static uint64_t foreign_bytes(const struct twi_coll_group *coll, const struct twi_plan_ref *refs,
 			      uint32_t count, uint64_t bytes)
 {
@@ -106,7 +106,7 @@ void twi_coll_account_free(struct twi_coll_account *account)
 	free(account);
 }
 
-/* One with nothing in it. */
+/* Returns empty times. */
 static struct twi_coll_times *take_times(struct twi_coll_account *account, uint32_t key)
 {
 	struct twi_coll_times *times = account->spare;
@@ -122,12 +122,12 @@ static struct twi_coll_times *take_times(struct twi_coll_account *account, uint3
 		return NULL;
 	atomic_init(&times->key, key);
 	times->next = atomic_load_explicit(&account->all, memory_order_relaxed);
-	/* release: who finds it reads zeros at the least */
+	/* release: a reader that finds it reads at least its zeros */
 	atomic_store_explicit(&account->all, times, memory_order_release);
 	return times;
 }
 
-/* Those of the group; NULL without memory: then it is tried again by the next collective. */
+/* The group's times of a key. NULL: no memory; the next collective tries again. */
 static struct twi_coll_times *times_of(struct twi_coll_account *account,
 				       struct twi_coll_group *coll, uint32_t key)
 {
@@ -168,7 +168,7 @@ static struct twi_coll_times *nobodys_times(struct twi_coll_account *account, ui
 	return NULL;
 }
 
-/* They become nobody's, or are added to what is nobody's already. */
+/* Makes the times ownerless, or adds them to the ownerless ones of their key. */
 static void leave_times(struct twi_coll_account *account, struct twi_coll_times *times)
 {
 	struct twi_coll_times *into =
@@ -179,7 +179,7 @@ static void leave_times(struct twi_coll_account *account, struct twi_coll_times 
 	if (into == NULL)
 		return;
 	atomic_store_explicit(&account->version, version + 1, memory_order_relaxed);
-	atomic_thread_fence(memory_order_release); /* before what it announces */
+	atomic_thread_fence(memory_order_release); /* the odd version comes before the changes */
 	twi_latency_merge(&into->latency, &times->latency);
 	twi_latency_merge(&into->skew, &times->skew);
 	clear_latency(&times->latency);
@@ -187,7 +187,7 @@ static void leave_times(struct twi_coll_account *account, struct twi_coll_times 
 	times->is_spare = true;
 	times->next_own = account->spare;
 	account->spare = times;
-	/* release: all of it comes before */
+	/* release: all changes come before */
 	atomic_store_explicit(&account->version, version + 2, memory_order_release);
 }
 
@@ -229,11 +229,11 @@ bool twi_coll_account_read(const struct twi_coll_account *account, unsigned kind
 {
 	uint64_t before, after;
 
-	/* Groups do not end for ever. */
+	/* Groups end rarely, so the turns suffice. */
 	for (unsigned turn = 0; turn < READ_TURNS; turn++) {
 		before = atomic_load_explicit(&account->version, memory_order_acquire);
 		read_once(account, kind * TWI_COLL_WAYS + way, latency_out, skew_out);
-		atomic_thread_fence(memory_order_acquire); /* after what was read */
+		atomic_thread_fence(memory_order_acquire); /* all reads come before */
 		after = atomic_load_explicit(&account->version, memory_order_relaxed);
 		if (before == after && before % 2 == 0)
 			break;
@@ -242,7 +242,7 @@ bool twi_coll_account_read(const struct twi_coll_account *account, unsigned kind
 	return latency_out->count > 0;
 }
 
-/* All its messages have a peer by now; a lane that is not known yet is looked for again. */
+/* Computes what a call moves. If a lane is not known yet, the next collective tries again. */
 static void find_moves(const struct twi_coll_group *coll, struct twi_coll_entry *entry)
 {
 	struct twi_coll_moves *moves = &entry->moves;
@@ -261,7 +261,7 @@ static void find_moves(const struct twi_coll_group *coll, struct twi_coll_entry 
 								      .received = sum.received[i] };
 		way = way == TWI_COLL_WAY_NONE ? i : TWI_COLL_WAY_MIXED;
 	}
-	/* A barrier in memory moves no byte. */
+	/* A barrier in memory moves no bytes. */
 	if (way == TWI_COLL_WAY_NONE && entry->plan->syncs > 0 && coll->locals_n > 1)
 		way = TWI_LANE_SHM;
 	moves->way = (uint8_t)way;
@@ -313,7 +313,7 @@ static void add_wait(struct twi_coll_account *account, const struct twi_coll_rec
 	twi_cell_add(&sums->wait_ns, took_ns - twi_min(took_ns, waited_ns));
 }
 
-/* False: it is not over, or may still be waited for. */
+/* False: the collective is not over, or may still be waited for. */
 static bool tell_record(struct twi_coll_account *account, const struct twi_coll_record *record,
 			bool late)
 {

@@ -1,5 +1,5 @@
 /*
- * coll_api.c - the public calls: arguments are checked, and become a call. See coll.h.
+ * coll_api.c - the public calls: checks the arguments and makes a call of them. See coll.h.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -54,7 +54,7 @@ TOW_PUBLIC const char *tow_reduce_name(enum tow_reduce reduce)
 	}
 }
 
-/* The call as it is made; what the kinds have in common is checked in start_request(). */
+/* The arguments of a public call. start_request() checks what all kinds have in common. */
 struct request {
 	const char *call;
 	struct tow_group *group;
@@ -104,7 +104,7 @@ static bool ranges_overlap(const uint8_t *a, uint64_t a_bytes, const uint8_t *b,
 	return a_bytes > 0 && b_bytes > 0 && a < b + b_bytes && b < a + a_bytes;
 }
 
-/* Where `in` lies in place, for kinds that may be: seen from `out`. */
+/* For kinds that may be in place: where `in` has to lie, as an offset from `out`. */
 static bool in_place_at(const struct twi_coll_call *what, uint32_t rank, int64_t *offset_out)
 {
 	int64_t part = (int64_t)(what->count * tow_type_bytes(what->type));
@@ -240,7 +240,7 @@ static int start_request(struct request *request)
 {
 	const struct tow_coll_options *options = request->options;
 	struct tow_group *group = request->group;
-	struct tow_coll_options known; /* where the caller's are of another size */
+	struct tow_coll_options known; /* a copy, when the caller's struct has another size */
 	struct twi_engine *engine;
 	int status;
 
@@ -377,7 +377,7 @@ TOW_PUBLIC int tow_coll_send_receive_start(struct tow_group *group, const void *
 				     .type = type, .target = target, .source = source));
 }
 
-/* Each rank is the source of one pair at most, and the target of one. */
+/* Checks that the pairs name ranks of the group. */
 static int check_pairs(const struct tow_coll_pair *pairs, uint32_t pair_count, uint32_t size)
 {
 	if (pair_count > size || (pairs == NULL && pair_count > 0))
@@ -395,7 +395,8 @@ static int check_pairs(const struct tow_coll_pair *pairs, uint32_t pair_count, u
 	return TOW_OK;
 }
 
-/* The same, whatever their order: marks are bits in `seen`, of 2 * size. */
+/* Checks that each rank is the source of at most one pair, and the target of at most one. `seen`
+ * has 2 * size bits, which are 0. */
 static int check_unique(const struct tow_coll_pair *pairs, uint32_t pair_count, uint32_t size,
 			uint64_t *seen)
 {
@@ -445,8 +446,9 @@ TOW_PUBLIC int tow_coll_permute_start(struct tow_group *group, const void *in, v
 }
 
 /*
- * Offsets that were not given: one part after another. Their memory is the group's, so that no call
- * but the first allocates; calls of one group do not meet. NULL: no memory.
+ * Makes the offsets that the caller has not given: one part after another. Their memory belongs to
+ * the group, so only the first call allocates; no two calls of one group run at once. NULL: no
+ * memory.
  */
 static uint64_t *offsets_of(struct tow_group *group, unsigned which, const uint64_t *counts)
 {
@@ -462,7 +464,7 @@ static uint64_t *offsets_of(struct tow_group *group, unsigned which, const uint6
 	return offsets;
 }
 
-/* Parts within a buffer: each count and offset could be real, and the parts do not meet. */
+/* Checks that each count and offset is possible, and fills in offsets that were not given. */
 static int check_parts(const char *call, struct tow_group *group, unsigned which,
 		       const struct tow_coll_parts *parts, const uint64_t **offsets_out)
 {
@@ -525,7 +527,7 @@ TOW_PUBLIC int tow_coll_all_to_all_v_start(struct tow_group *group, const void *
 				     .recv_counts = receive->counts, .recv_offsets = at[1]));
 }
 
-/* TOW_OK, and the engine is held. */
+/* After TOW_OK the engine is held. */
 static int enter_group(struct tow_group *group, const char *call)
 {
 	int status = twi_group_check(group, call);

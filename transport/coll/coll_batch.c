@@ -1,8 +1,8 @@
 /*
- * coll_batch.c - calls that are held back, and fused. See coll_batch.h.
+ * coll_batch.c - holds calls back, and fuses them. See coll_batch.h.
  *
- * Budget: records and buffers are kept, so a batch like one before allocates nothing. Of fused ones
- * each byte is copied twice, which is what a collective less costs.
+ * Budget: records and buffers are reused, so a batch like an earlier one allocates nothing. Each
+ * byte of a fused call is copied twice; that is the price of running fewer collectives.
  */
 #include "transport/coll/coll_batch.h"
 
@@ -22,23 +22,23 @@
 #include "transport/op/path.h"
 
 #define PART_ALIGN 64u
-#define SPARE_MAX  4u /* fused ones that are kept, with their buffers */
+#define SPARE_MAX  4u /* fused calls kept for reuse, with their buffers */
 
 struct fused {
 	struct tow_op op;
-	struct twi_list link; /* of the spare ones */
+	struct twi_list link; /* on batch->spare_fused */
 	struct twi_coll_group *coll;
-	struct twi_list parts; /* struct held, in their order */
+	struct twi_list parts; /* of struct held, in the order of the calls */
 	void *memory;
 	uint64_t room;
 };
 
-/* One call of the user's. */
+/* One call of the user. */
 struct held {
 	struct twi_coll_owner owner;
-	struct twi_list link; /* of the batch's held, of fused->parts, or of the spare ones */
+	struct twi_list link; /* on batch->held, fused->parts or batch->spare_held */
 	struct twi_coll_group *coll;
-	struct fused *fused; /* NULL: it is held */
+	struct fused *fused; /* NULL: it is still held */
 	struct twi_coll_call call;
 	uint64_t *arrays;
 	struct tow_op *op;
@@ -46,13 +46,13 @@ struct held {
 };
 
 struct twi_coll_batch {
-	struct twi_list link; /* of engine->coll_batches, while the knob holds calls back */
+	struct twi_list link; /* on engine->coll_batches, while the knob holds calls back */
 	bool open;            /* between tow_coll_batch_begin and _end */
 	struct twi_list held;
 	uint32_t held_n;
 	uint64_t held_bytes;
 	struct twi_list spare_held, spare_fused;
-	uint32_t spare_fused_n, fused_n; /* fused_n: that have not been called back */
+	uint32_t spare_fused_n, fused_n; /* fused_n: not completed yet */
 };
 
 static int make_batch(struct twi_coll_group *coll)
@@ -118,7 +118,7 @@ bool twi_coll_batch_busy(const struct twi_coll_group *coll)
 	return coll->batch != NULL && coll->batch->fused_n > 0;
 }
 
-/* The user's operation is the caller's, and the record is spare. */
+/* Detaches the user's operation, which it returns. The record becomes spare. */
 static struct tow_op *let_go(struct held *held)
 {
 	struct tow_op *op = held->op;
@@ -168,8 +168,8 @@ void twi_coll_batch_fail(struct twi_coll_group *coll, int status)
 }
 
 /*
- * A call could not be issued, with the thread's message. What every rank finds alike leaves the
- * group as it is; after the rest this one is out of step with the others.
+ * A call could not be issued, with the thread's message. A failure that all ranks find alike leaves
+ * the group as it is. After any other this rank is out of step with the others.
  */
 static void out_of_step(struct twi_coll_group *coll, int status)
 {
@@ -226,7 +226,7 @@ static void copy_part(struct twi_engine *engine, void *to, const void *from, uin
 	twi_count(engine->diag, TWI_C_combined_copy_bytes, bytes);
 }
 
-/* The fused one has ended: each part has its result, and its end. */
+/* The fused call has ended: gives each part its result, and ends it. */
 static void on_fused(struct tow_op *op, const struct tow_result *result)
 {
 	struct fused *fused = twi_container_of(op, struct fused, op);
@@ -280,7 +280,7 @@ void twi_coll_batch_parts(struct tow_op *op, void (*each)(void *arg, struct tow_
 		each(arg, twi_container_of(pos, struct held, link)->op);
 }
 
-/* What is held is issued first; then one that was held ends as any other. */
+/* Issues the held calls first. Then the call ends like any other. */
 static void abort_held(struct tow_op *op, int status)
 {
 	struct held *held = op->owner;
@@ -302,7 +302,7 @@ const struct tow_op *twi_coll_batch_of(const struct tow_op *op)
 	return held->owner.abort == abort_held && held->fused != NULL ? &held->fused->op : NULL;
 }
 
-/* The next `count` of those that are held become its parts; what call that makes. */
+/* Makes the next `count` held calls parts of `fused`, and makes the fused call. */
 static void gather_held(struct fused *fused, uint32_t count, struct twi_coll_call *call)
 {
 	struct twi_coll_group *coll = fused->coll;
@@ -315,7 +315,7 @@ static void gather_held(struct fused *fused, uint32_t count, struct twi_coll_cal
 
 		held->offset = twi_align_up(end, PART_ALIGN);
 		end = held->offset + held->bytes;
-		/* Batches of other parts have other signatures, though their sums be the same. */
+		/* Batches of different parts get different signatures, even for equal sums. */
 		parts = twi_hash_step(parts, held->call.count);
 		fused->op.deadline_ns = twi_min(fused->op.deadline_ns, held->op->deadline_ns);
 		take_held(coll->batch, held);
@@ -327,7 +327,7 @@ static void gather_held(struct fused *fused, uint32_t count, struct twi_coll_cal
 		twi_list_push_back(&fused->parts, &held->link);
 	}
 	call->in = call->out = NULL;
-	call->scale = 0; /* each part has its own */
+	call->scale = 0; /* each part has its own factor */
 	call->in_place = true;
 	call->count = end / tow_type_bytes(call->type);
 	call->parts = parts | 1;
@@ -357,7 +357,7 @@ int twi_coll_batch_fill(struct tow_op *op, struct twi_coll_call *call)
 		const struct held *part = twi_container_of(pos, struct held, link);
 		uint8_t *memory = fused->memory;
 
-		/* What lies between is reduced with the rest, so it is to be numbers. */
+		/* Padding is reduced with the rest, so it must hold numbers. */
 		memset(memory + end, 0, part->offset - end);
 		copy_part(coll->engine, memory + part->offset, part->call.in, part->bytes);
 		if (part->call.scale != 0)
@@ -412,7 +412,7 @@ static void issue_one(struct twi_coll_group *coll, struct held *held)
 	struct tow_op *op;
 	int status;
 
-	held->arrays = NULL; /* the call is made of them */
+	held->arrays = NULL; /* the call uses them */
 	op = take_held(coll->batch, held);
 	status = twi_coll_start(coll, &call, op);
 	free(arrays);
@@ -436,7 +436,7 @@ static uint64_t limit_of(const struct twi_coll_group *coll)
 	return coll->engine->knobs.combine_threshold_bytes;
 }
 
-/* How many of those in front become one. */
+/* How many of the calls in front can be fused. */
 static uint32_t run_length(struct twi_coll_group *coll)
 {
 	const struct held *first = first_held(coll->batch);
@@ -460,7 +460,7 @@ void twi_coll_batch_issue(struct twi_coll_group *coll)
 	struct held *held;
 
 	twi_assert_held(coll->engine);
-	/* Each may break the group, which takes all that is held. */
+	/* Each may break the group, which ends all held calls. */
 	while (coll->batch != NULL && (held = first_held(coll->batch)) != NULL) {
 		uint32_t count = run_length(coll);
 
@@ -546,7 +546,7 @@ static int hold_op(struct twi_coll_group *coll, const struct twi_coll_call *call
 	return TOW_OK;
 }
 
-/* Whether the knob holds it back; what it cannot be fused with is issued. */
+/* Whether the knob holds the call back. Issues held calls that it cannot be fused with. */
 static bool holds_call(struct twi_coll_group *coll, const struct twi_coll_call *call)
 {
 	uint64_t bytes = call->count * tow_type_bytes(call->type);
@@ -582,7 +582,7 @@ int twi_coll_batch_open(struct twi_coll_group *coll)
 		return status;
 	if (coll->batch->open)
 		return twi_error(TOW_EINVAL, "tow_coll_batch_begin: one is open already");
-	twi_coll_batch_issue(coll); /* what the knob has held back is none of it */
+	twi_coll_batch_issue(coll); /* calls that the knob has held back are not part of it */
 	coll->batch->open = true;
 	coll->holds_back = true;
 	return TOW_OK;

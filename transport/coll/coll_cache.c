@@ -1,9 +1,9 @@
 /*
- * coll_cache.c - entries: what a call comes down to, kept for the next call like it. See coll.h.
+ * coll_cache.c - entries: the plan of a call, kept for the next call like it. See coll.h.
  *
- * The key is everything that the plan depends on: kind, type, operator, root, counts, whether it is
- * in place, the ranks it names, the plan that was asked for. The one used last is tried first,
- * which is what a training loop over equal buckets needs.
+ * The key is everything that the plan depends on: kind, type, operator, root, counts, in place or
+ * not, the ranks it names, the requested plan. The entry used last is tried first, which suits a
+ * training loop over equal buckets.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@
 #include "transport/engine/engine.h"
 #include "transport/op/path.h"
 
-/* Results from this size up are stored around the caches, where these do not say their size. */
+/* Results of at least this size are stored around the caches. */
 #define STREAM_MIN (16ull << 20)
 
 static uint64_t part_end(const uint64_t *counts, const uint64_t *offsets, uint32_t ranks)
@@ -86,7 +86,7 @@ static uint64_t mix_words(uint64_t hash, const uint64_t *words, uint32_t count)
 	return hash;
 }
 
-/* The part of a call that every rank has alike. */
+/* Hash of what a call has in common at all ranks. */
 static uint64_t common_hash(const struct twi_coll_call *call, uint32_t ranks)
 {
 	uint64_t hash = twi_hash_mix(0x746f776c696e65ull, (uint64_t)call->kind << 32 |
@@ -177,8 +177,8 @@ int twi_coll_call_keep(struct twi_coll_call *call, uint32_t ranks, uint64_t **ar
 }
 
 /*
- * What others use of this rank's memory. It is not to be seen in this rank's own steps: the root of
- * a gather has none.
+ * Finds what other ranks use of this rank's memory. This rank's own steps do not always show it:
+ * the root of a gather has none.
  */
 static void see_shared(struct twi_coll_entry *entry, const struct twi_plan_row *row)
 {
@@ -195,7 +195,7 @@ static void see_shared(struct twi_coll_entry *entry, const struct twi_plan_row *
 				  kind == TWI_COLL_ALL_GATHER || kind == TWI_COLL_BROADCAST);
 }
 
-/* Whom it has messages for, each once; and what others see of this rank's memory. */
+/* Lists the ranks that the plan exchanges messages with, and finds what others see of this rank. */
 static int look_over(struct twi_coll_entry *entry, const struct twi_plan_row *row, uint32_t ranks)
 {
 	const struct twi_plan *plan = entry->plan;
@@ -219,8 +219,8 @@ static int look_over(struct twi_coll_entry *entry, const struct twi_plan_row *ro
 	}
 	free(met);
 	/*
-	 * Also a rank that has nothing to send tells its call: another waits for it. Only where all
-	 * meet in memory the slots do.
+	 * A rank with nothing to send signs, too, because another rank waits for its signature.
+	 * Where all ranks meet in memory, the slots carry the signatures instead.
 	 */
 	entry->signs = ranks > 1 && (plan->syncs == 0 || !row->local);
 	see_shared(entry, row);
@@ -254,7 +254,7 @@ static void drop_entry(struct twi_coll_group *coll, struct twi_coll_entry *entry
 	free_entry(entry);
 }
 
-/* Room for one more: the oldest that is idle goes. */
+/* Makes room for one more: drops the oldest idle entry. */
 static void make_room(struct twi_coll_group *coll)
 {
 	struct twi_coll_entry *oldest = NULL;
@@ -323,7 +323,7 @@ static int build_plan(struct twi_coll_group *coll, struct twi_coll_entry *entry)
 	status = twi_coll_early(entry);
 	if (status < 0)
 		return status;
-	/* Half of them for receives that are posted early. */
+	/* Half of them serve receives that are posted early. */
 	entry->io_count =
 		twi_min(2 * entry->plan->messages_max * entry->plan->depth, TWI_COLL_IOS_MAX);
 	for (uint32_t i = 0; i < entry->plan->program_count; i++)
@@ -331,9 +331,9 @@ static int build_plan(struct twi_coll_group *coll, struct twi_coll_entry *entry)
 			twi_max(entry->program_steps, entry->plan->programs[i].count);
 	entry->signature = twi_hash_mix(common_hash(&entry->call, coll->size),
 					(uint64_t)(row - twi_plan_rows) + 1);
-	entry->signature |= 1; /* 0 is none */
+	entry->signature |= 1; /* 0 stands for none */
 	twi_coll_spans(&entry->call, coll->rank, coll->size, &entry->in_bytes, &entry->out_bytes);
-	/* In place they are in the caches already, or will have been read just before. */
+	/* In place the results are in the caches already, or their lines were read just before. */
 	entry->stream =
 		!entry->call.in_place && twi_max(entry->in_bytes, entry->out_bytes) >= STREAM_MIN;
 	entry->connected = !entry->signs;

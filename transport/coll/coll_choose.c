@@ -1,9 +1,9 @@
 /*
- * coll_choose.c - which plan serves a call: the caller's wish, the knob, measured tables, in that
- * order. All ranks choose alike, as they look at nothing that differs between them.
+ * coll_choose.c - chooses the plan for a call: the caller's choice, the knob, measured tables, in
+ * this order. All ranks choose the same plan, since they look at nothing that differs between them.
  *
- * The table below was measured with `tow-coll-tune` (docs/collectives.md has the figures); a file
- * in the same form, named by the knob coll_table, goes before it (coll_table.c).
+ * The table below was measured with `tow-coll-tune` (docs/collectives.md has the figures). A file
+ * in the same form, named by the knob coll_table, is looked at before it (coll_table.c).
  */
 #include "diag/base/error.h"
 #include "transport/coll/coll.h"
@@ -12,7 +12,7 @@
 
 #define INF UINT64_MAX
 
-/* Of the knobs coll_segment_bytes and coll_depth (diag/knob/knob.def). */
+/* Defaults of the knobs coll_segment_bytes and coll_depth (diag/knob/knob.def). */
 #define DEFAULT_SEGMENT_BYTES (1ull << 20)
 #define DEFAULT_DEPTH         4u
 
@@ -40,7 +40,7 @@ static const struct choice built_in[] = {
 	{ KIND(BARRIER), SOME_HOSTS, UINT32_MAX, INF, "hierarchical", 0, 0 },
 	{ ~0u, SOME_HOSTS, UINT32_MAX, INF, "hierarchical", 0, 0 },
 	{ KIND(ALL_REDUCE), ANYWHERE, 2, 16 << 10, "exchange", 0, 0 },
-	/* in pieces that go with their headers: no handshake */
+	/* in pieces so small that they travel with their headers: no handshake */
 	{ KIND(ALL_REDUCE), ANYWHERE, 2, 64 << 10, "exchange", 16 << 10, 8 },
 	{ KIND(ALL_REDUCE), ANYWHERE, 2, 1 << 20, "exchange", 2 << 20, 0 },
 	{ KIND(ALL_REDUCE), ANYWHERE, 2, INF, "direct", 2 << 20, 0 },
@@ -75,7 +75,7 @@ uint64_t twi_coll_measure(const struct twi_coll_group *coll, const struct twi_co
 		for (uint32_t i = 0; i < coll->size; i++)
 			sum += call->recv_counts[i];
 		return sum / coll->size * bytes;
-	case TWI_COLL_ALL_TO_ALL_V: /* what it has differs from rank to rank */
+	case TWI_COLL_ALL_TO_ALL_V: /* the bytes differ from rank to rank */
 		return UINT64_MAX;
 	default:
 		return call->count * bytes;
@@ -119,7 +119,7 @@ static const struct twi_plan_row *from_built_in(const struct twi_coll_group *col
 		row = twi_plan_find(choice->plan);
 		if (!is_usable(coll, row, what))
 			continue;
-		/* Knobs that somebody has set go before what was measured. */
+		/* Knobs that the user has set take precedence over measured values. */
 		if (choice->segment_bytes > 0 && what->segment_bytes == DEFAULT_SEGMENT_BYTES)
 			what->segment_bytes = choice->segment_bytes;
 		if (choice->depth > 0 && what->depth == DEFAULT_DEPTH)

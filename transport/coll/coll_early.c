@@ -1,16 +1,16 @@
 /*
- * coll_early.c - from which stage on the receives of a plan may be posted, and until which stage
- * its sends may go on.
+ * coll_early.c - computes from which stage on the receives of a plan may be posted, and until which
+ * stage its sends may last.
  *
- * A receive that is posted before its message comes costs no handshake and no copy on the way. Its
- * place may be written as soon as the steps before it are done with that place: so it is posted one
- * stage behind the last of them that touches it, but no more than AHEAD stages before its own.
+ * A receive that is posted before its message comes needs no handshake and no copy. Its memory may
+ * be written as soon as no earlier step uses it. So the receive is posted one stage behind the last
+ * such step, but at most AHEAD stages before its own.
  *
- * A send is over when the receiver has said that it has everything. The next stage need not wait
- * for that word, only the first one that writes to what is sent.
+ * A send has ended when the receiver has acknowledged all bytes. The next stage need not wait for
+ * that; the first stage that writes to the sent memory must.
  *
- * Only in plans without SYNC: what other ranks of the host do to this rank's memory is not in its
- * own steps.
+ * Plans with SYNC are left out: their own steps do not show what other ranks of the host do to this
+ * rank's memory.
  */
 #include <stdlib.h>
 
@@ -38,14 +38,14 @@ static uint32_t refs_of(const struct twi_plan_step *step)
 	}
 }
 
-/* Whether `in` and `out` of a call in place are one buffer from its start on. */
+/* Whether `in` and `out` of a call in place begin at the same address. */
 static bool same_start(enum twi_coll_kind kind)
 {
 	return kind == TWI_COLL_ALL_REDUCE || kind == TWI_COLL_ALL_TO_ALL ||
 	       kind == TWI_COLL_BROADCAST;
 }
 
-/* How many of its refs, the first ones, it writes to. */
+/* How many of its refs the step writes to; these are the first ones. */
 static uint32_t written_by(const struct twi_plan_step *step)
 {
 	switch (step->kind) {
@@ -59,7 +59,7 @@ static uint32_t written_by(const struct twi_plan_step *step)
 	}
 }
 
-/* Whether one of the step's first `count` refs lies in the span. */
+/* Whether one of the step's first `count` refs overlaps the span. */
 static bool touches_span(const struct twi_coll_entry *entry, const struct twi_plan_step *step,
 			 uint32_t count, const struct span *span)
 {
@@ -68,7 +68,7 @@ static bool touches_span(const struct twi_coll_entry *entry, const struct twi_pl
 	for (uint32_t i = 0; i < count; i++) {
 		uint8_t space = refs[i].space;
 
-		/* In place they are one buffer; which part is which is not looked at here. */
+		/* In place IN and OUT share one buffer. With different starts they count as one. */
 		if (entry->call.in_place && space != span->space && space <= TWI_PLAN_OUT &&
 		    span->space <= TWI_PLAN_OUT) {
 			if (!same_start(entry->call.kind))
@@ -101,8 +101,8 @@ static uint16_t stage_for(const struct twi_coll_entry *entry,
 }
 
 /*
- * The stage that must not begin before the send is over; 0: the next one. Receives count from when
- * they may be posted.
+ * The first stage that must wait for the end of the send. 0: the next stage already must. A receive
+ * counts from the stage in which it may be posted.
  */
 static uint16_t stage_until(const struct twi_coll_entry *entry,
 			    const struct twi_plan_program *program, uint32_t index)

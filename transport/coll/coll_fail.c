@@ -1,16 +1,17 @@
 /*
- * coll_fail.c - ranks that disagree, that die, that do not come. See coll.h.
+ * coll_fail.c - handles ranks that disagree, and ranks that are lost. See coll.h.
  *
- * Agreement. Ranks of one host compare signatures in their slots. With messages each rank tells its
- * signature to the one behind it, and a collective does not end before the one of the rank before
- * has come: where not all agree, somewhere on the circle two neighbours do not. The one that finds
- * it sends a text of its call to the other (TWI_COLL_CALL); that one, knowing both, breaks the
- * group.
+ * Agreement. Ranks of one host compare signatures in their slots. With messages, each rank sends
+ * its signature to the rank behind it. A collective does not end before the signature of the rank
+ * before has come. Where not all ranks agree, two neighbours on the circle differ. The one that
+ * finds this sends a text of its call to the other (TWI_COLL_CALL). The other knows both calls
+ * then, and breaks the group.
  *
- * Breaking. A group that has failed once is broken: a rank may have any part of the result. The
- * first to know tells every rank that it is connected to, and they tell on; a rank breaks once.
+ * Breaking. A group is broken after its first failure, since a rank may then have any part of the
+ * result. The first rank to know informs every rank that it is connected to, and these inform
+ * others. A rank breaks a group once.
  *
- * coll_late.c has the ranks that do not come.
+ * coll_late.c handles ranks that do not come.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,7 +71,7 @@ void twi_coll_tell_broken(struct twi_coll_group *coll, uint64_t seq, int status)
 	twi_coll_say_all(coll, &word);
 }
 
-/* The thread's message, and which group it is about, unless another rank has said so already. */
+/* Keeps the thread's message as the reason, and adds the group's label, unless it is there. */
 static void keep_why(struct twi_coll_group *coll)
 {
 	char label[TOW_GROUP_LABEL_MAX], quoted[TOW_GROUP_LABEL_MAX + 2];
@@ -122,7 +123,8 @@ static void on_break(struct twi_coll_group *coll, const struct twi_coll_word *wo
 	}
 	if (coll->state == TWI_COLL_BROKEN)
 		return;
-	if (status == TOW_ECLOSED) /* it has gone in order: to this rank it is a peer that left */
+	/* the rank closed in order; to this one it is a peer that left */
+	if (status == TOW_ECLOSED)
 		status = TOW_EPEER;
 	twi_error(status, "%s", word->text);
 	twi_coll_break(coll, word->seq, status, true);
@@ -134,7 +136,7 @@ void twi_coll_leave(struct twi_coll_group *coll)
 					    .seq = coll->series.next_seq - 1 };
 
 	twi_assert_held(coll->engine);
-	coll->state = TWI_COLL_BROKEN; /* nothing was, but nothing is to begin either */
+	coll->state = TWI_COLL_BROKEN; /* nothing is broken, but nothing may begin any more */
 	coll->left = true;
 	for (uint32_t i = 0; i < coll->size; i++) {
 		const struct twi_slot *slot = &coll->ranks->slots[coll->members[i]];
@@ -161,7 +163,7 @@ void twi_coll_check_left(struct twi_coll_group *coll)
 	twi_coll_break(coll, coll->left_seq + 1, TOW_EPEER, true);
 }
 
-/* What it had its part in ends well; what this rank has begun since does not. */
+/* Collectives up to the leaver's last seq end well. Later ones that this rank has begun do not. */
 static void on_leave(struct twi_coll_group *coll, const struct twi_coll_word *word)
 {
 	for (uint32_t i = 0; i < coll->locals_n; i++) {
@@ -177,15 +179,15 @@ static void on_leave(struct twi_coll_group *coll, const struct twi_coll_word *wo
 }
 
 /*
- * A rank may go when it has done its part, while others are still at theirs. So this breaks nothing
- * by itself: messages with that rank fail, and who waits for it in memory finds it gone, when all
- * that it had written is not enough.
+ * A rank may go when it has done its part, while others are still busy. So its loss breaks nothing
+ * by itself. Messages with that rank fail. A rank that waits for it in memory finds it gone, if
+ * what it wrote before is not enough.
  */
 static void rank_lost(struct twi_coll_group *coll, uint32_t rank, int status)
 {
 	for (uint32_t i = 0; i < coll->locals_n; i++) {
 		if (coll->locals[i].rank == rank)
-			coll->locals[i].gone = true; /* its polled runs find that */
+			coll->locals[i].gone = true; /* the polled runs will find that */
 	}
 	if (coll->told != NULL)
 		coll->told[rank].gone = true;
@@ -241,7 +243,7 @@ static void tell_mismatch(struct twi_coll_group *coll, const struct twi_coll_wor
 	twi_coll_break(coll, word->seq, TOW_EMISMATCH, true);
 }
 
-/* What another rank has said about its call, against this one's. */
+/* Compares the call of another rank with this rank's. */
 static void compare_calls(struct twi_coll_run *run, const struct twi_coll_word *word)
 {
 	char mine[200];
@@ -252,7 +254,7 @@ static void compare_calls(struct twi_coll_run *run, const struct twi_coll_word *
 	tell_mismatch(run->coll, word, mine);
 }
 
-/* The run of a collective that is over, unless another call has taken it since. */
+/* The run of a collective that is over. NULL: another call has used it since. */
 static const struct twi_coll_run *past_run(struct twi_coll_group *coll, uint64_t seq)
 {
 	struct twi_list *pos, *next, *spare, *next_spare;
@@ -271,7 +273,7 @@ static const struct twi_coll_run *past_run(struct twi_coll_group *coll, uint64_t
 	return NULL;
 }
 
-/* Another call than the one that this rank is through with: its part did not need that rank. */
+/* A rank's call differs from a collective that is over here, which did not need that rank. */
 static void came_after(struct twi_coll_group *coll, const struct twi_coll_word *word)
 {
 	const struct twi_coll_run *run = past_run(coll, word->seq);

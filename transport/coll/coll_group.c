@@ -21,7 +21,7 @@
 
 #define TIME_NS (1000ull * 1000)
 
-/* A call that came while the group was being set up. */
+/* A call that came before the group was READY. */
 struct pending {
 	struct twi_coll_owner owner;
 	struct twi_list link;
@@ -89,7 +89,7 @@ int twi_coll_of(struct tow_group *group, struct twi_coll_group **out)
 	return TOW_OK;
 }
 
-/* Behind all of its priority or a higher one. */
+/* Puts the run behind all of its priority or a higher one. */
 static void insert_run(struct twi_coll_group *coll, struct twi_coll_run *run)
 {
 	struct twi_list *pos, *next, *at = &coll->runs;
@@ -103,7 +103,7 @@ static void insert_run(struct twi_coll_group *coll, struct twi_coll_run *run)
 	twi_list_push_back(at, &run->link); /* before `at` */
 }
 
-/* A run for the call, ready to go. */
+/* Makes a run for the call, ready to begin. */
 static int prepare_run(struct twi_coll_group *coll, const struct twi_coll_call *call,
 		       struct twi_coll_run **out)
 {
@@ -148,7 +148,7 @@ static int prepare_run(struct twi_coll_group *coll, const struct twi_coll_call *
 	return TOW_OK;
 }
 
-/* For others who ask how far this rank is. */
+/* Records the call for other ranks, which may ask how far this one is. */
 static void note_begun(struct twi_coll_group *coll, const struct twi_coll_run *run)
 {
 	const struct twi_coll_call *call = &run->entry->call;
@@ -173,7 +173,7 @@ static void note_ended(struct twi_coll_group *coll, uint64_t seq, int status)
 	past->status = (int8_t)status;
 }
 
-/* Others wait for what a small one shows: all that is written down about it comes after that. */
+/* First shows what other ranks wait for (fast path); all records are written after that. */
 static void begin_run(struct twi_coll_group *coll, struct twi_coll_run *run, struct tow_op *op,
 		      uint64_t seq, bool called)
 {
@@ -315,7 +315,7 @@ void twi_coll_ready(struct twi_coll_group *coll)
 			twi_coll_record_fail(pending->op, status);
 			twi_op_complete(pending->op, status, 0);
 			seq_over(coll, pending->seq);
-			/* A plan that does not fit is refused by all ranks alike. */
+			/* All ranks refuse a plan that does not fit. */
 			if (status != TOW_EINVAL && status != TOW_ENOTSUP)
 				twi_coll_break(coll, pending->seq, status, true);
 		}
@@ -325,7 +325,7 @@ void twi_coll_ready(struct twi_coll_group *coll)
 		twi_coll_activate(coll);
 }
 
-/* Calls that have not begun end with the group. */
+/* Ends the calls that have not begun, because the group is broken. */
 void twi_coll_fail_pending(struct twi_coll_group *coll, int status)
 {
 	struct pending *pending;
@@ -344,8 +344,8 @@ void twi_coll_fail_pending(struct twi_coll_group *coll, int status)
 }
 
 /*
- * The call that ranks disagree about, at a rank that comes to it when the group is broken already:
- * it has a vote as well in who it is that called something else.
+ * The ranks disagree about a call, and this rank comes to it when the group is broken already.
+ * Records the call: it counts in the verdict about which rank made another one.
  */
 static void note_refused(struct twi_coll_group *coll, const struct twi_coll_call *call)
 {
@@ -389,7 +389,7 @@ int twi_coll_start(struct twi_coll_group *coll, const struct twi_coll_call *call
 			twi_coll_record_begin(coll, call, call->name, op);
 		status = put_off(coll, call, op);
 		if (status == TOW_OK && coll->state == TWI_COLL_NEW)
-			twi_coll_setup_start(coll); /* its failure is the call's end */
+			twi_coll_setup_start(coll); /* a failure ends the call */
 		return status;
 	}
 	return twi_coll_begin(coll, call, op, false);
@@ -425,7 +425,7 @@ int twi_coll_start_own(struct twi_coll_group *coll, const struct twi_coll_call *
 	return TOW_OK;
 }
 
-/* Those that have waited for an old one to end, whose slot and whose bit in `over` they take. */
+/* Wakes the runs that wait for an older one, whose slot and bit in `over` they need. */
 static void wake_queued(struct twi_coll_group *coll)
 {
 	struct twi_list *pos, *next;
@@ -456,7 +456,7 @@ void twi_coll_over(struct twi_coll_run *run)
 	}
 }
 
-/* Those of a lower priority have their turn when none of a higher one could go on. */
+/* Runs of a lower priority have a turn only when none of a higher one could go on. */
 static unsigned poll_group(struct twi_coll_group *coll)
 {
 	struct twi_list *pos, *next;
@@ -474,7 +474,7 @@ static unsigned poll_group(struct twi_coll_group *coll)
 	return events;
 }
 
-/* Goes on with whatever no message will wake. */
+/* Goes on with what no message will wake. */
 static unsigned poll_all(struct twi_engine *engine, struct twi_list *active)
 {
 	struct twi_list *group, *next_group;
@@ -497,7 +497,7 @@ static unsigned poll_all(struct twi_engine *engine, struct twi_list *active)
 	return events;
 }
 
-/* Something that no message and no bell will tell of. */
+/* Whether the group waits for a time, of which no message and no wake-up will tell. */
 static bool waits_for_time(const struct twi_coll_group *coll)
 {
 	struct twi_list *pos, *next;
@@ -514,15 +514,15 @@ static bool waits_for_time(const struct twi_coll_group *coll)
 }
 
 /*
- * 0: at once. Called after the lanes were flushed for a sleep: what other ranks write from then on
- * rings.
+ * 0: at once. The engine calls this after it has flushed the lanes for a sleep, so what other ranks
+ * write from now on wakes this one.
  */
 static uint64_t deadline_ns(struct twi_engine *engine, struct twi_list *active, uint64_t next_ns)
 {
 	struct twi_list *pos, *next;
 
 	twi_assert_held(engine);
-	/* The lanes have said that this side sleeps: what was written before is seen now. */
+	/* The lanes have announced the sleep: this sees all that was written before. */
 	if (poll_all(engine, active) > 0 || !twi_list_empty(&engine->callbacks))
 		return 0;
 	twi_list_for_each_safe (pos, next, active) {

@@ -1,8 +1,8 @@
 /*
- * coll_held.c - see coll_held.h.
+ * coll_held.c - collectives that wait until an earlier one has ended. See coll_held.h.
  *
- * Budget: records are kept for the next ones, so a program that is ahead as far as it was before
- * allocates nothing, but for the arrays of kinds that have some.
+ * Budget: records are reused, so a program that is no further ahead than before allocates nothing,
+ * except the arrays of kinds that have some.
  */
 #include "transport/coll/coll_held.h"
 
@@ -18,12 +18,12 @@
 
 struct behind {
 	struct twi_coll_owner owner;
-	struct twi_list link; /* of the group's held or spare ones */
+	struct twi_list link; /* on coll->held or coll->held_spare */
 	struct twi_coll_group *coll;
 	struct twi_coll_call call;
 	uint64_t *arrays;
 	struct tow_op *op;
-	bool asked; /* its deadline has passed, and the others were asked */
+	bool asked; /* its deadline has passed once, and the others were asked */
 };
 
 static struct behind *behind_first(const struct twi_list *list)
@@ -40,7 +40,7 @@ static void mark_held(void *arg, struct tow_op *op)
 	atomic_store_explicit(&op->held, (uint8_t)*held, memory_order_relaxed);
 }
 
-/* Waits for the operation say what it waits for; a fused one's are those for its parts. */
+/* Marks the operation, or a fused call's parts, so that waits report what they wait for. */
 static void mark_op(struct tow_op *op, enum twi_op_held held)
 {
 	if (op->embedded)
@@ -50,9 +50,9 @@ static void mark_op(struct tow_op *op, enum twi_op_held held)
 }
 
 /*
- * The first time that its deadline passes the ranks are asked about what all wait for, and the
- * group breaks when they have answered. By the second that one may have ended, and this one has no
- * more time.
+ * When the deadline passes for the first time, the ranks are asked about the oldest collective in
+ * flight. The group breaks when they have answered. If that collective has ended meanwhile, the
+ * deadline passes a second time, and this breaks the group.
  */
 static void abort_behind(struct tow_op *op, int status)
 {
@@ -114,7 +114,7 @@ int twi_coll_hold(struct twi_coll_group *coll, const struct twi_coll_call *call,
 	return TOW_OK;
 }
 
-/* It is held no more; its record is spare once behind_done() has been called. */
+/* Takes the first held call. Its record becomes spare with behind_done(). */
 static struct behind *behind_take(struct twi_coll_group *coll)
 {
 	struct behind *behind = behind_first(&coll->held);
@@ -137,7 +137,7 @@ static void behind_done(struct twi_coll_group *coll, struct behind *behind)
 	twi_list_push_front(&coll->held_spare, &behind->link);
 }
 
-/* It could not begin, with the thread's message. What all ranks refuse alike breaks nothing. */
+/* A call could not begin, with the thread's message. What all ranks refuse alike breaks nothing. */
 static void refuse_op(struct twi_coll_group *coll, struct tow_op *op, int status)
 {
 	twi_held_count(coll->engine, TWI_C_colls_completed, 1);

@@ -1,16 +1,17 @@
 /*
- * coll_held.h - collectives that wait until one of those before them has ended.
+ * coll_held.h - collectives that wait until an earlier one has ended.
  *
  *	start --> [held] [held] [held] --> begins, when fewer than TOW_COLL_IN_FLIGHT are in flight
  *
- * A group has a slot of memory, a bit and a place in the flight recorder for each collective in
- * flight, so there is a bound on those, and on what a rank can be ahead of another. What a program
- * starts beyond it is kept here in its order, with its arguments. It has no seq until it begins, so
- * to other ranks this one is late and nothing else; its buffers are not touched. The bound of what
- * is held is max_ops, since each has the operation of its caller.
+ * A group has a slot of memory, a bit and a row of the flight recorder for each collective in
+ * flight. So their number is bounded, and so is how far a rank can be ahead of another. Calls
+ * beyond the bound are kept here in their order, with their arguments. Such a call has no seq until
+ * it begins, so to other ranks this rank is only late. Its buffers are not touched. At most max_ops
+ * are held, since each has the operation of its caller.
  *
- * What is held ends early with its group alone: a rank that left one out would be out of step. So a
- * held one that is canceled, or whose deadline passes, breaks the group as one in flight does.
+ * A held call ends early only together with its group: a rank that left one out would be out of
+ * step. So a held call that is canceled, or whose deadline passes, breaks the group like one in
+ * flight.
  *
  * Everything runs with the engine held.
  */
@@ -19,23 +20,23 @@
 
 #include "transport/coll/coll.h"
 
-/* Keeps a checked call, behind those that are held; as twi_coll_start. */
+/* Holds a checked call, behind those that are held already. Returns as twi_coll_start. */
 int twi_coll_hold(struct twi_coll_group *coll, const struct twi_coll_call *call, struct tow_op *op);
 
-/* Whether one may begin now. */
+/* Whether a held call may begin now. */
 static inline bool twi_coll_held_may_go(const struct twi_coll_group *coll)
 {
 	return coll->held_n > 0 && coll->state == TWI_COLL_READY &&
 	       coll->series.in_flight < TOW_COLL_IN_FLIGHT;
 }
 
-/* Begins what may begin; how many have. The group is active when there may be some. */
+/* Begins the calls that may begin; returns how many. The group is active while one may begin. */
 unsigned twi_coll_held_go(struct twi_coll_group *coll);
 
-/* The group is broken: what is held ends with its `why`. */
+/* The group is broken: the held calls end with its `why`. */
 void twi_coll_held_fail(struct twi_coll_group *coll, int status);
 
-/* Whether the operation is held, and which collective it waits for first. */
+/* Whether the operation is held, and the collective that it waits for first. */
 bool twi_coll_held_waits(const struct tow_op *op, uint32_t *ctx_out, uint64_t *seq_out);
 
 void twi_coll_held_free(struct twi_coll_group *coll);

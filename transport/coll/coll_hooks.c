@@ -1,5 +1,5 @@
 /*
- * coll_hooks.c - what operations (op/op.h), groups and ranks (engine/hooks.h) ask of collectives.
+ * coll_hooks.c - what collectives do for operations (op/op.h), groups and ranks (engine/hooks.h).
  */
 #include <stdio.h>
 
@@ -14,7 +14,7 @@
 #include "transport/engine/engine.h"
 #include "transport/engine/hooks.h"
 
-/* What was held back is issued, and the record gets the time of the first wait. */
+/* Issues what is held back, and records the time of the first wait. */
 static void note_wait(struct tow_op *op, uint64_t now_ns)
 {
 	if (atomic_load_explicit(&op->held, memory_order_relaxed) == TWI_HELD_TO_FUSE)
@@ -50,7 +50,7 @@ const struct twi_op_ops twi_coll_op_ops = { .kind = TWI_OP_CALL,
 					    .waited = note_wait,
 					    .waits_for = waits_for };
 
-/* One that cannot have collectives says so when it is asked for one. */
+/* A failure is reported when a collective is started on the group. */
 static void group_begin(struct tow_group *group)
 {
 	struct twi_coll_group *coll;

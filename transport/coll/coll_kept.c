@@ -1,5 +1,5 @@
 /*
- * coll_kept.c - see coll_kept.h.
+ * coll_kept.c - keeps the regions of closed groups. See coll_kept.h.
  */
 #include "transport/coll/coll_kept.h"
 
@@ -14,14 +14,15 @@
 
 struct reader {
 	uint32_t job_rank;
-	struct twi_rank_post *post; /* to tell it that this rank has left; NULL: it was told */
+	struct twi_rank_post *post; /* message that this rank has left; NULL: it was sent */
 };
 
 struct twi_coll_kept {
-	struct twi_list link; /* of ranks->kept */
+	struct twi_list link; /* on ranks->kept */
 	struct twi_coll_region *region;
 	uint32_t ctx, count;
-	struct reader readers[]; /* `count` ranks that have not left; before that, one a local */
+	/* `count` ranks that have not left; before the group's end, one for each local */
+	struct reader readers[];
 };
 
 static void free_kept(struct twi_coll_kept *kept)

@@ -1,11 +1,11 @@
 /*
- * coll_kept.h - what a rank has written for others of its host outlives its group.
+ * coll_kept.h - keeps the region of a closed group as long as other ranks of the host may read it.
  *
- * A rank that has done its part closes the group while others of its host are still at theirs: they
- * read its region until they are through. So the region of a group that was closed in order is kept
- * until each of them has left the group, too, or is lost. Where the job itself ends first, nobody
- * can tell any more. Then it stays in the pool until the next job of this runtime has ended, or the
- * runtime is closed: others have it mapped.
+ * A rank that has done its part closes the group while other ranks of its host still read its
+ * region. So the region of a group that was closed in order is kept until each of them has left the
+ * group, too, or is lost. When the job itself ends first, this is no longer known. Then the region
+ * stays in the pool until the next job of this runtime has ended, or the runtime closes: other
+ * processes have it mapped.
  *
  * The engine is held in all calls.
  */
@@ -21,27 +21,27 @@ struct twi_rank_post;
 struct twi_ranks;
 
 /*
- * What will be needed to keep it, and to tell others that this rank has left, is there when the
- * group is set up: neither fails for want of memory. False: there is none.
+ * Allocates all that is needed to keep the region, and to tell other ranks that this one has left.
+ * The set-up of the group does it, so neither fails later for want of memory. False: no memory.
  */
 bool twi_coll_kept_make(struct twi_coll_group *coll);
 
-/* Of that the room for what this rank tells another one of this host at its end, or NULL. */
+/* Takes the prepared message to `rank` of this host about the group's end. NULL: none. */
 struct twi_rank_post *twi_coll_kept_post(struct twi_coll_group *coll, uint32_t rank);
 
-/* The group's region goes: now, or when nobody reads it any more. */
+/* Frees the group's region: now, or when no rank reads it any more. */
 void twi_coll_region_end(struct twi_coll_group *coll);
 
-/* A rank of the job has left the group of that number, whose collectives have ended here. */
+/* A rank of the job has left group `ctx`, whose collectives have ended here. */
 void twi_coll_region_left(struct twi_ranks *ranks, uint32_t ctx, uint32_t job_rank);
 
 /* A rank of the job is lost. */
 void twi_coll_region_lost(struct twi_ranks *ranks, uint32_t job_rank);
 
-/* The job ends. What the one before it has left is freed. */
+/* The job ends. Frees what the job before it has left. */
 void twi_coll_regions_end(struct twi_ranks *ranks);
 
-/* What the last job has left is freed. */
+/* Frees what the last job has left. */
 void twi_coll_regions_drop(struct twi_engine *engine);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * coll_late.c - ranks that do not come. Whose deadline passes asks all ranks how far they are,
- * waits for answers, ANSWER_NS at most, and breaks the group with the names of those that are
- * behind.
+ * coll_late.c - handles ranks that do not come. A rank whose deadline passes asks all ranks how far
+ * they are. It waits ANSWER_NS at most for the answers, and breaks the group with the names of the
+ * ranks that are behind.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,13 +15,13 @@
 
 struct answer {
 	bool there;
-	uint64_t begun; /* the last seq that this rank has begun */
+	uint64_t begun; /* the last seq that the rank has begun */
 	char what[72];
 };
 
 struct twi_coll_late {
 	uint64_t seq;
-	uint64_t until_ns; /* for answers */
+	uint64_t until_ns; /* deadline of the answers */
 	uint32_t missing;
 	struct answer answers[];
 };
@@ -43,7 +43,7 @@ static size_t append_rank(char *out, size_t bytes, size_t used, uint32_t count, 
 	return n < 0 || used + (size_t)n >= bytes ? used : used + (size_t)n;
 }
 
-/* The ranks that are behind (silent false), or that have not answered. */
+/* Lists the ranks that are behind, or with `silent` those without an answer. Returns how many. */
 static uint32_t name_ranks(const struct twi_coll_group *coll, const struct twi_coll_late *late,
 			   bool silent, char *out, size_t bytes)
 {
@@ -63,7 +63,7 @@ static uint32_t name_ranks(const struct twi_coll_group *coll, const struct twi_c
 	return count;
 }
 
-/* What the first of those that are behind has begun last. */
+/* The last call of the first rank that is behind. */
 static const char *last_of(const struct twi_coll_group *coll, const struct twi_coll_late *late)
 {
 	for (uint32_t i = 0; i < coll->size; i++) {
@@ -106,7 +106,7 @@ static void say_late(struct twi_coll_group *coll, const struct twi_coll_late *la
 		  silent);
 }
 
-/* What the ranks say of themselves, and what is known of those that say nothing. */
+/* Adds the inquiry's verdict to the error message, also about ranks that have not answered. */
 static void add_verdict(struct twi_coll_group *coll)
 {
 	char said[240], why[200];
@@ -128,13 +128,13 @@ static void give_up(struct twi_coll_group *coll)
 	free(late);
 }
 
-/* It has ended after all: there is nothing to ask any more. */
+/* Whether the collective has ended after all: then there is nothing to ask any more. */
 static bool is_over(const struct twi_coll_group *coll, uint64_t seq)
 {
 	return seq <= coll->series.finished || (coll->over >> seq % TWI_COLL_SLOTS & 1) != 0;
 }
 
-/* Where the others are, has been asked about `late`: this one waits until they have answered. */
+/* The others were asked about `late` already: `op` waits for the same answers. */
 static void wait_for_answers(struct twi_coll_group *coll, struct tow_op *op)
 {
 	const struct twi_coll_late *late = coll->late;
@@ -232,7 +232,7 @@ void twi_coll_abort(struct tow_op *op, int status)
 	struct twi_coll_group *coll = run->coll;
 
 	twi_assert_held(op->engine);
-	if (run->state == TWI_COLL_FAILING) /* its end is near */
+	if (run->state == TWI_COLL_FAILING) /* it ends soon */
 		return;
 	if (status == TOW_EDEADLINE) {
 		twi_coll_late(coll, op, run->seq);

@@ -1,5 +1,5 @@
 /*
- * coll_line.c - words between ranks. See coll_line.h.
+ * coll_line.c - control messages between ranks. See coll_line.h.
  */
 #include "transport/coll/coll_line.h"
 
@@ -26,7 +26,7 @@ struct twi_coll_line {
 
 struct early {
 	struct twi_list link;
-	uint32_t rank; /* of the job, who said it */
+	uint32_t rank; /* rank of the job that sent it */
 	struct twi_coll_word word;
 };
 
@@ -47,7 +47,7 @@ static uint32_t encode_word(uint32_t ctx, uint32_t from, const struct twi_coll_w
 	return TWI_COLL_WORD_HEAD + (uint32_t)text;
 }
 
-/* Text of others goes into messages: nothing but what can be printed. */
+/* Other ranks' text goes into error messages, so only printable characters are kept. */
 static bool decode_word(const uint8_t *in, uint64_t bytes, struct twi_coll_word *out)
 {
 	if (bytes < TWI_COLL_WORD_HEAD || bytes > TWI_COLL_WORD_MAX)
@@ -183,7 +183,7 @@ static bool has_ended(const struct twi_ranks *ranks, uint32_t ctx)
 
 static void hear_of_ended(struct twi_ranks *ranks, uint32_t rank, const struct twi_coll_word *word)
 {
-	/* Who has left, or has failed, reads nothing of this rank's any more. */
+	/* A rank that has left or failed reads no memory of this rank any more. */
 	if (word->type == TWI_COLL_LEAVE || word->type == TWI_COLL_BREAK)
 		twi_coll_region_left(ranks, word->ctx, rank);
 	twi_coll_shrink_heard(ranks, NULL, rank, word);

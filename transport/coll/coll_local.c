@@ -1,12 +1,12 @@
 /*
  * coll_local.c - collectives in the memory of one host. See coll_local.h.
  *
- * A slot is written by its owner alone: all but `phase` before `phase`, which is released; a rank
- * that acquires it sees the rest. It is used again for the seq TWI_COLL_SLOTS further on, and not
- * before every rank of the host has `finished` the old one.
+ * Only its owner writes a slot. It writes `phase` last, with release; a rank that acquires `phase`
+ * sees the rest. A slot is used again for the seq TWI_COLL_SLOTS further on, but not before every
+ * rank of the host has `finished` the old one.
  *
- * What the other ranks say is hostile: where their buffers are is checked by the window, and a
- * phase that is out of order only makes this rank wait.
+ * What other ranks write is not trusted. The window checks where their buffers are; a phase that is
+ * out of order only makes this rank wait.
  */
 #include "transport/coll/coll_local.h"
 
@@ -18,7 +18,7 @@
 
 #define NOT_SHOWN   UINT64_MAX
 #define OFFSET_BITS 56
-/* How long a failed run waits for those who use its memory. */
+/* How long a failed run waits for the ranks that use its memory. */
 #define LEAVE_NS (1000ull * 1000 * 1000)
 
 static struct twi_coll_slot *own_slot(const struct twi_coll_run *run)
@@ -61,7 +61,7 @@ int twi_coll_show_memory(struct twi_coll_group *coll, const void *memory, uint64
 	return TOW_OK;
 }
 
-/* What stands there of an earlier use must not be taken for this one's. */
+/* Sets the locations, also to NOT_SHOWN: values of an earlier use must not remain. */
 static int show_buffers(struct twi_coll_run *run, struct twi_coll_slot *slot)
 {
 	const struct twi_coll_entry *entry = run->entry;
@@ -83,7 +83,7 @@ int twi_coll_sync_post(struct twi_coll_run *run)
 	struct twi_coll_slot *slot;
 	int status = TOW_OK;
 
-	if (run->coll->locals_n == 0) { /* alone on its host, in a plan of several */
+	if (run->coll->locals_n == 0) { /* alone on its host, in a plan for several */
 		run->syncs++;
 		return TOW_OK;
 	}
@@ -99,16 +99,16 @@ int twi_coll_sync_post(struct twi_coll_run *run)
 		atomic_store_explicit(&slot->signature, entry->signature, memory_order_relaxed);
 	run->syncs++;
 	run->synced = 0;
-	/* release: the slot, the cell and what was written to others' memory come before it */
+	/* release: orders the slot, the cell and writes to others' memory before it */
 	atomic_store_explicit(&slot->phase, run->seq << 8 | run->syncs, memory_order_release);
 	twi_coll_wake_locals(run->coll);
-	/* The others have the next slot in their caches since its last turn: fetched now, it is
-	 * this rank's alone when it is written. */
+	/* The other ranks have the next slot in their caches since its last use. Fetched for
+	 * writing now, it is in this rank's cache alone when it is written. */
 	__builtin_prefetch(&run->coll->region->slots[(run->seq + 1) % TWI_COLL_SLOTS], 1, 3);
 	return TOW_OK;
 }
 
-/* It has made another call, or has given up: its word says which, and comes. */
+/* The rank has made another call, or has failed. Sends it this rank's call; it breaks the group. */
 static void note_disagreement(struct twi_coll_run *run, uint32_t rank)
 {
 	if (run->challenged)
@@ -190,7 +190,7 @@ int twi_coll_resolve_window(struct twi_coll_run *run, const struct twi_coll_loca
 				  offset + ref->offset + further, bytes, write, &status);
 	if (*out != NULL)
 		return TOW_OK;
-	/* The lane knows an address; the user knows ranks. */
+	/* The lane's message has an address; the user knows ranks. */
 	return status == TOW_EPEER ? twi_error(TOW_EPEER, "rank %u has gone", local->rank) : status;
 }
 
@@ -222,7 +222,7 @@ int twi_coll_resolve(struct twi_coll_run *run, const struct twi_coll_chain *chai
 		}
 	}
 	local = twi_coll_local_of(coll, ref->rank);
-	twi_assert(local != NULL); /* a plan names nobody else */
+	twi_assert(local != NULL); /* a plan names no other ranks */
 	if (ref->space != TWI_PLAN_CELL) {
 		stride = ref->space == TWI_PLAN_IN ? program->in_stride : program->out_stride;
 		return twi_coll_resolve_window(run, local, ref, chain->repeat * stride, bytes,
@@ -241,7 +241,7 @@ bool twi_coll_slot_free(struct twi_coll_group *coll, uint64_t seq)
 
 		if (local->self || local->finished + TWI_COLL_SLOTS >= seq)
 			continue;
-		/* acquire: its reading of the slot comes before */
+		/* acquire: that rank's reads of the slot come before */
 		local->finished =
 			atomic_load_explicit(&local->region->finished, memory_order_acquire);
 		if (local->finished + TWI_COLL_SLOTS < seq)
@@ -254,7 +254,7 @@ void twi_coll_finished(struct twi_coll_group *coll)
 {
 	if (coll->region == NULL)
 		return;
-	/* release: this rank's reading and writing comes before */
+	/* release: this rank's reads and writes come before */
 	atomic_store_explicit(&coll->region->finished, coll->series.finished, memory_order_release);
 	twi_coll_wake_locals(coll);
 }
@@ -268,7 +268,7 @@ void twi_coll_slot_leave(struct twi_coll_run *run)
 	slot = own_slot(run);
 	run->left = true;
 	run->leave_ns = twi_engine_clock(run->coll->engine) + LEAVE_NS;
-	/* Who comes later finds another signature, and goes no further. */
+	/* A rank that comes later finds another signature, and goes no further. */
 	atomic_store_explicit(&slot->signature, 0, memory_order_relaxed);
 	atomic_store_explicit(&slot->left, run->seq, memory_order_release);
 	atomic_store_explicit(&slot->phase, run->seq << 8 | UINT8_MAX, memory_order_release);
@@ -276,8 +276,8 @@ void twi_coll_slot_leave(struct twi_coll_run *run)
 }
 
 /*
- * Others of this host may be within a step on this rank's memory until they have left, too. One
- * that does not run is not waited for long: what it has begun is one piece (coll_step.c).
+ * Other ranks of this host may be in a step on this rank's memory until they have left, too. The
+ * wait for a rank that does not run is short: its step is at most one piece (coll_step.c).
  */
 bool twi_coll_slot_in_use(const struct twi_coll_run *run)
 {

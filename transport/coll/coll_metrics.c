@@ -1,9 +1,9 @@
 /*
- * coll_metrics.c - what coll_account.h keeps, as OpenMetrics and as JSON.
+ * coll_metrics.c - writes the account (coll_account.h) as OpenMetrics and as JSON.
  *
- * The account is read while collectives go on: each number is right by itself, and a sum may be
- * one collective ahead of its count. Each family has at most a series (of a histogram, a set of
- * buckets) for each kind and lane.
+ * The account is read while collectives go on. Each number is right by itself, but a sum may be one
+ * collective ahead of its count. Each family has at most one series for each kind and lane (a
+ * histogram: one set of buckets).
  */
 #include <stdio.h>
 
@@ -18,7 +18,7 @@ static void label_way(char *labels, size_t room, unsigned kind, unsigned way)
 		 twi_coll_kind_name((enum twi_coll_kind)kind), twi_coll_way_name(way));
 }
 
-/* Of each kind and lane the histogram of latencies, or of skews. */
+/* The histograms of latencies, or of skews, one for each kind and lane. */
 static void emit_histograms(const struct twi_coll_account *account, const char *family, bool skews,
 			    struct twi_emit *emit)
 {
@@ -39,7 +39,7 @@ static uint64_t read_cell(const _Atomic uint64_t *cell)
 	return atomic_load_explicit(cell, memory_order_relaxed);
 }
 
-/* The sums of the `index`-th kind and lane, with their labels; NULL: there is nothing. */
+/* The sums of the `index`-th kind and lane, and their labels. NULL: nothing was waited for. */
 static const struct twi_coll_sums *sums_at(const struct twi_coll_account *account, unsigned index,
 					   char labels[96])
 {
@@ -77,7 +77,7 @@ static void emit_waits(const struct twi_coll_account *account, struct twi_emit *
 	}
 }
 
-/* All collectives of a kind together, whose lane stands in `lane`: mixed ones have several. */
+/* Bytes on one lane of all collectives of a kind; mixed collectives use several lanes. */
 static void emit_kind_bytes(const struct twi_coll_account *account, unsigned kind, unsigned lane,
 			    struct twi_emit *emit)
 {

@@ -16,13 +16,14 @@ struct twi_coll_move {
 	uint8_t lane;
 };
 
-/* All zero: not looked at yet. */
+/* All zero: not computed yet. */
 struct twi_coll_moves {
-	bool known; /* each message has a peer, so each has a lane */
+	bool known; /* each message has a connected peer, so its lane is known */
 	uint8_t way, count;
 	uint64_t in_place_bytes; /* of other ranks' memory */
 	struct twi_coll_move rows[TWI_LANE_COUNT];
-	struct twi_coll_times *times; /* of its kind and lane, in its group; NULL: not found yet */
+	/* the group's times of this kind and lane; NULL: not found yet */
+	struct twi_coll_times *times;
 };
 
 #endif

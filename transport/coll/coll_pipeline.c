@@ -1,5 +1,5 @@
 /*
- * coll_pipeline.c - see coll_pipeline.h.
+ * coll_pipeline.c - collectives of one host, a piece at a time. See coll_pipeline.h.
  */
 #include "transport/coll/coll_pipeline.h"
 
@@ -12,21 +12,21 @@
 #include "transport/op/own_memory.h"
 #include "transport/op/path.h"
 
-#define STEPS_MAX 60000u /* they are counted in 16 bits */
-/* An all-reduce reads the input of every rank at every rank, which slices do not. */
+#define STEPS_MAX 60000u /* a step is a number of 16 bits */
+/* Bound of ranks for an all-reduce: each rank reads all inputs, which slices avoid. */
 #define REDUCE_RANKS 4u
 
-/* One place of the ring: 256 KiB, unless a knob says something else. */
+/* Bytes of one place of the ring: 256 KiB, unless a knob changes it. */
 static uint64_t piece_bytes(const struct twi_coll_group *coll)
 {
 	return coll->engine->knobs.coll_segment_bytes / 4;
 }
 
-/* How the payload is cut: the same at all ranks. */
+/* How the payload is cut; the same at all ranks. */
 struct cut {
-	uint32_t parts;  /* of an input */
-	uint64_t part;   /* bytes of one */
-	uint64_t column; /* bytes of one in a piece */
+	uint32_t parts;  /* parts of an input */
+	uint64_t part;   /* bytes of a part */
+	uint64_t column; /* bytes of a part in one piece */
 	uint64_t steps;
 };
 
@@ -70,7 +70,7 @@ bool twi_coll_pipeline_fits(const struct twi_coll_group *coll, const struct twi_
 	default:
 		return false;
 	}
-	/* Of fewer pieces all stays in the caches, and costs two meetings (plan_local.c). */
+	/* With fewer pieces all stays in the caches, and plan_local.c needs only two meetings. */
 	return coll->pipelines && row->local && bytes >= 2 * piece_bytes(coll);
 }
 
@@ -100,14 +100,14 @@ bool twi_coll_pipeline_asked(const struct twi_coll_run *run)
 
 /* --- what this rank shows --- */
 
-/* Does anybody read this rank's input? */
+/* Whether another rank reads this rank's input. */
 static bool is_read(const struct twi_coll_run *run)
 {
 	return run->entry->call.kind != TWI_COLL_BROADCAST ||
 	       run->entry->call.root == run->coll->rank;
 }
 
-/* Is it copied into a ring, so that others can read it? */
+/* Whether the input is copied into a ring, so that others can read it. */
 static bool needs_ring(const struct twi_coll_run *run)
 {
 	enum twi_coll_kind kind = run->entry->call.kind;
@@ -121,7 +121,7 @@ static void say_step(struct twi_coll_run *run)
 {
 	run->step_said++;
 	run->synced = 0;
-	/* release: what was copied and read comes before it */
+	/* release: copies and reads come before it */
 	atomic_store_explicit(&own_slot(run)->step, run->seq << 16 | run->step_said,
 			      memory_order_release);
 	twi_coll_wake_locals(run->coll);
@@ -152,7 +152,7 @@ static int show_input(struct twi_coll_run *run, const struct cut *cut)
 	return status;
 }
 
-/* Piece `k` of the own input, into its place of the ring. */
+/* Copies piece `k` of the own input into its place of the ring. */
 static void copy_ahead(struct twi_coll_run *run, const struct cut *cut, uint64_t k)
 {
 	uint8_t *place = run->staged + (k & 1) * cut->parts * cut->column;
@@ -163,7 +163,7 @@ static void copy_ahead(struct twi_coll_run *run, const struct cut *cut, uint64_t
 		uint8_t *to = place + part * cut->column;
 
 		if (cut->parts > 1 && part == run->coll->rank)
-			continue; /* nobody else reads it */
+			continue; /* no other rank reads it */
 		twi_path_copy_piece(run->coll->engine, run->staged_in, to, from, bytes, run->site);
 		run->staged_bytes += bytes;
 		run->coll->engine->coll_work += bytes;
@@ -172,7 +172,7 @@ static void copy_ahead(struct twi_coll_run *run, const struct cut *cut, uint64_t
 
 /* --- what it does with a piece --- */
 
-/* Piece `k` of a part of a rank's input. TOW_OK; TOW_AGAIN: not to be seen yet; a failure. */
+/* Finds piece `k` of a part of a rank's input. TOW_OK; TOW_AGAIN: not mapped yet; or a failure. */
 static int piece_of(struct twi_coll_run *run, const struct cut *cut, uint32_t rank, uint32_t part,
 		    uint64_t k, const uint8_t **out)
 {
@@ -221,7 +221,7 @@ static int reduce_piece(struct twi_coll_run *run, const struct cut *cut, uint64_
 	return TOW_OK;
 }
 
-/* The part of `from` that is for this rank, to where it belongs. */
+/* Copies a piece of the part that `from` has for this rank to its place in OUT. */
 static int take_piece(struct twi_coll_run *run, const struct cut *cut, uint32_t from, uint64_t k)
 {
 	const struct twi_coll_entry *entry = run->entry;
@@ -249,7 +249,7 @@ static int work_on(struct twi_coll_run *run, const struct cut *cut, uint64_t k)
 		if (!is_read(run))
 			status = take_piece(run, cut, call->root, k);
 	} else {
-		/* Each begins with its neighbour's, so that they do not all read from one. */
+		/* Each rank begins with its neighbour's part, so that not all read from one. */
 		for (uint32_t i = 1; i <= size && status == TOW_OK; i++)
 			status = take_piece(run, cut, (run->coll->rank + i) % size, k);
 	}
@@ -260,7 +260,7 @@ static int work_on(struct twi_coll_run *run, const struct cut *cut, uint64_t k)
 
 /* --- steps --- */
 
-/* TOW_OK: all have said what this rank has; TOW_AGAIN; TOW_EPEER. */
+/* TOW_OK: all ranks have announced the step of this rank. Else TOW_AGAIN, or TOW_EPEER. */
 static int all_said(struct twi_coll_run *run)
 {
 	const struct twi_coll_group *coll = run->coll;
@@ -280,7 +280,7 @@ static int all_said(struct twi_coll_run *run)
 	return TOW_OK;
 }
 
-/* The first step: the input is shown, and its first piece is there. */
+/* The first step: shows the input, and copies its first piece. */
 static int begin_pieces(struct twi_coll_run *run, const struct cut *cut)
 {
 	int status = show_input(run, cut);
@@ -294,7 +294,7 @@ static int begin_pieces(struct twi_coll_run *run, const struct cut *cut)
 	return TOW_OK;
 }
 
-/* All have said step k + 1: piece k is there, and piece k - 1 has been read. */
+/* All ranks have announced step k + 1: piece k is there, and piece k - 1 has been read. */
 static int next_piece(struct twi_coll_run *run, const struct cut *cut)
 {
 	uint64_t k = run->step_said - 1;

@@ -1,9 +1,10 @@
 /*
  * coll_pipeline.h - collectives of one host on memory outside the pool, a piece at a time.
  *
- * Other ranks cannot see such memory. Instead of all of it before the collective, and out of the
- * pool afterwards, each rank copies its input a piece ahead into a ring of two places in the pool;
- * and each rank alone writes its own result, where it belongs.
+ * Other ranks cannot see such memory. It is not copied into the pool as a whole before the
+ * collective, and out of the pool afterwards. Instead each rank copies its input ahead, piece by
+ * piece, into a ring of two places in the pool. Each rank writes its own result directly where it
+ * belongs.
  *
  *	step    0         1                    2                        k
  *	        copy 0    copy 1, work on 0    copy 2, work on 1  ...  work on k - 1
@@ -12,11 +13,13 @@
  *	      that place before has been read by all
  *
  * What a rank does with the pieces k of all ranks depends on the kind: it reduces them, or takes
- * its part of each. The order of operands is that of plan_local.c, so results are bitwise the same.
+ * its part of each. The order of operands is that of plan_local.c, so the results are bitwise the
+ * same.
  *
- * All ranks do this when one of them has such memory, which they say with their first meeting
- * (coll_local.h); the call, and so the plan, is the same either way. Whose input lies in the pool
- * shows it as it is; but in place, where its own result would overwrite what others still read.
+ * All ranks do this when one of them has such memory; each says so at the first meeting
+ * (coll_local.h). The call, and so the plan, is the same either way. A rank with its input in the
+ * pool shows the input itself. There is an exception: in place, the result may overwrite input that
+ * others still read. Such input goes through a ring, too.
  */
 #ifndef TWI_COLL_PIPELINE_H
 #define TWI_COLL_PIPELINE_H
@@ -25,16 +28,16 @@
 
 struct twi_plan_row;
 
-/* Whether calls of this entry go so where a rank asks for it; the same at all ranks. */
+/* Whether calls of this entry are pipelined when a rank asks for it; the same at all ranks. */
 bool twi_coll_pipeline_fits(const struct twi_coll_group *coll, const struct twi_coll_call *call,
 			    const struct twi_plan_row *row);
 
-/* All have met for the first time: does one of them ask for it? Then the run goes on with turns. */
+/* After the first meeting: whether a rank asks for the pipeline. If so, turns run it. */
 bool twi_coll_pipeline_asked(const struct twi_coll_run *run);
 
 /*
- * Does what can be done, and is to be called again on TOW_AGAIN. TOW_OK: the result is there, and
- * nobody reads anything of this rank any more. Else a failure.
+ * Goes on as far as possible; to be called again after TOW_AGAIN. TOW_OK: the result is there, and
+ * no rank reads this rank's memory any more. Else a failure.
  */
 int twi_coll_pipeline_turn(struct twi_coll_run *run);
 

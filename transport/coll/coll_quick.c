@@ -1,5 +1,5 @@
 /*
- * coll_quick.c - see coll_quick.h.
+ * coll_quick.c - the fast path of small collectives of one host. See coll_quick.h.
  */
 #include "transport/coll/coll_quick.h"
 
@@ -28,7 +28,7 @@ static bool is_own(const struct twi_coll_group *coll, const struct twi_plan_ref 
 	return ref->rank == coll->rank && ref->space == space;
 }
 
-/* What this rank shows. False: the step is something else. */
+/* Reads the copy into the own cell. False: the step is something else. */
 static bool read_give(const struct twi_coll_group *coll, const struct twi_plan *plan,
 		      const struct twi_plan_step *step, struct twi_coll_quick *quick)
 {
@@ -43,7 +43,7 @@ static bool read_give(const struct twi_coll_group *coll, const struct twi_plan *
 	return true;
 }
 
-/* From `cell` to the own OUT at `to`. */
+/* Adds a take from `cell` to the own OUT at `to`. */
 static bool add_take(const struct twi_coll_group *coll, struct twi_coll_quick *quick,
 		     const struct twi_plan_ref *cell, const struct twi_plan_ref *to, uint64_t bytes)
 {
@@ -63,7 +63,7 @@ static bool read_take(const struct twi_coll_group *coll, const struct twi_coll_e
 	const struct twi_plan_ref *refs = twi_plan_refs(entry->plan, step);
 
 	if (quick->reduces)
-		return false; /* it is the only one */
+		return false; /* a reduction is the only take */
 	if (step->kind == TWI_PLAN_COPY)
 		return add_take(coll, quick, &refs[1], &refs[0], step->bytes);
 	if (step->kind != TWI_PLAN_REDUCE || step->results_n != 1 || quick->takes_n > 0)
@@ -104,7 +104,7 @@ int twi_coll_quick_make(const struct twi_coll_group *coll, struct twi_coll_entry
 	if (!entry->local || entry->shares || entry->signs || coll->locals_n == 0 ||
 	    plan->program_count != 1 || plan->programs[0].repeats != 1 || plan->syncs != 1)
 		return TOW_OK;
-	/* A take has a reference of its own. */
+	/* There are at most as many takes as references. */
 	quick = calloc(1, sizeof(*quick) + plan->ref_count * sizeof(quick->takes[0]));
 	if (quick == NULL)
 		return TOW_ENOMEM;
@@ -132,7 +132,7 @@ void twi_coll_quick_give(struct twi_coll_run *run)
 				    run->in + quick->give_from, quick->give_bytes, whole_bytes(run),
 				    true);
 	status = twi_coll_sync_post(run);
-	twi_assert(status == TOW_OK); /* it shares nothing */
+	twi_assert(status == TOW_OK); /* only sharing buffers can fail */
 }
 
 static const uint8_t *cell_of(const struct twi_coll_take *take, uint64_t seq)

@@ -1,8 +1,8 @@
 /*
  * coll_record.c - the records of collectives. See coll_report.h.
  *
- * Budget: some forty plain stores a collective, and one reading of the clock by a thread that waits
- * for one that has ended already. The first of a kind in a group allocates its histograms.
+ * Budget: some forty plain stores a collective. A thread that waits for one that has ended already
+ * reads the clock once. The first collective of a kind in a group allocates its histograms.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@
 #define NS_BITS 48
 #define NS_MAX  ((1ull << NS_BITS) - 1)
 
-/* Never 0, so that an empty word is nobody's. */
+/* Never 0, so an empty value belongs to no collective. */
 static uint64_t mark_of(uint64_t id)
 {
 	return (id / TWI_COLL_RECORDS % 0xffff + 1) << NS_BITS;
@@ -32,7 +32,7 @@ void twi_coll_log_make(struct twi_engine *engine)
 	if (engine->coll_log != NULL)
 		return;
 	engine->coll_log = aligned_alloc(64, sizeof(*engine->coll_log));
-	/* release: who finds it reads zeros at the least */
+	/* release: a reader that finds the account reads at least its zeros */
 	if (atomic_load_explicit(&engine->coll_account, memory_order_relaxed) == NULL)
 		atomic_store_explicit(&engine->coll_account, twi_coll_account_make(),
 				      memory_order_release);
@@ -75,7 +75,7 @@ void twi_coll_record_begin(struct twi_coll_group *coll, const struct twi_coll_ca
 	op->stamp.blocked_ns = twi_op_blocked_ns;
 }
 
-/* The calling thread, as it begins a collective. */
+/* Describes the calling thread, as it begins a collective. */
 static struct twi_series_caller find_caller(const struct twi_engine *engine)
 {
 	const struct twi_polled *polled = twi_polled_mine();
@@ -104,7 +104,7 @@ void twi_coll_series_enter(const struct twi_engine *engine, struct twi_series *s
 	twi_series_enter(series, seq, start_ns, brief ? NULL : &caller);
 }
 
-/* The row of the operation, if it is still its own. */
+/* The row of the operation, if no other collective has taken it. */
 static struct twi_coll_record *record_of(const struct tow_op *op)
 {
 	struct twi_coll_record *record = op->stamp.record;
@@ -140,7 +140,7 @@ void twi_coll_waited(struct tow_op *op, uint64_t now_ns)
 	struct twi_coll_record *record = op->stamp.record;
 	uint64_t mark = mark_of(op->stamp.id), since, slack;
 
-	/* Once: later waits and tests are for what the first has begun to wait for. */
+	/* Only the first wait or test counts. */
 	if (atomic_load_explicit(&record->waited, memory_order_relaxed) >> NS_BITS ==
 	    mark >> NS_BITS)
 		return;
@@ -163,7 +163,7 @@ bool twi_coll_record_word(const struct twi_coll_record *record, const _Atomic ui
 	return (value & ~NS_MAX) == mark_of(record->id);
 }
 
-/* `waited` is stored last, but not in order: where it is of the row, `slack` may not be yet. */
+/* `waited` is stored last, but without ordering: a reader may see it before `slack`. */
 bool twi_coll_record_waited(const struct twi_coll_record *record, uint64_t *waited_ns_out,
 			    uint64_t *slack_ns_out)
 {
@@ -184,7 +184,7 @@ static void spread_add(struct twi_coll_spread *spread, uint64_t ns)
 	spread->count++;
 }
 
-/* Times of one that went well. */
+/* Adds up the times of a run that has succeeded. */
 static void measure_run(struct twi_coll_run *run, uint64_t now)
 {
 	uint64_t latency = now - twi_min(run->start_ns, now);
@@ -198,8 +198,8 @@ static void measure_run(struct twi_coll_run *run, uint64_t now)
 }
 
 /*
- * In the memory of one host a small one takes less time than some spans do: of those one in so many
- * is written, the same at all ranks.
+ * A small collective in the memory of one host takes less time than some spans do. Of those, one in
+ * a fixed number is recorded, the same at all ranks.
  */
 bool twi_coll_span_wanted(const struct twi_coll_run *run)
 {
@@ -256,7 +256,7 @@ static void fill_record(void *arg, struct tow_op *op)
 	const struct twi_coll_run *run = end->run;
 	struct twi_coll_record *record = record_of(op);
 
-	op->seq = twi_coll_span_id(run->coll, run->seq); /* as waits for it name it */
+	op->seq = twi_coll_span_id(run->coll, run->seq); /* the number by which waits name it */
 	if (twi_unlikely(record == NULL))
 		return;
 	record->seq = run->seq;
@@ -272,7 +272,7 @@ static void fill_record(void *arg, struct tow_op *op)
 	record->combined = end->combined;
 }
 
-/* The row of the next to begin has left the nearest cache since it was used. */
+/* The next row has left the nearest cache since its last use. */
 static void fetch_next(const struct twi_coll_log *log)
 {
 	const struct twi_coll_record *next;

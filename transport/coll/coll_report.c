@@ -1,8 +1,9 @@
 /*
- * coll_report.c - the document /v1/coll: groups, plans and why, times, the last collectives.
+ * coll_report.c - writes the document /v1/coll: groups, plans and their reasons, times, the last
+ * collectives.
  *
- * What a plan moves is not counted while it runs: it stands in the plan, and is added up here when
- * somebody asks.
+ * What a plan moves is not counted while it runs. The plan shows it, and twi_coll_add_up computes
+ * it for each report.
  */
 #include "transport/coll/coll_report.h"
 
@@ -47,7 +48,7 @@ static void emit_lanes(struct twi_emit *emit, const struct twi_coll_traffic *sum
 	twi_emit_array_end(emit);
 }
 
-/* Of one call, at this rank, but for fallback copies: they are of all calls. */
+/* Traffic of one call at this rank; only the fallback copies are of all calls. */
 static void emit_traffic(struct twi_emit *emit, const struct twi_coll_group *coll,
 			 const struct twi_coll_entry *entry)
 {
@@ -80,7 +81,7 @@ static void emit_traffic(struct twi_emit *emit, const struct twi_coll_group *col
 
 /* --- groups --- */
 
-/* A number; null where there is none, or it is not known. */
+/* A number; null where there is none, or where it is not known. */
 static void emit_known(struct twi_emit *emit, const char *key, bool known, uint64_t value)
 {
 	if (known)
@@ -136,7 +137,7 @@ static void emit_sum(struct twi_emit *emit, const char *key, const struct twi_la
 	twi_emit_object_end(emit);
 }
 
-/* What the group's times of a kind have, whatever their lanes; false: there are none. */
+/* Sums up the group's times of a kind over all lanes. False: there are none. */
 static bool sum_kind(const struct twi_coll_group *coll, unsigned kind,
 		     struct twi_latency_sum *latency, struct twi_latency_sum *skew)
 {
@@ -181,7 +182,7 @@ static void emit_ranks(struct twi_emit *emit, const char *key, const uint32_t *r
 	twi_emit_array_end(emit);
 }
 
-/* How many of each kind have begun; fused ones are one. */
+/* How many collectives of each kind have begun; a fused call counts once. */
 static void emit_begun(struct twi_emit *emit, const struct twi_coll_group *coll)
 {
 	uint64_t begun[TWI_COLL_KINDS];
@@ -203,7 +204,7 @@ static void emit_begun(struct twi_emit *emit, const struct twi_coll_group *coll)
 	twi_emit_object_end(emit);
 }
 
-/* Who shares memory: known once the group is set up, with its first collective. */
+/* Which ranks share memory: known once the group is set up, with its first collective. */
 static void emit_hosts(struct twi_emit *emit, const struct twi_coll_group *coll)
 {
 	emit_ranks(emit, "hosts", coll->hosts_n > 0 ? coll->hosts : NULL, coll->size);

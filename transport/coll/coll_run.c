@@ -1,5 +1,5 @@
 /*
- * coll_run.c - a collective from its start to its end. coll.h draws its states.
+ * coll_run.c - runs a collective from its start to its end. coll.h draws the states.
  */
 #include "transport/coll/coll_run.h"
 
@@ -19,13 +19,13 @@
 #include "transport/op/own_memory.h"
 
 /*
- * How often a start looks for the others, some 150 ns, before it leaves that to polls: where all
- * come together, the collective is over when it returns, and nothing has to be waited for.
+ * How often a start looks for the others, some 150 ns in all, before it leaves that to polls. Where
+ * all ranks come together, the collective is over when the start returns.
  */
 #define SPINS 16u
 /*
- * Where ranks share CPUs, a wait ends with the turn of another rank of this CPU, which takes 1.4
- * us. Those who run elsewhere are better waited for, for some 0.5 us.
+ * Where ranks share CPUs, a wait gives this CPU to another rank, whose turn takes 1.4 us. It pays
+ * to spin some 0.5 us for ranks that run on other CPUs.
  */
 #define CROWD_SPINS 50u
 
@@ -99,7 +99,7 @@ void twi_coll_run_free(struct twi_coll_run *run)
 	free(run);
 }
 
-/* Behind all of its priority or a higher one: mostly at the end. */
+/* The position behind all runs of its priority or a higher one: mostly the end. */
 static struct twi_list *polled_before(struct twi_coll_group *coll, const struct twi_coll_run *run)
 {
 	struct twi_list *at = &coll->polled;
@@ -151,7 +151,7 @@ static void on_connected(struct tow_op *op, const struct tow_result *result)
 		twi_coll_run_turn(run);
 }
 
-/* Connects to all that the plan has messages for, once for an entry. */
+/* Connects to a rank of the job, unless it is connected. */
 static int connect_one(struct twi_coll_run *run, uint32_t job_rank)
 {
 	const struct tow_op_options options = { .size = sizeof(options),
@@ -170,7 +170,8 @@ static int connect_one(struct twi_coll_run *run, uint32_t job_rank)
 	return status;
 }
 
-/* To all that it has messages for, and to its neighbours, whose calls are compared with its own. */
+/* Connects to all ranks that the plan has messages for. Also to both neighbours, whose signatures
+ * are compared with this rank's. */
 static int connect_all(struct twi_coll_run *run)
 {
 	struct twi_coll_entry *entry = run->entry;
@@ -223,7 +224,7 @@ static bool begin_chain(struct twi_coll_run *run, struct twi_coll_chain *chain)
 	return true;
 }
 
-/* One round over the chains. */
+/* Gives each chain a turn. */
 static bool move_chains(struct twi_coll_run *run)
 {
 	bool any = false;
@@ -273,11 +274,11 @@ static void finish_run(struct twi_coll_run *run, int status)
 	twi_coll_over(run);
 }
 
-/* All that it had under way has ended, and nobody of this host uses its memory. */
+/* Ends the failed run, if nothing of it is under way and no rank of this host uses its memory. */
 static bool fail_at_last(struct twi_coll_run *run)
 {
 	if (run->busy > 0 || run->connects > 0)
-		return false; /* what ends them polls again */
+		return false; /* their ends have the run polled again */
 	twi_coll_slot_leave(run);
 	if (twi_coll_slot_in_use(run)) {
 		twi_coll_run_poll(run);
@@ -298,7 +299,8 @@ void twi_coll_run_fail(struct twi_coll_run *run, int status)
 		if (run->connects > 0)
 			twi_ranks_give_up(run->coll->ranks, run);
 	}
-	twi_coll_run_poll(run); /* the end comes from a poll: this may be deep in its own steps */
+	/* a poll ends the run, since its own steps may be on the stack here */
+	twi_coll_run_poll(run);
 }
 
 /* --- states --- */
@@ -309,7 +311,7 @@ static bool begin_run(struct twi_coll_run *run)
 	int status;
 
 	if (run->seq > coll->series.finished + TWI_COLL_SLOTS)
-		return false; /* twi_coll_over goes on with it: its slot is an older one's */
+		return false; /* its slot belongs to an older seq; twi_coll_over goes on with it */
 	if (coll->locals_n > 0 && !twi_coll_slot_free(coll, run->seq)) {
 		twi_coll_run_poll(run);
 		return false;
@@ -330,7 +332,7 @@ enum turn { STUCK, GOES_ON, OVER };
 
 static enum turn end_run(struct twi_coll_run *run)
 {
-	/* busy: the own word is still on its way, and its end must find this run */
+	/* busy: this rank's signature is still being sent, and its completion needs this run */
 	if (run->entry->signs && (!run->agreed || run->busy > 0))
 		return STUCK;
 	finish_run(run, TOW_OK);
@@ -348,7 +350,7 @@ static enum turn connect_turn(struct twi_coll_run *run)
 	return GOES_ON;
 }
 
-/* By pieces: the plan has come to its first meeting, and is left there. */
+/* Runs the pipeline. The plan has come to its first meeting, and goes no further. */
 static enum turn pipeline_turn(struct twi_coll_run *run)
 {
 	uint64_t work = run->coll->engine->coll_work;
@@ -419,7 +421,7 @@ static enum turn state_turn(struct twi_coll_run *run)
 	}
 }
 
-/* The messages of a turn leave together. */
+/* Flushes the lanes, so that the messages of a turn leave together. */
 static void uncork_messages(struct twi_engine *engine, uint64_t messages)
 {
 	engine->corked = false;
@@ -429,7 +431,7 @@ static void uncork_messages(struct twi_engine *engine, uint64_t messages)
 		engine->moving[i]->ops->flush(engine->moving[i], false);
 }
 
-/* Small ones in cells, from QUEUED to MOVING: there is nothing to connect, to stage or to send. */
+/* Fast path, from QUEUED to MOVING: there is nothing to connect, stage or send. */
 void twi_coll_run_give(struct twi_coll_run *run)
 {
 	if (run->entry->quick == NULL || run->scale != 0 || !begin_run(run))
@@ -495,8 +497,8 @@ bool twi_coll_run_turn(struct twi_coll_run *run)
 	if (is_quick(run))
 		return quick_turn(run, 0);
 	/*
-	 * A long local step leaves the engine in between: `coll_work` goes up with each piece, and
-	 * the poll comes back for the next one.
+	 * A long local step leaves the engine between its pieces. `coll_work` goes up with each
+	 * piece, and a poll does the next one.
 	 */
 	engine->corked = true;
 	do {

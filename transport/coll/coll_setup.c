@@ -1,13 +1,13 @@
 /*
- * coll_setup.c - which ranks share memory: found out once, with the group's first collective.
+ * coll_setup.c - finds out which ranks share memory, once, with the group's first collective.
  *
  *	connect to those whose address says this host -> tell each where the own region is
- *	-> hear of theirs, and map them -> all-gather {who is the first of my host, may I share} of
- *	all ranks -> READY
+ *	-> receive the locations of their regions, and map them -> all-gather {first rank of my
+ *	host, may I share} of all ranks -> READY
  *
  * The all-gather is a collective of its own, of seq 0, with a plan of messages alone. After it all
- * ranks have the same idea of the hosts: those of one host share memory if each of them can see
- * every other; otherwise each of them is a host of its own.
+ * ranks have the same picture of the hosts. Ranks of one host share memory if each of them can see
+ * every other one. If not, each of them counts as a host of its own.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -35,20 +35,20 @@ enum setup_state { SETUP_CONNECTING, SETUP_HEARING, SETUP_GATHERING };
 
 struct twi_coll_setup {
 	enum setup_state state;
-	uint32_t *near; /* ranks that may be of this host, itself among them, ascending */
+	uint32_t *near; /* ranks that may be on this host, this one included, ascending */
 	uint32_t near_n;
-	bool share; /* all of them can be seen */
+	bool share; /* this rank can see all of them */
 	bool writable;
-	uint64_t *records; /* of all ranks: first rank of its host << 32 | flags */
+	uint64_t *records; /* of each rank: first rank of its host << 32 | flags */
 };
 
-/* A rank's address as far as it tells its host. */
+/* What the address of a rank tells about its host. */
 struct whereabouts {
-	const struct twi_lane_ops *lane; /* which ends at this host, whichever that is, or NULL */
-	uint64_t host;                   /* tow://; 0: not known */
+	const struct twi_lane_ops *lane; /* a lane that does not leave the host; may be NULL */
+	uint64_t host;                   /* from a tow:// address; 0: not known */
 };
 
-/* Does the address begin with the lane's scheme? */
+/* Whether the address begins with the lane's scheme. */
 static bool is_of_lane(const char *address, const struct twi_lane_ops *lane)
 {
 	size_t bytes = strlen(lane->scheme);
@@ -57,7 +57,7 @@ static bool is_of_lane(const char *address, const struct twi_lane_ops *lane)
 	       strncmp(address + bytes, "://", 3) == 0;
 }
 
-/* Only lanes whose peers share memory say anything. */
+/* Looks only at lanes whose peers share memory. */
 static struct whereabouts where_is(const struct twi_engine *engine, const char *address)
 {
 	struct whereabouts out = { 0 };
@@ -102,7 +102,7 @@ static int find_near(struct twi_coll_group *coll, struct twi_coll_setup *setup)
 	return TOW_OK;
 }
 
-/* The first reason that is found stands in /v1/coll. */
+/* Keeps the first reason, for /v1/coll. */
 static void say_why(char *why, size_t bytes, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
@@ -209,7 +209,7 @@ static int make_region(struct twi_coll_group *coll)
 	return TOW_OK;
 }
 
-/* Which of them are connected so that memory can be shared, and written. */
+/* Finds out whether memory can be shared with all of them, and written. */
 static void look_at_near(struct twi_coll_group *coll, struct twi_coll_setup *setup)
 {
 	setup->share = setup->near_n > 1;
@@ -237,7 +237,7 @@ static void look_at_near(struct twi_coll_group *coll, struct twi_coll_setup *set
 	}
 }
 
-/* Every rank that may be of this host hears where the region is, or that there is none. */
+/* Tells every rank that may be on this host where the region is, or that there is none. */
 static void tell_near(struct twi_coll_group *coll, struct twi_coll_setup *setup)
 {
 	look_at_near(coll, setup);
@@ -276,7 +276,7 @@ void twi_coll_setup_heard(struct twi_coll_group *coll, uint32_t from, uint32_t e
 	};
 }
 
-/* TOW_OK: all regions of this host are known, mapped or not; TOW_AGAIN. */
+/* TOW_OK: the regions of this host are mapped, or will not be. Else TOW_AGAIN. */
 static int map_regions(struct twi_coll_group *coll, struct twi_coll_setup *setup)
 {
 	int status = TOW_OK;
@@ -306,7 +306,7 @@ static int map_regions(struct twi_coll_group *coll, struct twi_coll_setup *setup
 		told->region = told->windows->at(peer, told->extent, told->offset,
 						 sizeof(struct twi_coll_region), false, &status);
 		if (told->region != NULL) {
-			/* From now on: it may have done its part, and go, before this rank. */
+			/* Held from now on: the rank may do its part and go before this one. */
 			told->hold = told->windows->hold(peer);
 			continue;
 		}
@@ -352,7 +352,7 @@ static int gather_ranks(struct twi_coll_group *coll, struct twi_coll_setup *setu
 	return twi_coll_start_own(coll, &call);
 }
 
-/* One that has gone before the group began is not heard of again. */
+/* The loss of a rank before the group began is not reported again. */
 static int find_lost(const struct twi_coll_group *coll, const struct twi_coll_setup *setup)
 {
 	for (uint32_t i = 0; i < setup->near_n; i++) {
@@ -390,7 +390,7 @@ static uint32_t first_of(const struct twi_coll_setup *setup, uint32_t rank)
 	return (uint32_t)(setup->records[rank] >> 32);
 }
 
-/* Whether all of one host may share. */
+/* Whether all ranks of a host may share. */
 static bool host_shares(const struct twi_coll_group *coll, const struct twi_coll_setup *setup,
 			uint32_t first)
 {
@@ -401,7 +401,7 @@ static bool host_shares(const struct twi_coll_group *coll, const struct twi_coll
 	return true;
 }
 
-/* hosts[], numbered in the order of their first ranks. TOW_EPROTOCOL: the records make no sense. */
+/* Fills in hosts[], numbered in the order of their first ranks. TOW_EPROTOCOL: wrong records. */
 static int number_hosts(struct twi_coll_group *coll, const struct twi_coll_setup *setup)
 {
 	coll->peers_write = coll->pipelines = true;
@@ -446,7 +446,7 @@ static void set_local(struct twi_coll_group *coll, struct twi_coll_local *local,
 	told->hold = NULL;
 }
 
-/* How many ranks listen at this rank's own address, all but the port: so many share this host. */
+/* Ranks that listen at this rank's address, ignoring the port: they share this host. */
 static uint32_t of_this_address(const struct twi_coll_group *coll)
 {
 	char(*addresses)[TOW_ADDRESS_MAX] = coll->ranks->addresses;
@@ -488,7 +488,7 @@ static int keep_topology(struct twi_coll_group *coll, const struct twi_coll_setu
 		return TOW_OK;
 	for (uint32_t i = 0; i < count; i++) {
 		set_local(coll, &coll->locals[i], coll->local_ranks[i]);
-		if (coll->locals[i].region == NULL) /* mapped before, and lost since */
+		if (coll->locals[i].region == NULL) /* it was mapped, and is lost since */
 			return twi_error(TOW_EPEER, "rank %u has gone", coll->local_ranks[i]);
 	}
 	coll->locals_n = count;
@@ -503,7 +503,7 @@ void twi_coll_setup_gathered(struct twi_coll_group *coll, int status)
 	twi_assert_held(coll->engine);
 	if (setup == NULL)
 		return;
-	if (status < 0 || coll->state == TWI_COLL_BROKEN) { /* it is broken already */
+	if (status < 0 || coll->state == TWI_COLL_BROKEN) { /* the group is broken already */
 		twi_coll_setup_end(coll);
 		return;
 	}
@@ -529,7 +529,7 @@ void twi_coll_setup_end(struct twi_coll_group *coll)
 	twi_assert_held(coll->engine);
 	if (setup == NULL)
 		return;
-	/* The all-gather of a group that breaks writes into records until it has ended. */
+	/* The all-gather of a broken group may write into `records` until it has ended. */
 	if (setup->state == SETUP_GATHERING && twi_coll_run_of(coll, 0) != NULL)
 		return;
 	coll->setup = NULL;

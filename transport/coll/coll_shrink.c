@@ -1,19 +1,19 @@
 /*
- * coll_shrink.c - the ranks that still live agree on who they are, and make a group of themselves.
+ * coll_shrink.c - lets the surviving ranks agree on who they are, and makes a group of them.
  *
- *	every rank:  the lowest rank that it does not know to be gone is the one that gathers
+ *	every rank:  the lowest rank that it does not know to be gone is the gatherer
  *	others    --JOIN-->    it, once they are connected; if it goes, to the next
  *	gatherer  --DECIDED--> all that have joined, when each of the rest has gone
  *	late:     --DELAYED--> all that have joined: the gatherer's time is over
  *
- * No store is asked: it may have gone with rank 0. A rank joins one gatherer at a time, and leaves
- * it only when its connection to it has gone, so two gatherers do not decide for the same ranks.
- * One that has decided, or been told, stays with that: who gathers later, because the first one
- * died before it had told all, is answered with the decision by any rank that has it. For that it
- * is kept until the job's end, when the old group has been closed, too.
+ * The store is not used, since it may have gone with rank 0. A rank joins one gatherer at a time,
+ * and leaves it only when its connection to it has gone. So two gatherers do not decide for the
+ * same ranks. A rank that has decided, or has received a decision, keeps to it, and answers each
+ * JOIN with it. So the ranks that a dying gatherer did not tell get its decision from the next one.
+ * For this the decision is kept until the job's end, even after the old group has been closed.
  *
- * The new group's number is of a range that the store does not give out. Each JOIN offers one that
- * its rank has not seen yet; the highest of them is new to all.
+ * The number of the new group is from a range that the store does not give out. Each JOIN offers a
+ * number that its rank has not seen yet; the highest of them is new to all.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,29 +26,29 @@
 #include "transport/job/group.h"
 
 #define PART_CHARS 400u
-#define PART_RANKS (4 * PART_CHARS) /* a hex digit has four */
+#define PART_RANKS (4 * PART_CHARS) /* a hex digit stands for four ranks */
 #define NOBODY     UINT32_MAX
-#define GRACE_NS   (500ull * 1000 * 1000) /* for the gatherer's word about who is missing */
+#define GRACE_NS   (500ull * 1000 * 1000) /* time for the gatherer's DELAYED */
 
 struct member {
 	struct shrink *shrink;
 	uint32_t job_rank;
-	uint32_t number; /* that its JOIN has offered */
+	uint32_t number; /* the number that its JOIN has offered */
 	bool joined, gone;
 	bool dialing, dialed;
 };
 
 struct shrink {
-	struct twi_list link; /* of ranks->shrinks */
+	struct twi_list link; /* on ranks->shrinks */
 	struct twi_ranks *ranks;
 	uint32_t ctx, rank, size; /* of the old group */
-	struct tow_op *op;        /* the call; NULL: there is none now */
-	bool overtime;            /* its deadline has passed, and the gatherer's word is awaited */
-	uint32_t told;            /* whom it has joined */
+	struct tow_op *op;        /* operation of the call; NULL: there is none now */
+	bool overtime; /* its deadline has passed; it still waits for the gatherer's message */
+	uint32_t told; /* the gatherer that it has joined */
 	bool decided, made;
-	uint32_t number; /* of the new group; before: that this rank offers */
+	uint32_t number; /* number of the new group; before the decision, this rank's offer */
 	uint32_t heard_of, parts;
-	uint8_t *lives; /* of each rank, decided */
+	uint8_t *lives; /* one for each rank, decided: whether it is a member */
 	struct member members[];
 };
 
@@ -98,7 +98,7 @@ static bool has_gone(const struct shrink *shrink, uint32_t rank)
 	return rank != shrink->rank && (shrink->members[rank].gone || slot_of(shrink, rank)->lost);
 }
 
-/* Who gathers, as this rank sees it. */
+/* The gatherer, as this rank sees it. */
 static uint32_t gatherer_of(const struct shrink *shrink)
 {
 	uint32_t rank = 0;
@@ -136,7 +136,7 @@ static void on_dialed(struct tow_op *op, const struct tow_result *result)
 
 	tow_op_release(op);
 	member->dialing = false;
-	/* Nobody is there, or another process is; what else fails tells nothing about the rank. */
+	/* No process is there, or another one. Other failures tell nothing about the rank. */
 	if (status == TOW_EREFUSED || status == TOW_EPEER || status == TOW_EMISMATCH)
 		member->gone = true;
 	if (!ranks->closing)
@@ -186,7 +186,7 @@ static void tell_rank(const struct shrink *shrink, uint32_t rank)
 	}
 }
 
-/* It is known now, however it came. */
+/* The decision is known now, this rank's own or another one's. */
 static void settle_shrink(struct shrink *shrink)
 {
 	struct twi_ranks *ranks = shrink->ranks;
@@ -218,7 +218,7 @@ static void decide_members(struct shrink *shrink)
 	settle_shrink(shrink);
 }
 
-/* Everybody has joined or gone. Who is not connected may have gone, too: that shows. */
+/* Whether every rank has joined or gone. Connects to the others: that shows which have gone. */
 static bool all_gathered(struct shrink *shrink)
 {
 	bool all = true;
@@ -260,7 +260,7 @@ static void shrink_turn(struct shrink *shrink)
 		decide_members(shrink);
 }
 
-/* --- words --- */
+/* --- control messages --- */
 
 static void on_join(struct shrink *shrink, const struct twi_coll_word *word)
 {
@@ -277,7 +277,7 @@ static void on_join(struct shrink *shrink, const struct twi_coll_word *word)
 	shrink_turn(shrink);
 }
 
-/* A digit stands for four ranks, the lowest bit for the first. */
+/* A digit stands for four ranks, its lowest bit for the first. */
 static bool take_part(struct shrink *shrink, const struct twi_coll_word *word)
 {
 	uint32_t at = (uint32_t)word->other * PART_RANKS;
@@ -337,7 +337,7 @@ void twi_coll_shrink_heard(struct twi_ranks *ranks, struct twi_coll_group *coll,
 		twi_error(TOW_EDEADLINE, "%s", word->text);
 		end_shrink(shrink, TOW_EDEADLINE);
 		break;
-	default: /* of a group that is over here */
+	default: /* a message for a group that is over here */
 		break;
 	}
 }
@@ -362,7 +362,7 @@ void twi_coll_shrinks_end(struct twi_ranks *ranks)
 
 /* --- time --- */
 
-/* The gatherer's time is over: it says for whom it has waited. */
+/* The gatherer's time is over: it names the ranks that it has waited for. */
 static void give_up(struct shrink *shrink)
 {
 	struct twi_coll_word word = { .type = TWI_COLL_DELAYED, .status = TOW_EDEADLINE };
@@ -413,7 +413,7 @@ static const struct twi_op_ops shrink_ops = { .kind = TWI_OP_CALL,
 
 /* --- the call --- */
 
-/* A rank that calls again, after its time was over, comes again. */
+/* A rank that calls again after its deadline joins again. */
 static int begin_shrink(struct shrink *shrink, uint64_t timeout_ns, struct tow_op **op_out)
 {
 	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
@@ -467,7 +467,7 @@ static int start_shrink(struct tow_group *group, uint64_t timeout_ns, struct shr
 	return *shrink_out == NULL ? TOW_ENOMEM : begin_shrink(*shrink_out, timeout_ns, op_out);
 }
 
-/* The number must be new here; it is, unless groups were shrunk in different orders. */
+/* The number must be new here. It is, unless ranks shrank their groups in different orders. */
 static int check_number(struct twi_ranks *ranks, uint32_t number)
 {
 	struct twi_list *pos, *next;

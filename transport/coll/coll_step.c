@@ -1,8 +1,8 @@
 /*
- * coll_step.c - the steps of a plan: messages, copies, reductions. See plan.h for what they mean.
+ * coll_step.c - executes the steps of a plan: messages, copies, reductions. plan.h defines them.
  *
- * Budget: a step of messages is a call of the lane's each; a local step is done in pieces of
- * PIECE_BYTES, after each of which the engine may turn to other things.
+ * Budget: each step of messages is one call of the lane. A local step is done in pieces of
+ * PIECE_BYTES; after each of them the engine may turn to other work.
  */
 #include <string.h>
 
@@ -23,9 +23,10 @@
 #define PIECE_BYTES (256u << 10)
 
 /*
- * Bit 63 apart from the tags of barriers, bit 62 from those of greetings (group.h). Part of the
- * signature is in it: messages of ranks that have made other calls never meet, so that no rank
- * takes their bytes for a result. The comparison of signatures itself has none (coll_fail.c).
+ * Bit 63 is set, unlike in the tags of barriers; bit 62 is clear, unlike in those of greetings
+ * (group.h). Part of the signature is in the tag. So messages of ranks that made different calls do
+ * not match, and no rank takes their bytes for a result. The tag of the signature's own message has
+ * no part of it (coll_fail.c).
  */
 uint64_t twi_coll_tag(const struct twi_coll_run *run, uint16_t chain, uint16_t tag)
 {
@@ -36,14 +37,14 @@ uint64_t twi_coll_tag(const struct twi_coll_run *run, uint16_t chain, uint16_t t
 	return 1ull << 63 | (uint64_t)run->coll->ctx << 48 | (run->seq & 0xffff) << 32 | within;
 }
 
-/* Whether the stages behind this message need not wait for it: coll_early.c. */
+/* Whether later stages may begin before this message has ended (coll_early.c). */
 static bool is_late(const struct twi_coll_run *run, uint32_t index)
 {
 	return run->entry->early != NULL && run->entry->plan->steps[index].kind == TWI_PLAN_SEND &&
 	       run->entry->early[index] > 0;
 }
 
-/* A message has ended. */
+/* A message has ended, or could not be started. */
 static void message_over(struct twi_coll_run *run, struct twi_coll_io *io, bool there)
 {
 	struct twi_coll_chain *chain = &run->chains[io->chain];
@@ -81,7 +82,7 @@ static void on_message(struct tow_op *op, const struct tow_result *result)
 	}
 }
 
-/* An io for step `index`, which is counted: to the stage, or as early. */
+/* Takes an io for step `index`, and counts it for the stage, as late or as early. */
 static struct twi_coll_io *take_io(struct twi_coll_run *run, struct twi_coll_chain *chain,
 				   uint32_t index, bool early)
 {
@@ -104,7 +105,7 @@ static struct twi_coll_io *take_io(struct twi_coll_run *run, struct twi_coll_cha
 	return io;
 }
 
-/* TOW_OK: on its way; TOW_AGAIN: all messages that a run may have are. */
+/* TOW_OK: the message is under way. TOW_AGAIN: the run has as many under way as it may. */
 static int start_message(struct twi_coll_run *run, struct twi_coll_chain *chain, uint32_t index,
 			 bool early)
 {
@@ -139,13 +140,14 @@ static int start_message(struct twi_coll_run *run, struct twi_coll_chain *chain,
 	status = twi_message_start(slot->peer, &message, &options, &op);
 	if (status < 0) {
 		if (!early)
-			chain->next++; /* so that it is counted as what it was */
+			/* so that message_over() counts it as a message of the stage */
+			chain->next++;
 		message_over(run, io, false);
 	}
 	return status;
 }
 
-/* Posts receives of later stages whose place is free already (coll_early.c). */
+/* Posts receives of later stages whose memory is free already (coll_early.c). */
 static int post_early(struct twi_coll_run *run, struct twi_coll_chain *chain)
 {
 	const struct twi_coll_entry *entry = run->entry;
@@ -166,7 +168,7 @@ static int post_early(struct twi_coll_run *run, struct twi_coll_chain *chain)
 	return TOW_OK;
 }
 
-/* A message of the stage that begins. Early ones are under way, or there. */
+/* Handles a message of the stage that begins. Early ones are under way, or have ended. */
 static int take_message(struct twi_coll_run *run, struct twi_coll_chain *chain)
 {
 	uint32_t first = run->entry->plan->programs[chain->program].first;
@@ -187,7 +189,7 @@ static void abort_io(struct twi_coll_io *io)
 {
 	struct tow_op *op = &io->op;
 
-	/* One that has completed must not be named to its lane: the peer may have gone. */
+	/* The lane must not see an operation that has completed: the peer may have gone. */
 	if (io->busy && op->stage != TWI_STAGE_COMPLETING)
 		op->peer->lane->ops->abort(op->peer, op, TOW_ECANCELED, true);
 }
@@ -202,7 +204,7 @@ void twi_coll_ios_abort(struct twi_coll_run *run)
 
 /* --- local steps --- */
 
-/* A ref, `done` bytes further on. */
+/* Finds the address of a ref, `done` bytes further on. */
 static int resolve_ref(struct twi_coll_run *run, const struct twi_coll_chain *chain,
 		       const struct twi_plan_step *step, uint32_t ref, bool write, void **out)
 {
@@ -272,7 +274,7 @@ static int zero_piece(struct twi_coll_run *run, struct twi_coll_chain *chain,
 	return status;
 }
 
-/* The next piece. TOW_OK: the step is done; TOW_AGAIN: there is more. */
+/* Does the next piece. TOW_OK: the step is done; TOW_AGAIN: there is more. */
 static int local_piece(struct twi_coll_run *run, struct twi_coll_chain *chain,
 		       const struct twi_plan_step *step)
 {
@@ -282,7 +284,7 @@ static int local_piece(struct twi_coll_run *run, struct twi_coll_chain *chain,
 						     : zero_piece(run, chain, step, bytes);
 
 	if (status != TOW_OK) {
-		if (status == TOW_AGAIN) /* memory of another rank is not to be seen yet */
+		if (status == TOW_AGAIN) /* memory of another rank is not mapped yet */
 			twi_coll_run_poll(run);
 		return status;
 	}
@@ -336,7 +338,7 @@ static int step_turn(struct twi_coll_run *run, struct twi_coll_chain *chain)
 	}
 }
 
-/* Whether a send is under way of what that stage writes to. */
+/* Whether a send is under way whose memory that stage writes to. */
 static bool late_for(struct twi_coll_run *run, const struct twi_coll_chain *chain, uint16_t stage)
 {
 	const struct twi_coll_entry *entry = run->entry;
@@ -388,7 +390,7 @@ bool twi_coll_chain_turn(struct twi_coll_run *run, struct twi_coll_chain *chain)
 
 /* --- memory outside the pool, where others are to see it --- */
 
-/* The whole that is staged: both buffers, or one that holds them where they are in place. */
+/* Size of the staged memory: both buffers, or in place the longer one. *out_at: OUT's offset. */
 static uint64_t stage_bytes(const struct twi_coll_run *run, uint64_t *out_at)
 {
 	const struct twi_coll_entry *entry = run->entry;
@@ -415,7 +417,7 @@ static int may_stage(const struct twi_coll_run *run)
 					"allocate it with tow_alloc");
 }
 
-/* Memory of the pool in the place of the user's. In place, the shorter one lies in the longer. */
+/* Takes pool memory to replace the user's. In place, the shorter buffer lies in the longer one. */
 static int make_staged(struct twi_coll_run *run)
 {
 	const struct twi_coll_entry *entry = run->entry;
@@ -454,7 +456,7 @@ const struct twi_coll_call *twi_coll_scaled(const struct twi_coll_group *coll,
 	return out;
 }
 
-/* Into OUT, where all of the input has its place there; else into memory of the pool. */
+/* Scales into OUT, if all of the input has its place there; else into memory of the pool. */
 bool twi_coll_scale(struct twi_coll_run *run)
 {
 	const struct twi_coll_entry *entry = run->entry;
@@ -523,7 +525,7 @@ bool twi_coll_stage(struct twi_coll_run *run)
 	return false;
 }
 
-/* The next piece of OUT from *at on that the collective writes: not what lies between parts. */
+/* The next piece of OUT from *at on. Gaps between parts are skipped: they must not be written. */
 static uint64_t next_piece(const struct twi_coll_entry *entry, uint32_t ranks, uint64_t *at)
 {
 	const struct twi_coll_call *call = &entry->call;

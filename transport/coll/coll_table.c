@@ -1,5 +1,5 @@
 /*
- * coll_table.c - measured choices of plans. See coll_table.h.
+ * coll_table.c - reads measured choices of plans from a file. See coll_table.h.
  */
 #include "transport/coll/coll_table.h"
 
@@ -46,7 +46,7 @@ static bool parse_number(const char *text, uint64_t *out)
 	return errno == 0 && *end == '\0';
 }
 
-/* What is wrong with the line, or NULL. */
+/* Returns what is wrong with the line, or NULL. */
 static const char *parse_row(char *line, struct row *row)
 {
 	char *save = NULL, *field[5];

@@ -1,6 +1,6 @@
 /*
- * plan.c - the table of algorithms, and what holds for all of them: a case is looked over before it
- * is built, one rank needs no algorithm, and nothing to do is an empty plan.
+ * plan.c - the table of algorithms, and what is common to all. A case is checked before a plan is
+ * built; one rank needs no algorithm; nothing to do is an empty plan.
  */
 #include "transport/coll/plan/plan.h"
 
@@ -86,7 +86,7 @@ static bool is_v(const struct twi_plan_case *what)
 	return what->kind == TWI_COLL_ALL_GATHER_V || what->kind == TWI_COLL_ALL_TO_ALL_V;
 }
 
-/* Whether all ranks see that nothing is to be done. */
+/* Whether there is nothing to do, as all ranks can see. */
 static bool is_empty(const struct twi_plan_case *what)
 {
 	return what->count == 0 && !is_v(what) && what->kind != TWI_COLL_BARRIER;
@@ -170,7 +170,7 @@ static int check_case(const struct twi_plan_case *what)
 	return status == TOW_OK ? check_hosts(what) : status;
 }
 
-/* One rank: what it has is what it gets. */
+/* One rank alone: its input becomes its output. */
 static void build_alone(struct twi_plan_list *list)
 {
 	const struct twi_plan_case *what = list->what;
@@ -195,7 +195,7 @@ static void build_alone(struct twi_plan_list *list)
 	twi_plan_close(list);
 }
 
-/* The offsets of parts that lie one after another. */
+/* Returns the given offsets; if there are none, those of parts that lie one after another. */
 static const uint64_t *offsets_of(struct twi_plan_list *list, const uint64_t *given,
 				  const uint64_t *counts, uint64_t **owned)
 {

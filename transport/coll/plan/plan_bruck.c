@@ -1,13 +1,13 @@
 /*
- * plan_bruck.c - log2(n) steps for small payloads (Bruck, Ho, Kipnis, Upfal and Weathersby 1997),
- * and the barrier of the same shape (dissemination; Hensgen, Finkel and Manber 1988).
+ * plan_bruck.c - plans of log2(n) steps for small payloads (Bruck, Ho, Kipnis, Upfal and Weathersby
+ * 1997). The barrier has the same shape (dissemination; Hensgen, Finkel and Manber 1988).
  *
- * All-gather: SCRATCH has the parts of ranks r, r + 1, r + 2, ... one after another; each step
- * doubles how many by what rank r + 2^k has.
+ * All-gather: SCRATCH has the parts of ranks r, r + 1, r + 2, ... one after another. Each step
+ * doubles their number with the parts that rank r + 2^k has.
  *
- * All-to-all: the part for rank r + i travels by the set bits of i: in step k all parts whose i has
- * bit k go to rank r + 2^k, packed into one message. What arrives in a step has places of its own
- * and stays there until a later step, or the end, takes it.
+ * All-to-all: the part for rank r + i travels by the set bits of i. In step k all parts whose i has
+ * bit k go to rank r + 2^k, packed into one message. Parts that arrive in a step have places of
+ * their own, and stay there until a later step, or the end, takes them.
  */
 #include "transport/coll/plan/plan_list.h"
 
@@ -44,7 +44,7 @@ static void run_all_gather(struct twi_plan_list *list, struct twi_plan_range run
 			      twi_plan_own(list, TWI_PLAN_SCRATCH, i * count), count);
 }
 
-/* Parts below `i` that have the bit. */
+/* How many numbers below `i` have the bit set. */
 static uint32_t with_bit(uint32_t i, uint32_t bit)
 {
 	uint32_t whole = i / (2 * bit), rest = i % (2 * bit);
@@ -52,7 +52,7 @@ static uint32_t with_bit(uint32_t i, uint32_t bit)
 	return whole * bit + (rest > bit ? rest - bit : 0);
 }
 
-/* Where part i is before the step of `bit`: where its last step has brought it. */
+/* The place of part i before the step of `bit`: where the last step that moved it has put it. */
 static struct twi_plan_ref part_at(const struct twi_plan_list *list, uint32_t i, uint32_t bit)
 {
 	const struct twi_plan_case *what = list->what;

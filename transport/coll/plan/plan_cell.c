@@ -1,8 +1,8 @@
 /*
- * plan_cell.c - small collectives of one host through its cells: each rank puts what others need
- * into its own cell, SYNC, each takes what it needs out of the others'. The caller's buffers are
- * read and written by their own rank alone, so they may lie anywhere, and one SYNC does (plan.h,
- * CELL, says who sees to it that a cell is not written again too early).
+ * plan_cell.c - small collectives of one host through its cells. Each rank puts what others need
+ * into its own cell; after a SYNC each takes what it needs out of the others' cells. Only their own
+ * rank reads and writes the caller's buffers. So these may lie anywhere, and one SYNC suffices: the
+ * executor does not let a cell be written again too early (plan.h, CELL).
  */
 #include "transport/coll/plan/plan_list.h"
 
@@ -11,7 +11,7 @@ static bool is_root(const struct twi_plan_list *list)
 	return list->what->rank == list->what->root;
 }
 
-/* How many elements the largest cell has to hold. */
+/* Elements that the fullest cell has to hold. */
 static uint64_t cell_needs(const struct twi_plan_case *what)
 {
 	uint64_t most = 0;
@@ -30,7 +30,7 @@ static uint64_t cell_needs(const struct twi_plan_case *what)
 	}
 }
 
-/* What the own cell is filled with, all from the beginning of IN. */
+/* Elements that fill the own cell, all from the beginning of IN. */
 static uint64_t cell_gives(const struct twi_plan_list *list)
 {
 	const struct twi_plan_case *what = list->what;
@@ -65,7 +65,7 @@ static void reduce_cells(struct twi_plan_list *list, uint64_t from)
 		twi_plan_source(list, twi_plan_of(list, rank, TWI_PLAN_CELL, from));
 }
 
-/* The parts of all ranks; `from` is where in their cells. */
+/* Takes the parts of all ranks; `from` is the offset in their cells. */
 static void gather_cells(struct twi_plan_list *list, uint64_t from)
 {
 	struct twi_plan_range columns = { 0, list->what->count };

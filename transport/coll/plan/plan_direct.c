@@ -1,12 +1,13 @@
 /*
- * plan_direct.c - each rank deals with every other one itself.
+ * plan_direct.c - each rank exchanges with every other one itself.
  *
- * Ranks meet in rounds: in round d rank r meets rank d - r, so both sides of a pair have it in the
- * same round. TWI_PLAN_PEERS rounds make a stage. What reduces takes the operands of all ranks in
- * one REDUCE, in their order, and so is canonical.
+ * Ranks meet in rounds. In round d rank r meets rank d - r, so both sides of a pair meet in the
+ * same round. TWI_PLAN_PEERS rounds make a stage. Reductions take the operands of all ranks in one
+ * REDUCE, in the order of ranks, so they are canonical.
  *
- * For two ranks, `exchange` sends as many bytes as `direct` does, in one step instead of two, and
- * reduces twice as much: it wins until reducing costs more than a step, and that is measured.
+ * For two ranks, `exchange` sends as many bytes as `direct`, in one step instead of two, but
+ * reduces twice as much. It is faster until reducing costs more than a step; measurements show
+ * where.
  */
 #include "transport/coll/plan/plan_list.h"
 
@@ -43,13 +44,13 @@ static bool is_root(const struct twi_plan_list *list)
 	return list->what->rank == list->what->root;
 }
 
-/* Where in SCRATCH the part of a peer comes to. */
+/* The area of SCRATCH that receives the part of a peer. */
 static struct twi_plan_ref area_of(const struct twi_plan_list *list, uint64_t area, uint32_t peer)
 {
 	return twi_plan_own(list, TWI_PLAN_SCRATCH, area * (peer - (peer > list->what->rank)));
 }
 
-/* The one REDUCE: what lies in the areas of the others, and `range` of the own IN. */
+/* The one REDUCE, of the areas of the other ranks and of `range` of the own IN. */
 static void reduce_all(struct twi_plan_list *list, struct twi_plan_ref result,
 		       struct twi_plan_range range, uint64_t area)
 {
@@ -108,7 +109,7 @@ static void run_reduce(struct twi_plan_list *list, struct twi_plan_range run)
 {
 	struct twi_plan_range own = twi_plan_block(list, run, list->what->rank);
 	uint64_t area = twi_plan_block_max(list, run);
-	/* OUT of others than the root is not theirs to write. */
+	/* Only the root may write to its OUT. */
 	struct twi_plan_ref result = is_root(list) ? twi_plan_own(list, TWI_PLAN_OUT, own.first)
 						   : area_of(list, area, list->what->ranks);
 
@@ -120,7 +121,7 @@ static void run_reduce(struct twi_plan_list *list, struct twi_plan_range run)
 		twi_plan_send(list, result, own.count, list->what->root, 1);
 }
 
-/* IN has one part, OUT has all. */
+/* The own part in IN, which has one part; OUT has all parts. */
 static struct twi_plan_ref own_part(const struct twi_plan_list *list, struct twi_plan_range run)
 {
 	return twi_plan_own(list, TWI_PLAN_IN,
@@ -194,7 +195,7 @@ static void run_scatter(struct twi_plan_list *list, struct twi_plan_range run)
 	each_peer(list, run, give_block, NULL);
 }
 
-/* In place, what comes waits in SCRATCH until what lies in its place is sent. */
+/* In place, a received block waits in SCRATCH until the block in its place is sent. */
 static uint32_t slot_of(const struct twi_plan_list *list, uint32_t peer)
 {
 	return (peer + list->what->rank) % list->what->ranks % TWI_PLAN_PEERS;
@@ -257,7 +258,7 @@ static void run_all_to_all_v(struct twi_plan_list *list, struct twi_plan_range r
 	each_peer(list, run, trade_v, NULL);
 }
 
-/* From `source` and to `target`, where they are ranks. */
+/* Receives from `source` and sends to `target`, where they are ranks. */
 static void run_pass(struct twi_plan_list *list, struct twi_plan_range run, int64_t source,
 		     int64_t target)
 {
@@ -315,7 +316,7 @@ void twi_plan_build_direct(struct twi_plan_list *list)
 				  ways[kind].sliced ? ranks : 1, false, ways[kind].run);
 }
 
-/* Whole vectors. */
+/* Area of SCRATCH for a whole vector, in elements. */
 static uint64_t whole_area(const struct twi_plan_list *list, struct twi_plan_range run)
 {
 	return twi_plan_slice_max(list, run.count, 1);

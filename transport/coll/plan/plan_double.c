@@ -1,16 +1,16 @@
 /*
  * plan_double.c - two binary trees at once, each for half of the payload (Sanders, Speck and Traeff
- * 2009): who is an inner rank of one is a leaf of the other, so that every rank sends and receives
- * about as much as any other, and both directions of its link are used all the time.
+ * 2009). An inner rank of one tree is a leaf of the other. So every rank sends and receives about
+ * as much as any other, and uses both directions of its link all the time.
  *
- * Numbers count from the root, which is 0 and has the tree's top as its only child. Among 1 to
+ * Numbers count from the root. The root is 0, and its only child is the top of the tree. Among 1 to
  * n - 1 the first tree is in order: a number's lowest set bit is its height, odd numbers are
- * leaves. The second one has the numbers mirrored, or, where an even number of ranks would leave
- * the same ones leaves, shifted by one.
+ * leaves. The second tree has the numbers mirrored. With an even number of ranks this would leave
+ * the same ranks leaves, so there the numbers are shifted by one instead.
  *
- * Up and down are both cut in runs, which follow each other through the trees. Going down, an inner
- * rank hands its half on before it waits for the one it is a leaf for: waiting for both first could
- * close a circle.
+ * Up and down are both cut into runs, which follow each other through the trees. On the way down an
+ * inner rank sends its half on before it waits for the half that it is a leaf for. If it waited for
+ * both first, ranks could wait for each other in a circle.
  */
 #include "transport/coll/plan/plan_list.h"
 
@@ -18,11 +18,11 @@
 
 struct node {
 	uint32_t parent;
-	uint32_t children[2]; /* the first ones; NOBODY */
+	uint32_t children[2]; /* the first entries are used; NOBODY: none */
 	bool inner;
 };
 
-/* In the tree in order over 1 ... n - 1, with 0 above it. */
+/* A number's node in the in-order tree over 1 ... n - 1, with 0 above it. */
 static struct node in_order(uint32_t n, uint32_t self)
 {
 	struct node node = { NOBODY, { NOBODY, NOBODY }, false };
@@ -48,7 +48,7 @@ static struct node in_order(uint32_t n, uint32_t self)
 	return node;
 }
 
-/* The number in the second tree's order, and back. */
+/* Converts a number to the order of the second tree; from_second() converts it back. */
 static uint32_t to_second(uint32_t n, uint32_t number)
 {
 	if (number == 0 || number == NOBODY)
@@ -78,7 +78,7 @@ static uint32_t root_of(const struct twi_plan_list *list)
 	return list->what->kind == TWI_COLL_ALL_REDUCE ? 0 : list->what->root;
 }
 
-/* This rank's place in tree 0 or 1, with ranks for numbers. */
+/* This rank's node in tree 0 or 1, as ranks instead of numbers. */
 static struct node place_in_tree(const struct twi_plan_list *list, uint32_t tree)
 {
 	uint32_t n = list->what->ranks, root = root_of(list);
@@ -168,7 +168,7 @@ static void go_up(struct twi_plan_list *list, const struct half halves[2])
 	twi_plan_stage(list);
 }
 
-/* `at_root`: where the payload is there. */
+/* `at_root`: the buffer that has the payload at the root. */
 static void go_down(struct twi_plan_list *list, const struct half halves[2],
 		    enum twi_plan_space at_root)
 {

@@ -8,19 +8,20 @@
  *	           Gropp 2005)
  *	doubling   the pair swaps all it has and both add: log2(n) steps, log2(n) times the bytes
  *
- * Ranks beyond the largest power of two are folded: of the first 2 * more ranks each even one gives
- * its vector to the odd one behind it, and gets the result at the end.
+ * Ranks beyond the largest power of two (`more` of them) are folded. Among the first `more` pairs
+ * of ranks, each even rank sends its vector to the odd one behind it, and receives the result at
+ * the end.
  *
- * Of two operands the one of the lower ranks is always the first, so both sides of a pair that add
- * the same two (doubling) get the same bits.
+ * The operand of the lower ranks always comes first. So both sides of a pair that add the same two
+ * operands (doubling) get the same bits.
  */
 #include "transport/coll/plan/plan_list.h"
 
 struct fold {
 	uint32_t size; /* the power of two */
 	uint32_t more; /* ranks beyond it */
-	uint32_t self; /* number among those that take part; UINT32_MAX: does not */
-	bool summed;   /* what this rank has is in OUT; else it is still in IN */
+	uint32_t self; /* number among the ranks that take part; UINT32_MAX: it does not */
+	bool summed;   /* this rank's data is in OUT; else it is still in IN */
 	uint32_t tag;
 };
 
@@ -30,7 +31,7 @@ static uint32_t real_rank(const struct fold *fold, uint32_t number)
 	return number < fold->more ? 2 * number + 1 : number + fold->more;
 }
 
-/* Adds what came to SCRATCH to what this rank has of `range`. */
+/* Adds the data received in SCRATCH to this rank's data of `range`. */
 static void add_range(struct twi_plan_list *list, const struct fold *fold,
 		      struct twi_plan_range range, bool lower_came, bool last)
 {
@@ -84,7 +85,7 @@ static void fold_out(struct twi_plan_list *list, const struct fold *fold, struct
 		twi_plan_send(list, out, run.count, rank - 1, 0);
 }
 
-/* What slices [first, first + n) of the run are. */
+/* The range of the slices [first, first + n) of the run. */
 static struct twi_plan_range window_of(const struct twi_plan_list *list, const struct fold *fold,
 				       struct twi_plan_range run, uint32_t first, uint32_t n)
 {

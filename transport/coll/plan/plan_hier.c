@@ -1,11 +1,11 @@
 /*
- * plan_hier.c - several hosts, of any numbers of ranks: within a host memory is read where it lies,
- * and between hosts each part of the payload travels once.
+ * plan_hier.c - several hosts with any numbers of ranks. Within a host, ranks read memory in place;
+ * between hosts, each part of the payload travels once.
  *
- * Part x (the slice, or the part, of rank x) has a *holder* on every host: rank x itself on its
- * own, and on another host of L ranks the one whose index there is that of x modulo L. So the work
- * of a host is spread over its ranks, and with equal numbers of ranks each deals with its
- * counterparts.
+ * Part x is the slice, or the part, of rank x. It has a *holder* on every host. On the host of rank
+ * x this is rank x itself. On another host of L ranks, its index is the index of x on its own host,
+ * modulo L. So the work of a host is spread over its ranks. With equal numbers of ranks, each one
+ * exchanges with its counterparts.
  *
  *	reduce-scatter   the holder of x reduces the part out of IN of its host, in place, and sends
  *	                 it to x, which adds the hosts' in their order
@@ -13,10 +13,11 @@
  *	                 copies the parts from the holders of its host
  *	all-reduce       one after the other; a reduce sends the slices to the root instead
  *
- * In place nothing is overwritten too early: of a rank's IN, part x is read by the holder of x
- * alone, and the only parts of OUT that it writes before the SYNC are those that it holds.
+ * In place nothing is overwritten too early: of a rank's IN, only the holder of x reads part x.
+ * Before the SYNC a rank writes only those parts of OUT that it holds.
  *
- * Broadcast and barrier go between one rank of each host, as a tree and by dissemination.
+ * In a broadcast or barrier one rank of each host exchanges with other hosts: as a tree, or by
+ * dissemination.
  */
 #include <stdlib.h>
 
@@ -24,10 +25,11 @@
 #include "transport/coll/plan/plan_list.h"
 
 struct twi_plan_hosts {
-	uint32_t own;      /* of this rank */
-	uint32_t *first;   /* of each host: its first in `members`; one more at the end */
+	uint32_t own; /* of this rank */
+	/* of each host: the index of its first rank in `members`; one more at the end */
+	uint32_t *first;
 	uint32_t *members; /* ranks by host, ascending */
-	uint32_t *index;   /* of each rank in its host */
+	uint32_t *index;   /* index of each rank on its host */
 };
 
 static uint32_t host_of(const struct twi_plan_list *list, uint32_t rank)
@@ -53,15 +55,16 @@ static bool is_held(const struct twi_plan_list *list, uint32_t rank)
 	return holder_of(list, list->hosts->own, rank) == list->what->rank;
 }
 
-/* The host that this one meets in a round; both are in the same. */
+/* The host that this one meets in a round; both meet in the same round. */
 static uint32_t host_of_round(const struct twi_plan_list *list, uint32_t round)
 {
 	return (round + list->what->hosts_n - list->hosts->own) % list->what->hosts_n;
 }
 
 /*
- * Ends a round, and the stage with it when that has enough messages. Rounds come in the same order
- * everywhere, so ranks need not cut at the same ones; within a round they might wait in a circle.
+ * Ends a round, and with it the stage, if that has enough messages. Rounds have the same order at
+ * all ranks, so ranks may end stages after different rounds. If stages ended within a round, ranks
+ * might wait for each other in a circle.
  */
 static void end_round(struct twi_plan_list *list, uint32_t *messages)
 {
@@ -71,14 +74,15 @@ static void end_round(struct twi_plan_list *list, uint32_t *messages)
 	*messages = 0;
 }
 
-/* Sources: IN of all ranks of this host. */
+/* Adds sources: IN of all ranks of this host. */
 static void add_host(struct twi_plan_list *list, uint64_t first)
 {
 	for (uint32_t i = 0; i < list->what->locals_n; i++)
 		twi_plan_source(list, twi_plan_of(list, list->what->locals[i], TWI_PLAN_IN, first));
 }
 
-/* SCRATCH: first what is held for others, in their order; then what comes from other hosts. */
+/* How many parts this rank holds for others. SCRATCH has these first, in their order; then what
+ * comes from other hosts. */
 static uint32_t held_for_others(const struct twi_plan_list *list)
 {
 	uint32_t held = 0;
@@ -110,7 +114,7 @@ static void reduce_held(struct twi_plan_list *list, struct twi_plan_range run)
 	twi_plan_stage(list);
 }
 
-/* What is held goes to whom it is held for; the own part comes from other hosts. */
+/* Sends each held part to its rank, and receives the own part from other hosts. */
 static void send_held(struct twi_plan_list *list, struct twi_plan_range run, uint32_t base)
 {
 	const struct twi_plan_hosts *hosts = list->hosts;
@@ -158,7 +162,7 @@ static void reduce_scatter(struct twi_plan_list *list, struct twi_plan_range run
 	twi_plan_stage(list);
 }
 
-/* The own part, which is at `from`, goes to its holders; what this rank holds comes. */
+/* Sends the own part, at `from`, to its holders, and receives the parts that this rank holds. */
 static void spread_part(struct twi_plan_list *list, struct twi_plan_range run,
 			struct twi_plan_ref from)
 {
@@ -187,7 +191,7 @@ static void spread_part(struct twi_plan_list *list, struct twi_plan_range run,
 	twi_plan_stage(list);
 }
 
-/* After a SYNC: the parts that others of this host hold. */
+/* After a SYNC: copies the parts that other ranks of this host hold. */
 static void run_copies(struct twi_plan_list *list, struct twi_plan_range run)
 {
 	const struct twi_plan_case *what = list->what;
@@ -256,7 +260,7 @@ static void run_all_gather(struct twi_plan_list *list, struct twi_plan_range run
 	spread_part(list, run, from);
 }
 
-/* The rank that deals with other hosts in a broadcast or barrier. */
+/* The rank that exchanges with other hosts in a broadcast or barrier. */
 static uint32_t speaker_of(const struct twi_plan_list *list, uint32_t host)
 {
 	if (list->what->kind == TWI_COLL_BROADCAST && host_of(list, list->what->root) == host)
@@ -305,7 +309,7 @@ static void run_sync(struct twi_plan_list *list, struct twi_plan_range run)
 	twi_plan_sync(list);
 }
 
-/* After the tree: from who has it on this host. */
+/* After the tree: copies the data from the rank of this host that has it. */
 static void run_take(struct twi_plan_list *list, struct twi_plan_range run)
 {
 	uint32_t from = speaker_of(list, list->hosts->own);
@@ -364,7 +368,7 @@ void twi_plan_build_hierarchical(struct twi_plan_list *list)
 	hosts.members = memory;
 	hosts.index = memory + what->ranks;
 	hosts.first = memory + 2 * (size_t)what->ranks;
-	/* Counting sort: sums of the sizes, then each rank to the next place of its host. */
+	/* Counting sort: sums up the sizes, then puts each rank in the next place of its host. */
 	for (uint32_t r = 0; r < what->ranks; r++)
 		hosts.index[r] = hosts.first[what->hosts[r] + 1]++;
 	for (uint32_t host = 0; host < what->hosts_n; host++) {

@@ -7,7 +7,7 @@
 
 #include "diag/base/error.h"
 
-/* Grows a list to hold one more of `used`; false after a failure. */
+/* Grows a list so that it can hold one more than `used`. False after a failure. */
 #define GROW(list, array, room, used, limit)                                                       \
 	((used) < (room) || grow_##array(list, (room) ? (room)*2 : 16, limit))
 
@@ -188,14 +188,14 @@ void twi_plan_signal(struct twi_plan_list *list, enum twi_plan_step_kind kind, u
 	add_message(list, kind, twi_plan_own(list, TWI_PLAN_SCRATCH, 0), 0, peer, tag);
 }
 
-/* Whether `ref` goes on where a step of so many bytes ends. */
+/* Whether `ref` begins where `bytes` bytes at `last` end. */
 static bool ref_follows(struct twi_plan_ref ref, const struct twi_plan_ref *last, uint64_t bytes)
 {
 	return ref.rank == last->rank && ref.space == last->space &&
 	       ref.offset == last->offset + bytes;
 }
 
-/* A copy that goes on where the last step's ends becomes one with it. */
+/* Joins a copy with the last step, if that is a copy and ends where this one begins. */
 static bool copy_joins(struct twi_plan_list *list, struct twi_plan_ref to, struct twi_plan_ref from,
 		       uint64_t count)
 {
@@ -281,7 +281,8 @@ struct twi_plan_range twi_plan_slice(const struct twi_plan_list *list, struct tw
 {
 	uint64_t line = TWI_PLAN_LINE / list->unit;
 	uint64_t lines = (of.count + line - 1) / line;
-	uint64_t each = lines / parts, more = lines % parts; /* the first `more` have one more */
+	/* the first `more` parts have one line more */
+	uint64_t each = lines / parts, more = lines % parts;
 	uint64_t first = (index * each + (index < more ? index : more)) * line;
 	uint64_t count = (each + (index < more)) * line;
 
@@ -343,7 +344,7 @@ static uint64_t segment_count(const struct twi_plan_list *list, uint32_t weight,
 	most = most > least ? most : least;
 	most = most > 0 ? most : 1;
 	runs = what->count / most + (what->count % most > 0);
-	/* A plan may go over the columns twice, with a rest each and a few programs in between. */
+	/* A plan may go over the columns twice, with a rest each, and programs in between. */
 	if (runs > TWI_PLAN_RUNS_MAX / 2 - 8)
 		runs = TWI_PLAN_RUNS_MAX / 2 - 8;
 	length = what->count / runs + (what->count % runs > 0);

@@ -1,8 +1,8 @@
 /*
- * plan_local.c - all ranks share one host's memory, and read each other's buffers where they lie.
+ * plan_local.c - all ranks share one host's memory, and read each other's buffers in place.
  *
- * Between the first SYNC (everybody has come, IN is there) and the last one (nobody needs a buffer
- * of another any more) each rank does its share:
+ * After the first SYNC all ranks have come, and IN is there. After the last one no rank needs
+ * another's buffers any more. In between each rank does its share:
  *
  *	local      a slice of the work: reduces it out of all IN, and writes the result into OUT
  *	           of all ranks; or, where those cannot be written, into its own, from where the
@@ -10,17 +10,18 @@
  *	local-all  everything, for itself: reads more, has one SYNC less than that, and writes
  *	           nothing that others' caches hold
  *
- * Slices are cut at cache lines, so that two ranks do not write the same one.
+ * Slices are cut at cache lines, so that no two ranks write to the same line.
  */
 #include "transport/coll/plan/plan_list.h"
 
 /*
- * An all-gather of parts that no cache keeps until the last rank has read them: of so many
- * segments, which have so many pieces, one of which the cache of a core keeps.
+ * give_part() serves an all-gather of parts that no cache keeps until the last rank has read them.
+ * GIVE_SEGMENTS: a part has at least so many segments. GIVE_SHARE: a segment is cut into so many
+ * pieces, so that the cache of a core keeps one.
  */
 #define GIVE_SEGMENTS 4u
 #define GIVE_SHARE    8u
-#define GIVE_PIECES   256u /* the most in all */
+#define GIVE_PIECES   256u /* bound for a whole part */
 
 static bool is_root(const struct twi_plan_list *list)
 {
@@ -34,7 +35,7 @@ static struct twi_plan_range slice_of(const struct twi_plan_list *list, uint32_t
 	return twi_plan_slice(list, all, list->what->ranks, rank);
 }
 
-/* The sources: the same elements of IN of all ranks, in their order. */
+/* Adds sources: the same elements of IN of all ranks, in the order of the ranks. */
 static void add_all(struct twi_plan_list *list, uint64_t first)
 {
 	for (uint32_t rank = 0; rank < list->what->ranks; rank++)
@@ -54,7 +55,7 @@ static void all_reduce_slices(struct twi_plan_list *list)
 	if (what->peers_write)
 		return;
 	twi_plan_sync(list);
-	/* Each begins with its neighbour's, so that they do not all read from one. */
+	/* Each rank begins with its neighbour's slice, so that not all read from one. */
 	for (uint32_t i = 1; i < what->ranks; i++) {
 		uint32_t rank = (what->rank + i) % what->ranks;
 		struct twi_plan_range theirs = slice_of(list, rank);
@@ -64,7 +65,7 @@ static void all_reduce_slices(struct twi_plan_list *list)
 	}
 }
 
-/* Into OUT of the root: a slice each, or all by the root. */
+/* Writes OUT of the root: each rank a slice, or the root all of it. */
 static void local_reduce(struct twi_plan_list *list)
 {
 	const struct twi_plan_case *what = list->what;
@@ -84,7 +85,7 @@ static void reduce_scatter(struct twi_plan_list *list)
 	add_all(list, list->what->rank * list->what->count);
 }
 
-/* OUT of this rank gets the part of another one. */
+/* Copies the part of a rank into OUT of this one. */
 static void take_part(struct twi_plan_list *list, uint32_t rank)
 {
 	struct twi_plan_range columns = { 0, list->what->count };
@@ -96,8 +97,8 @@ static void take_part(struct twi_plan_list *list, uint32_t rank)
 }
 
 /*
- * This rank's part into OUT of all, a piece at a time: memory is read for the first of them only,
- * for the others the caches have it. All ranks together read each input once.
+ * Copies this rank's part into OUT of all ranks, a piece at a time. Memory is read only for the
+ * first of them; for the others the caches have the piece. All ranks together read each input once.
  */
 static void give_part(struct twi_plan_list *list)
 {
@@ -128,7 +129,7 @@ static void all_gather(struct twi_plan_list *list)
 {
 	uint32_t ranks = list->what->ranks;
 
-	/* The same at all ranks: not by this one's part, which may be shorter than others. */
+	/* All ranks must choose alike, so this does not look at the part of one rank. */
 	if (list->what->peers_write && list->what->kind == TWI_COLL_ALL_GATHER &&
 	    list->what->count * list->unit / GIVE_SEGMENTS >= list->what->segment_bytes) {
 		give_part(list);
@@ -150,14 +151,14 @@ static void local_gather(struct twi_plan_list *list)
 			      twi_plan_own(list, TWI_PLAN_IN, 0), what->count);
 }
 
-/* `count` elements of another's IN, from `first` on, become OUT. */
+/* Copies `count` elements of another rank's IN, from `first` on, to OUT. */
 static void take_elements(struct twi_plan_list *list, uint32_t rank, uint64_t first)
 {
 	twi_plan_copy(list, twi_plan_own(list, TWI_PLAN_OUT, 0),
 		      twi_plan_of(list, rank, TWI_PLAN_IN, first), list->what->count);
 }
 
-/* Elements [first, end) of the root's data become those of `rank`. */
+/* Copies the elements [first, end) of the root's data to `rank`. */
 static void hand_elements(struct twi_plan_list *list, uint32_t rank, uint64_t first, uint64_t end)
 {
 	twi_plan_copy(list, twi_plan_of(list, rank, TWI_PLAN_OUT, first),
@@ -165,8 +166,8 @@ static void hand_elements(struct twi_plan_list *list, uint32_t rank, uint64_t fi
 }
 
 /*
- * Each takes what it needs. Where the root may write it hands each of them one slice of it, so that
- * it does as much as they do.
+ * Each rank takes what it needs. If the root may write to others, it gives each of them one slice,
+ * so that it does as much as they do.
  */
 static void local_broadcast(struct twi_plan_list *list)
 {
@@ -207,7 +208,7 @@ static void local_permute(struct twi_plan_list *list)
 		twi_plan_zero(list, twi_plan_own(list, TWI_PLAN_OUT, 0), list->what->count);
 }
 
-/* Columns of everybody's part for this rank, into OUT or, in rank order, into SCRATCH. */
+/* Copies columns of each rank's part for this rank to OUT, or in rank order to SCRATCH. */
 static void take_columns(struct twi_plan_list *list, struct twi_plan_range columns, bool scratch)
 {
 	const struct twi_plan_case *what = list->what;
@@ -224,7 +225,7 @@ static void take_columns(struct twi_plan_list *list, struct twi_plan_range colum
 	}
 }
 
-/* In place, a part may be overwritten when its reader has it: by columns through SCRATCH. */
+/* In place, a part is overwritten only when its reader has it: columns go through SCRATCH. */
 static void all_to_all(struct twi_plan_list *list)
 {
 	const struct twi_plan_case *what = list->what;
@@ -284,7 +285,7 @@ void twi_plan_build_local(struct twi_plan_list *list)
 	twi_plan_sync(list);
 	if (shares[what->kind] != NULL) {
 		shares[what->kind](list);
-		if (!all_to_all_in_place(what)) /* it ends with what is its own */
+		if (!all_to_all_in_place(what)) /* its last steps touch only this rank's memory */
 			twi_plan_sync(list);
 	}
 	twi_plan_close(list);

@@ -1,11 +1,11 @@
 /*
- * plan_ring.c - rank r gets from r - 1 and gives to r + 1.
+ * plan_ring.c - rank r receives from r - 1 and sends to r + 1.
  *
- * Reduce-scatter: the partial sum of part b starts at rank b + 1 and comes, with each rank's share
- * added, to rank b after n - 1 hops. All-gather: the whole parts go round once. An all-reduce is
- * one after the other. Each rank sends and receives (n - 1) / n of the payload in each of the two,
- * which is the least possible (Patarasuk and Yuan 2009); runs at once keep links and cores busy
- * together.
+ * Reduce-scatter: the partial sum of part b starts at rank b + 1. Each rank adds its share, and
+ * after n - 1 hops the sum is at rank b. All-gather: the whole parts go round once. An all-reduce
+ * is one after the other. In each of the two, each rank sends and receives (n - 1) / n of the
+ * payload. This is the least possible (Patarasuk and Yuan 2009). Several runs at once keep links
+ * and cores busy together.
  */
 #include "transport/coll/plan/plan_list.h"
 
@@ -21,7 +21,7 @@ static uint32_t next_rank(const struct twi_plan_list *list)
 	return (list->what->rank + 1) % list->what->ranks;
 }
 
-/* Where the whole part of this rank goes. */
+/* The place of this rank's complete part. */
 static struct twi_plan_ref home_ref(const struct twi_plan_list *list, struct twi_plan_range run)
 {
 	bool all = list->what->kind == TWI_COLL_ALL_REDUCE;
@@ -35,7 +35,7 @@ static void reduce_scatter(struct twi_plan_list *list, struct twi_plan_range run
 	uint32_t hops = list->what->ranks - 1;
 	uint64_t area = twi_plan_block_max(list, run);
 
-	/* Two areas in turn: one holds what is sent while the other receives. */
+	/* Two areas take turns: one holds what is sent while the other receives. */
 	for (uint32_t hop = 0; hop < hops; hop++) {
 		struct twi_plan_range gives = twi_plan_block(list, run, rank_back(list, hop + 1));
 		struct twi_plan_range gets = twi_plan_block(list, run, rank_back(list, hop + 2));
@@ -56,7 +56,7 @@ static void reduce_scatter(struct twi_plan_list *list, struct twi_plan_range run
 	}
 }
 
-/* `from`: where the own part is. */
+/* `from`: the place of the own part. */
 static void all_gather(struct twi_plan_list *list, struct twi_plan_range run,
 		       struct twi_plan_ref from)
 {

@@ -1,13 +1,15 @@
 /*
- * plan_tree.c - binomial trees: rank v (counted from the root) has the children v + 1, v + 2,
- * v + 4, ... as far as below its own lowest bit, and a child's subtree is the ranks from it up to
- * the next child. What is broadcast or reduced is cut in runs, which follow each other through the
- * tree; gathered and scattered parts travel whole, since a subtree's are one message, through
- * SCRATCH of the ranks in between: for small ones.
+ * plan_tree.c - binomial trees. Rank v, counted from the root, has children at the distances 1, 2,
+ * 4, ... below the lowest set bit of v. A child's subtree is the ranks from the child up to the
+ * next child.
+ *
+ * Broadcasts and reductions are cut into runs, which follow each other through the tree. Gathered
+ * and scattered parts travel whole, since the parts of a subtree are one message. They go through
+ * SCRATCH of the ranks in between, so this is for small parts.
  */
 #include "transport/coll/plan/plan_list.h"
 
-/* One rank's place in the tree; virtual numbers, counted from the root. */
+/* One rank's place in the tree, in numbers that count from the root. */
 struct place {
 	uint32_t ranks, root, self;
 	uint32_t span; /* ranks self ... self + span - 1 are its subtree */
@@ -48,7 +50,7 @@ static void run_broadcast(struct twi_plan_list *list, struct twi_plan_range run)
 	if (at.self)
 		twi_plan_recv(list, data, run.count, parent_of(&at), 0);
 	twi_plan_stage(list);
-	/* The largest subtree first: it has the longest way to go. */
+	/* The largest subtree first: it has the longest path. */
 	for (uint32_t child = at.top; child > 0; child >>= 1)
 		twi_plan_send(list, data, run.count, real_rank(&at, at.self + child), 0);
 }
@@ -79,9 +81,9 @@ static void run_reduce(struct twi_plan_list *list, struct twi_plan_range run)
 }
 
 /*
- * The parts of a subtree, between this rank and `peer`: its own side has them one after another
- * from `here` on, in the order of the tree. At the root they lie in the order of ranks, so that
- * what goes past the last rank is a second message, on both sides alike.
+ * Moves the parts of a subtree between this rank and `peer`. At this rank they lie from `here` on,
+ * one after another, in the order of the tree. At the root they lie in the order of ranks. So the
+ * parts past the last rank are a second message, on both sides.
  */
 static void move_parts(struct twi_plan_list *list, const struct place *at, bool send, uint32_t peer,
 		       uint32_t first, uint32_t span, struct twi_plan_ref here)

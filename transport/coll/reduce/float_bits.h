@@ -1,5 +1,6 @@
 /*
- * float_bits.h - floats of 8 and 16 bits as bits, to f32 (exactly) and back (to nearest, even).
+ * float_bits.h - converts floats of 8 and 16 bits, as bits, to f32 (exactly) and back (to nearest
+ * even).
  *
  *	        exponent  mantissa  bias   largest     overflow  its NaN here
  *	f16          5        10      15   65504       infinity  0x7e00
@@ -7,20 +8,20 @@
  *	f8e4m3       4         3       7   448         NaN       0x7f
  *	f8e5m2       5         2      15   57344       infinity  0x7e
  *
- * f8e4m3 has no infinity, and 0x7f and 0xff are its NaNs. What rounds to more than 448 becomes NaN,
- * as an infinity does: the conversion without saturation of the OCP specification, as ml_dtypes
- * (float8_e4m3fn) has it, so JAX and TensorFlow. A sum that overflows is seen, and not taken for
- * 448.
+ * f8e4m3 has no infinity; 0x7f and 0xff are its NaNs. A value that rounds to more than 448 becomes
+ * NaN, and so does an infinity. This is the conversion without saturation of the OCP specification.
+ * It is that of ml_dtypes (float8_e4m3fn), and so of JAX and TensorFlow. So a sum that overflows is
+ * visible, and is not taken for 448.
  *
- * These are the reference: branches and plain arithmetic. They want the floating-point mode that
- * the C library starts with (to nearest, nothing flushed to zero): twi_reduce sees to it.
+ * These functions are the reference, in branches and plain arithmetic. They need the floating-point
+ * mode that the C library starts with (to nearest, nothing flushed to zero); twi_reduce sets it.
  */
 #ifndef TWI_FLOAT_BITS_H
 #define TWI_FLOAT_BITS_H
 
 #include <stdint.h>
 
-/* A product is rounded before it is added to: no multiply-add becomes of the two, on no machine. */
+/* Rounds a product before it is added to, so that no machine makes one multiply-add of the two. */
 #if defined(__aarch64__)
 #define TWI_ROUNDED(product) __asm__("" : "+w"(product))
 #else
@@ -47,11 +48,11 @@ static inline float twi_f32_of(uint32_t bits)
 	return both.value;
 }
 
-/* A format narrower than f32: its mantissa's bits, its bias, and what is beyond its numbers. */
+/* A format narrower than f32: the bits of its mantissa, its bias, and its special values. */
 struct twi_float_format {
 	uint32_t mantissa, bias;
-	uint32_t sign;     /* the sign's bit */
-	uint32_t overflow; /* the infinity, or the NaN in its place */
+	uint32_t sign;     /* the bit of the sign */
+	uint32_t overflow; /* infinity, or the NaN in its place */
 	uint32_t nan;
 };
 
@@ -73,7 +74,7 @@ static inline float twi_float_widen(uint32_t bits, struct twi_float_format forma
 		return twi_f32_of(sign | 0x7f800000u);
 	if (exponent != 0)
 		return twi_f32_of(sign | ((magnitude << shift) + ((127 - format.bias) << 23)));
-	/* Subnormal: so many of the smallest. */
+	/* Subnormal: a multiple of the smallest one. */
 	value = (float)magnitude * twi_f32_of((128 - format.bias - format.mantissa) << 23);
 	return twi_f32_of(sign | twi_f32_bits(value));
 }
@@ -90,13 +91,13 @@ static inline uint32_t twi_float_narrow(float value, struct twi_float_format for
 	if (magnitude > 0x7f800000u)
 		return sign | format.nan;
 	if (magnitude < least) {
-		/* In the sum with this number the last bit is worth the smallest subnormal. */
+		/* The last bit of the sum with `anchor` has the value of the smallest subnormal. */
 		uint32_t anchor = (128 - format.bias + shift) << 23;
 
 		result = twi_f32_bits(twi_f32_of(magnitude) + twi_f32_of(anchor)) - anchor;
 		return sign | result;
 	}
-	/* Half of the last bit, less one where that is even; a carry goes on into the exponent. */
+	/* Adds half of the last bit, less one if that bit is 0. A carry goes into the exponent. */
 	result = magnitude - ((127 - format.bias) << 23);
 	result += (1u << (shift - 1)) - 1 + (result >> shift & 1);
 	result >>= shift;
@@ -123,7 +124,7 @@ static inline uint16_t twi_bf16_narrow(float value)
 	uint32_t bits = twi_f32_bits(value);
 
 	if ((bits & 0x7fffffffu) > 0x7f800000u)
-		return (uint16_t)(bits >> 16 | 0x40); /* quiet, for its low bits go */
+		return (uint16_t)(bits >> 16 | 0x40); /* made quiet, since its low bits are lost */
 	return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 

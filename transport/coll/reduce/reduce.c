@@ -1,5 +1,5 @@
 /*
- * reduce.c - which variant reduces, and in which floating-point mode.
+ * reduce.c - selects the variant that reduces, and sets the floating-point mode.
  */
 #include "transport/coll/reduce/reduce.h"
 
@@ -8,7 +8,7 @@
 #include "internal/base.h"
 #include "transport/coll/reduce/reduce_parts.h"
 
-#define FEW 8 /* numbers, up to which a loop is faster */
+#define FEW 8 /* elements, up to which a loop is faster */
 
 const struct twi_reduce_variant *const twi_reduce_variants[] = {
 	&twi_reduce_plain,
@@ -33,16 +33,18 @@ const struct twi_reduce_variant *twi_reduce_variant(void)
 		if (twi_reduce_variants[i]->usable())
 			best = twi_reduce_variants[i];
 	}
-	atomic_store_explicit(&known, best, memory_order_relaxed); /* all threads find the same */
+	/* all threads find the same variant */
+	atomic_store_explicit(&known, best, memory_order_relaxed);
 	return best;
 }
 
 /*
- * A runtime may have its threads flush subnormals to zero; the engine's thread does not. Which of
- * them comes to a reduction is chance, so each does it in the mode that the C library starts with.
+ * A machine-learning runtime may have its threads flush subnormals to zero; the engine's thread
+ * does not. Any of these threads may run a reduction. So each reduction sets the mode that the C
+ * library starts with.
  */
 #if defined(__x86_64__)
-#define MODE_BITS 0xffc0u /* all but the flags of what has happened */
+#define MODE_BITS 0xffc0u /* all bits but the exception flags */
 #define MODE      0x1f80u
 
 static uint32_t get_mode(void)

@@ -27,7 +27,7 @@
 static void avx2_reduce(const struct twi_reduction *reduction)
 {
 	if (reduce_all(reduction))
-		_mm_sfence(); /* before whatever tells that the results are there */
+		_mm_sfence(); /* before any store that announces the results */
 }
 
 #if defined(__clang__)
@@ -40,7 +40,7 @@ static bool avx2_usable(void)
 {
 	unsigned a, b, c, d;
 
-	/* clang 14 has no name for f16c. */
+	/* __builtin_cpu_supports of clang 14 does not know f16c. */
 	return __builtin_cpu_supports("avx2") && __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
 }
 

@@ -1,7 +1,7 @@
 /*
  * reduce_avx512.c - the kernels in vectors of 64 bytes.
  *
- * The instructions for bf16 that some machines have are of no use: they take subnormals for zero.
+ * The bf16 instructions of some machines are not used: they treat subnormals as zero.
  */
 #include "transport/coll/reduce/reduce_parts.h"
 
@@ -30,7 +30,7 @@
 static void avx512_reduce(const struct twi_reduction *reduction)
 {
 	if (reduce_all(reduction))
-		_mm_sfence(); /* before whatever tells that the results are there */
+		_mm_sfence(); /* before any store that announces the results */
 }
 
 #if defined(__clang__)

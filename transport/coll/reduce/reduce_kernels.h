@@ -1,12 +1,14 @@
 /*
  * reduce_kernels.h - the kernels of a variant, over the vectors of reduce_vectors.h. Each variant
- * includes this once, between what makes the compiler use its instructions.
+ * includes this once, where the compiler has its instructions enabled.
  *
- * A step takes four vectors of accumulators, of as many elements (of four vectors of f32, two of
- * bf16, one of f8): it reads them from the first source, combines them with every other, and stores
- * them to every result, so that each byte is read once and written once for each result. More than
- * GROUP sources would be more streams than a core follows: they are taken group by group, with the
- * accumulators of a tile kept in the first cache in between, in f32 where the type is narrow.
+ * A step takes four vectors of accumulators. These are the elements of four vectors of f32, of two
+ * of bf16, or of one of f8. It reads them from the first source, combines them with every other
+ * source, and stores them to every result. So each byte is read once, and written once for each
+ * result.
+ *
+ * More than GROUP sources would be more streams than a core follows, so they are taken in groups.
+ * Between the groups a tile in the first cache keeps the accumulators, in f32 for narrow types.
  */
 #ifndef TWI_REDUCE_KERNELS_H
 #define TWI_REDUCE_KERNELS_H
@@ -21,22 +23,22 @@
 #define TILE_BYTES 4096u
 
 /*
- * So far ahead sources are fetched where they are not in a cache. With four sources of bf16 of
- * 64 MiB the core's own foresight comes to 0.5 to 0.7 of the rate of memcpy, and this to 0.75 to 1;
- * with f32 there is no difference. In the first cache it would cost a quarter.
+ * Distance at which sources that are in no cache are prefetched. With four sources of bf16, of 64
+ * MiB, the core's own prefetcher reaches 0.5 to 0.7 of memcpy's rate, and this 0.75 to 1. With f32
+ * there is no difference. For data in the first cache it would cost a quarter.
  */
 #define AHEAD_BYTES 1024u
 
 struct kernel_span {
 	const uint8_t *sources[GROUP]; /* of this span */
 	unsigned sources_n;
-	bool from_tile, to_tile; /* the accumulators begin, or end, in the tile */
+	bool from_tile, to_tile; /* the accumulators come from the tile, or go to it */
 	bool streams, divides;
 	bool far; /* the sources are not in a cache */
 	uint32_t ranks, results_n;
 	uint8_t *const *results;
 	uint64_t offset; /* of this span in the results */
-	uint64_t bytes;  /* of a source: a multiple of WIDTH */
+	uint64_t bytes;  /* of a source; a multiple of WIDTH */
 	uint8_t *tile;
 };
 
@@ -110,7 +112,7 @@ TWI_INLINE struct four pack_same(struct four x, unsigned parts)
 	return x;
 }
 
-/* bf16: the even ones, then the odd ones of a vector. */
+/* bf16: the even elements of a vector, then the odd ones. */
 TWI_INLINE struct four unpack_bf16(const uint8_t *from, unsigned parts)
 {
 	vec v = load(from), w = parts > 2 ? load(from + WIDTH) : v;
@@ -152,7 +154,7 @@ TWI_INLINE struct four pack_f16(struct four x, unsigned parts)
 	return y;
 }
 
-/* f8: every fourth of a vector, from the first, the second, ... */
+/* f8: every fourth element of a vector, beginning with the first, the second, ... */
 #define TWI_VECTOR_F8(name, format)                                                                \
 	TWI_INLINE struct four unpack_##name(const uint8_t *from, unsigned parts)                  \
 	{                                                                                          \
@@ -185,7 +187,7 @@ TWI_INLINE vec divide_f64(vec value, uint32_t ranks)
 	return (vec)((vec_f64)value / (double)ranks);
 }
 
-/* What a type's kernels have in common; a constant of each, so that all calls are inlined. */
+/* What the kernels of a type have in common; a constant in each, so that all calls are inlined. */
 struct kernel_kind {
 	unsigned accumulators; /* for each vector of the source */
 	unpack_fn *unpack;
@@ -201,7 +203,7 @@ TWI_INLINE void fetch_ahead(const struct kernel_span *s, uint64_t i, unsigned by
 	}
 }
 
-/* One step at byte i: `parts` vectors of accumulators. */
+/* One step at byte i, with `parts` vectors of accumulators. */
 TWI_INLINE void step(const struct kernel_span *s, uint64_t i, struct kernel_kind kind, op_fn *op,
 		     unsigned parts)
 {

@@ -1,7 +1,7 @@
 /*
- * reduce_neon.c - the kernels in vectors of 16 bytes, for aarch64, which always has them.
+ * reduce_neon.c - the kernels in vectors of 16 bytes, for aarch64, which always has NEON.
  *
- * There is no store around the caches worth its name here: `stream` changes nothing.
+ * No store around the caches is worth using here, so `stream` changes nothing.
  */
 #include "transport/coll/reduce/reduce_parts.h"
 

@@ -1,11 +1,11 @@
 /*
- * reduce_plain.c - the reference: what every type and operator means, in plain C, by three tables.
+ * reduce_plain.c - the reference: every type and operator in plain C, by three tables.
  *
  *	source --read--> operand (f32 for the narrow floats, else the type itself)
  *	       --combine with the accumulators--> ... --divide--> --write--> results
  *
- * It goes in chunks, so that a result may be a source: a chunk is stored when all of it was read.
- * The other variants must agree with it bitwise, but for which NaN a NaN is.
+ * It works in chunks, so that a result may be a source: a chunk is stored only after all sources of
+ * it were read. The other variants must agree with it bitwise, except for the bits of a NaN.
  */
 #include "transport/coll/reduce/reduce_parts.h"
 
@@ -24,7 +24,7 @@ typedef uint16_t u16_at __attribute__((aligned(1), may_alias));
 typedef uint32_t u32_at __attribute__((aligned(1), may_alias));
 typedef uint64_t u64_at __attribute__((aligned(1), may_alias));
 
-/* A type as it lies in memory, and as it is computed with. */
+/* Copies elements of a type that needs no conversion. */
 #define COPY(name, type)                                                                           \
 	static void read_##name(void *to, const void *from, unsigned n)                            \
 	{                                                                                          \
@@ -71,7 +71,7 @@ NARROW(f8e5m2, u8, uint8_t)
 		}                                                                                  \
 	}
 
-/* A NaN if one is; and of two zeros the one of that sign. */
+/* NaN if one operand is NaN. Of two zeros, lesser takes the negative one, greater the other. */
 #define FLOATS(name, type)                                                                         \
 	static type name##_lesser(type a, type b)                                                  \
 	{                                                                                          \
@@ -97,7 +97,7 @@ FLOATS(f32, float)
 FLOATS(f64, double)
 #undef FLOATS
 
-/* In 64 bits without a sign, where nothing overflows, and then cut: so they wrap. */
+/* Computes in unsigned 64 bits, where overflow is defined, and truncates: so integers wrap. */
 #define INTEGERS(name, type)                                                                       \
 	COMBINE(name##_sum, type, (uint64_t)a + (uint64_t)b)                                       \
 	COMBINE(name##_prod, type, (uint64_t)a *(uint64_t)b)                                       \
@@ -123,7 +123,7 @@ BITS(u32, uint32_t)
 BITS(u64, uint64_t)
 #undef BITS
 
-/* Pairs of the real and the imaginary part. */
+/* Complex numbers are pairs of a real and an imaginary part. */
 #define COMPLEX(name, type)                                                                        \
 	static void name##_prod(void *to, const void *operands, unsigned n)                        \
 	{                                                                                          \
@@ -149,7 +149,7 @@ COMPLEX(c128, double)
 
 typedef void move_fn(void *to, const void *from, unsigned n);
 
-/* Of a complex type read, write and combine take parts, two for each element. */
+/* For a complex type, read, write and combine count parts, two for each element. */
 struct plain_type {
 	unsigned bytes, parts;
 	move_fn *read, *write;
@@ -175,7 +175,7 @@ static const struct plain_type types[TOW_TYPE_COUNT] = {
 	[TOW_U16] = { 2, 1, read_u16, read_u16, { OF_INTEGERS(u16, u16) } },
 	[TOW_U32] = { 4, 1, read_u32, read_u32, { OF_INTEGERS(u32, u32) } },
 	[TOW_U64] = { 8, 1, read_u64, read_u64, { OF_INTEGERS(u64, u64) } },
-	/* On whole bytes: what is 0 or 1 stays so. */
+	/* Works on whole bytes: values of 0 or 1 stay so. */
 	[TOW_BOOL] = { 1,
 		       1,
 		       read_u8,
@@ -240,7 +240,7 @@ void twi_reduce_divide(enum tow_type type, void *numbers, unsigned count, uint32
 	case TOW_C128:
 		f64_divide(numbers, count, (double)ranks);
 		break;
-	default: /* bool has no average; all else is f32 here */
+	default: /* bool has no average; all other types are f32 here */
 		f32_divide(numbers, count, (float)ranks);
 		break;
 	}
@@ -280,7 +280,7 @@ static void reduce_chunk(const struct twi_reduction *r, uint64_t offset, unsigne
 {
 	const struct plain_type *type = &types[r->type];
 	bool divides = r->reduce == TOW_AVG && r->ranks != 0;
-	/* Of one source the bytes, even of what is NaN. */
+	/* A single source is copied bytewise, even a NaN. */
 	bool copies = r->sources_n == 1 && !divides;
 	unsigned parts = n * type->parts;
 	union numbers accumulators, operands;

@@ -1,7 +1,7 @@
 /*
- * reduce_variant.h - a variant made of its kernels: the table of all types and operators, and how a
- * reduction is cut into spans for them. Included once by each variant, behind what
- * reduce_vectors.h asks for.
+ * reduce_variant.h - makes a variant of its kernels: the table of all types and operators, and the
+ * cutting of a reduction into spans. Each variant includes it once, after the definitions that
+ * reduce_vectors.h needs.
  */
 #ifndef TWI_REDUCE_VARIANT_H
 #define TWI_REDUCE_VARIANT_H
@@ -11,7 +11,7 @@
 #include "internal/base.h"
 #include "transport/coll/reduce/reduce_kernels.h"
 
-/* All that is read and written, from which on sources are taken to be in no cache. */
+/* If at least this much is read and written in total, sources count as being in no cache. */
 #define FAR_BYTES (8u << 20)
 
 typedef void kernel_fn(const struct kernel_span *s);
@@ -96,16 +96,16 @@ static const struct kernel_type kernel_types[TOW_TYPE_COUNT] = {
 	[TOW_C128] = { 16, 1, { OF_COMPLEX(c128, f64) } },
 };
 
-/* How a reduction's elements [first, first + count) go through the kernels. */
+/* How the elements of a reduction go through the kernels. */
 struct kernel_job {
 	const struct twi_reduction *r;
 	const struct kernel_type *type;
 	kernel_fn *kernel;
-	bool divides_tile;       /* integers */
+	bool divides_tile;       /* integers: division in the tile */
 	struct kernel_span span; /* what all spans have in common */
 };
 
-/* Sources s and on, as many as a span takes, from byte `offset`. Returns how many. */
+/* Takes sources from `s` on, at byte `offset`, as many as a span takes. Returns how many. */
 static inline unsigned take_sources(struct kernel_span *span, const struct twi_reduction *r,
 				    uint32_t s, uint64_t offset)
 {
@@ -118,7 +118,7 @@ static inline unsigned take_sources(struct kernel_span *span, const struct twi_r
 	return n;
 }
 
-/* All sources at once. */
+/* Reduces all sources in one span. */
 static inline void reduce_through(const struct kernel_job *job, uint64_t offset, uint64_t bytes)
 {
 	struct kernel_span span = job->span;
@@ -128,7 +128,7 @@ static inline void reduce_through(const struct kernel_job *job, uint64_t offset,
 	job->kernel(&span);
 }
 
-/* Sources in groups, with a tile of accumulators in between. */
+/* Reduces the sources in groups, with a tile of accumulators in between. */
 static inline void reduce_tile(const struct kernel_job *job, uint64_t offset, uint64_t bytes,
 			       uint8_t *tile)
 {
@@ -183,7 +183,7 @@ static inline void reduce_vectors(const struct twi_reduction *r, uint64_t first,
 	}
 }
 
-/* Elements before all results are aligned for streaming stores; UINT64_MAX: never are. */
+/* Elements up to where all results are aligned for streaming stores. UINT64_MAX: they never are. */
 static inline uint64_t until_aligned(const struct twi_reduction *r, unsigned bytes)
 {
 	uint64_t head = -(uintptr_t)r->results[0] & 63;
@@ -195,7 +195,7 @@ static inline uint64_t until_aligned(const struct twi_reduction *r, unsigned byt
 	return head % bytes == 0 ? head / bytes : UINT64_MAX;
 }
 
-/* True when it has streamed: then a fence is due. */
+/* Returns true if it has streamed; then the caller must issue a fence. */
 static inline bool reduce_all(const struct twi_reduction *r)
 {
 	unsigned bytes = kernel_types[r->type].bytes, unit = WIDTH / bytes;

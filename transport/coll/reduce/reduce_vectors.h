@@ -1,16 +1,16 @@
 /*
  * reduce_vectors.h - the vectors that kernels compute with, in GNU C, of TWI_VECTOR_BYTES.
  *
- * A variant defines TWI_VECTOR_BYTES and what its machine has instructions for, and includes
+ * A variant defines TWI_VECTOR_BYTES and macros for its machine's instructions. Then it includes
  * reduce_kernels.h, which includes this:
  *	TWI_VECTOR_WIDEN_F16(from)     a vector of f32 from the f16 at `from`
  *	TWI_VECTOR_NARROW_F16(a, b)    the vector of f16 that two of f32 become
  *	TWI_VECTOR_STREAM(to, v)       a store around the caches, to an aligned address
  *
- * All vectors are passed as `vec`, 32-bit numbers without a sign, and cast to what they hold. The
- * narrow floats are widened without moving anything across lanes: a vector's bf16 become two of
- * f32, of the even and of the odd ones, a vector's f8 four of every fourth. Where a number stands
- * in between is nobody's concern, as the way back undoes it.
+ * All vectors are passed as `vec`, of unsigned 32-bit numbers, and cast to what they hold. Widening
+ * narrow floats moves nothing across lanes. A vector of bf16 becomes two of f32: the even and the
+ * odd elements. A vector of f8 becomes four: every fourth element each. The order in between does
+ * not matter, as narrowing restores it.
  */
 #ifndef TWI_REDUCE_VECTORS_H
 #define TWI_REDUCE_VECTORS_H
@@ -72,8 +72,9 @@ TWI_INLINE vec choose(vec mask, vec yes, vec no)
 	}
 
 /*
- * Of two zeros the one with (min) or without (max) the sign: both OR the sign, or AND it, which
- * does nothing to other equals. An a that is NaN is put back, as comparing it has chosen b.
+ * Of two zeros, min takes the one with the sign, and max the one without. They OR, or AND, the sign
+ * bit; this changes no other equal numbers. If `a` is NaN it is put back, since its comparison has
+ * chosen b.
  */
 #define TWI_VECTOR_FLOATS(name, type)                                                              \
 	TWI_VECTOR_OP(name##_sum, type, a + b)                                                     \
@@ -88,8 +89,9 @@ TWI_VECTOR_FLOATS(f32, vec_f32)
 TWI_VECTOR_FLOATS(f64, vec_f64)
 
 /*
- * Complex numbers: pairs of neighbours, the real part first. x = a * (c, c), y = (b, a) * (d, d)
- * with the sign of the real ones turned round; their sum is the product, rounded as in plain C.
+ * Complex numbers are pairs of neighbours, the real part first. The product of (a, b) and (c, d) is
+ * x + y, rounded as in plain C. x = (a, b) * (c, c). y = (b, a) * (d, d), with the sign of the real
+ * part inverted.
  */
 #if TWI_VECTOR_BYTES == 16
 #define TWI_VECTOR_PAIRS(v, x, y) __builtin_shufflevector(v, v, x, y)
@@ -161,23 +163,23 @@ TWI_VECTOR_OP(bits_and, vec, a &b)
 TWI_VECTOR_OP(bits_or, vec, a | b)
 TWI_VECTOR_OP(bits_xor, vec, a ^ b)
 
-/* For what is below 2^31, as some machines compare with a sign only. */
+/* For numbers below 2^31, as some machines have only signed comparisons. */
 TWI_INLINE vec less(vec a, uint32_t b)
 {
 	return (vec)((vec_s32)a < (int32_t)b);
 }
 
 /*
- * An f32 whose upper half is rounded as twi_bf16_narrow does; the lower half is still there. A NaN
- * needs no care: it comes from a bf16, or is the machine's own, and has a lower half of zeros, to
- * which this adds no carry. (It costs a third of the rate where the data is in the first cache.)
+ * Rounds the upper half of an f32 like twi_bf16_narrow; the lower half is not cleared. A NaN needs
+ * no care. It comes from a bf16, or is the machine's own, so its lower half is zero and this adds
+ * no carry. (A check would cost a third of the rate for data in the first cache.)
  */
 TWI_INLINE vec bf16_round(vec bits)
 {
 	return bits + 0x7fffu + (bits >> 16 & 1u);
 }
 
-/* As twi_float_widen, of the low bits of each lane; the format is known when this is compiled. */
+/* Like twi_float_widen, of the low bits of each lane. The format is a compile-time constant. */
 TWI_INLINE vec float_widen(vec bits, struct twi_float_format format)
 {
 	uint32_t shift = 23 - format.mantissa, rebias = (127 - format.bias) << 23;
@@ -191,7 +193,7 @@ TWI_INLINE vec float_widen(vec bits, struct twi_float_format format)
 	return sign | choose(less(magnitude, 1u << 23), subnormal, normal);
 }
 
-/* As twi_float_narrow. */
+/* Like twi_float_narrow. */
 TWI_INLINE vec float_narrow(vec bits, struct twi_float_format format)
 {
 	uint32_t shift = 23 - format.mantissa;

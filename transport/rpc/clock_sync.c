@@ -4,8 +4,8 @@
 #include "transport/rpc/clock_sync.h"
 
 /*
- * Differences wrap around as they should when the two clocks began at different times, so they are
- * taken without a sign. The halves are added, because the sum of both may not fit.
+ * Differences are taken unsigned. So they wrap around correctly when the two clocks began at
+ * different times. The halves are added, because the sum of both may not fit.
  */
 static int64_t offset_of(uint64_t t1, uint64_t t2, uint64_t t3, uint64_t t4)
 {
@@ -14,7 +14,7 @@ static int64_t offset_of(uint64_t t1, uint64_t t2, uint64_t t3, uint64_t t4)
 	return there / 2 + back / 2 + (there % 2 + back % 2) / 2;
 }
 
-/* A rate from two samples; kept when its bound is the tightest. */
+/* Computes a rate from two samples; keeps it if its bound is the tightest. */
 static void try_rate(struct twi_clock_sync *sync, const struct twi_clock_sample *a,
 		     const struct twi_clock_sample *b)
 {
@@ -45,7 +45,7 @@ static void find_rate(struct twi_clock_sync *sync)
 		for (unsigned j = 0; j < count; j++)
 			try_rate(sync, &sync->samples[i], &sync->samples[j]);
 	}
-	/* What no clock does: one was set, or the peer lies. The bound is the plain one then. */
+	/* No clock drifts this much: one was set, or the peer lies. The plain bound holds then. */
 	if (sync->rate > TWI_CLOCK_DRIFT_PPM / 1e6 || sync->rate < -TWI_CLOCK_DRIFT_PPM / 1e6) {
 		sync->rate = 0;
 		sync->rate_error = TWI_CLOCK_DRIFT_PPM / 1e6;
@@ -73,8 +73,9 @@ bool twi_clock_sync_add(struct twi_clock_sync *sync, uint64_t t1, uint64_t t2, u
 }
 
 /*
- * What a sample says at now_ns. The offset is true half way between t1 and t4, give or take half of
- * the exchange, in which the clocks drift, too: its length is part of the age. 2: what was rounded.
+ * Extrapolates a sample to now_ns. The offset is true half way between t1 and t4, within half of
+ * the exchange. The clocks drift during the exchange, too, so its length is part of the age. The 2
+ * covers rounding.
  */
 static void carry_on(const struct twi_clock_sync *sync, const struct twi_clock_sample *sample,
 		     uint64_t now_ns, struct twi_clock_estimate *out)

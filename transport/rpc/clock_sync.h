@@ -1,6 +1,6 @@
 /*
- * clock_sync.h - by how much the peer's clock is ahead of ours, with a bound of the error. Pure:
- * the exchanges themselves are rpc_link.c's.
+ * clock_sync.h - computes how far the peer's clock is ahead of ours, with a bound of the error.
+ * Pure: rpc_link.c does the exchanges.
  *
  *	ours   t1 ------------------------------ t4
  *	          \  there                back  /
@@ -10,20 +10,20 @@
  *
  *	offset = ((t2 - t1) + (t3 - t4)) / 2        delay = (t4 - t1) - (t3 - t2)
  *
- * If both ways took equally long, offset is right. If all of the delay was on one way, it is wrong
- * by delay / 2, and it cannot be wrong by more: that is the bound. It is no guess about the
- * network, only that nothing arrives before it was sent.
+ * If both directions took equally long, the offset is right. If one direction took all of the
+ * delay, the offset is wrong by delay / 2. It cannot be wrong by more, so this is the bound. The
+ * bound assumes nothing about the network, only that nothing arrives before it was sent.
  *
- * Clocks drift apart meanwhile, by at most TWI_CLOCK_DRIFT_PPM: twice what clock.h may be off (100
- * ppm) and the tolerance of a clock (PHI of RFC 5905, 15 ppm). Most of that is a constant, and two
- * exchanges that lie apart show it: the rate of one clock against the other, within the sum of both
- * errors over the time between them. What is left then is TWI_CLOCK_WANDER_PPM. So a reading of age
- * a is carried on by rate * a and is good for
+ * Clocks drift apart by at most TWI_CLOCK_DRIFT_PPM. This is twice the sum of the error of clock.h
+ * (100 ppm) and the tolerance of a clock (PHI of RFC 5905, 15 ppm). Most of the drift is constant.
+ * Two exchanges some time apart show it as the rate of one clock against the other. Its error is
+ * the sum of both errors divided by the time between them. The rest of the drift is
+ * TWI_CLOCK_WANDER_PPM. So a reading of age a is extrapolated by rate * a, and is good for
  *
  *	delay / 2 + a * min(DRIFT, error of the rate + WANDER)
  *
- * and of the last readings the one that is best *now* is used: a quick exchange long ago, or a
- * slower one of a moment ago. A clock that is set, or slewed by more than that, exceeds the bound.
+ * Of the last readings the one that is best *now* is used: a quick exchange long ago, or a slower
+ * one of a moment ago. A clock that is set, or slewed by more than that, exceeds the bound.
  */
 #ifndef TWI_CLOCK_SYNC_H
 #define TWI_CLOCK_SYNC_H
@@ -37,39 +37,40 @@
 
 struct twi_clock_sample {
 	int64_t offset_ns; /* theirs minus ours */
-	uint64_t delay_ns; /* there and back, without their part */
+	uint64_t delay_ns; /* round trip, without the peer's part */
 	uint64_t at_ns;    /* t4 */
 };
 
-/* All zero is a fresh one. */
+/* All zero is the initial state. */
 struct twi_clock_sync {
 	struct twi_clock_sample samples[TWI_CLOCK_SAMPLES];
 	unsigned next;
-	double rate;        /* theirs against ours, less 1 */
-	double rate_error;  /* at most; more than DRIFT: it is not known */
-	uint64_t exchanges; /* taken */
-	uint64_t refused;   /* whose times cannot be: a peer that lies, or a clock that was set */
+	double rate;        /* rate of the peer's clock against ours, minus 1 */
+	double rate_error;  /* bound of its error; DRIFT or more: the rate is not known */
+	uint64_t exchanges; /* exchanges that were accepted */
+	uint64_t refused;   /* exchanges with impossible times: the peer lies, or a clock was set */
 };
 
 struct twi_clock_estimate {
 	int64_t offset_ns; /* theirs minus ours */
 	uint64_t error_ns; /* the offset is within this of the truth */
-	uint64_t age_ns;   /* of the exchange that it is from */
-	uint64_t delay_ns; /* of that exchange */
+	uint64_t age_ns;   /* age of the exchange that it comes from */
+	uint64_t delay_ns; /* delay of that exchange */
 };
 
 /*
- * One exchange; t1 and t4 are ours. False, and nothing kept, when t4 is before t1, t3 before t2, or
- * the peer says that it took longer than the whole exchange did.
+ * Adds one exchange; t1 and t4 are ours. False: the times are impossible, and nothing is kept. Then
+ * t4 is before t1, or t3 before t2, or the peer claims to have taken longer than the whole
+ * exchange.
  */
 bool twi_clock_sync_add(struct twi_clock_sync *sync, uint64_t t1, uint64_t t2, uint64_t t3,
 			uint64_t t4);
 
-/* The best that is known at now_ns, of our clock. False: nothing is known. */
+/* The best estimate at now_ns of our clock. False: nothing is known. */
 bool twi_clock_sync_read(const struct twi_clock_sync *sync, uint64_t now_ns,
 			 struct twi_clock_estimate *out);
 
-/* A time of the peer's clock on ours. */
+/* Converts a time of the peer's clock to ours. */
 static inline int64_t twi_clock_ours(const struct twi_clock_estimate *estimate, uint64_t theirs_ns)
 {
 	return (int64_t)(theirs_ns - (uint64_t)estimate->offset_ns);

@@ -62,7 +62,7 @@ static int make_tables(struct twi_rpc *rpc)
 	rpc->in_rows = calloc(rpc->records, sizeof(rpc->in_rows[0]));
 	rpc->slot_rows = calloc(rpc->records, sizeof(rpc->slot_rows[0]));
 	rpc->stream_rows = calloc(TWI_RPC_STREAMS, sizeof(rpc->stream_rows[0]));
-	/* Not touched here: the kernel gives the pages as they are used. */
+	/* Not touched here, so the kernel adds pages as they are used. */
 	rpc->buffers = calloc(3 * rpc->records + TWI_RPC_PARCELS * TWI_RPC_STREAMS, bytes);
 	if (rpc->call_rows == NULL || rpc->in_rows == NULL || rpc->slot_rows == NULL ||
 	    rpc->stream_rows == NULL || rpc->buffers == NULL)
@@ -84,7 +84,7 @@ struct twi_rpc *twi_rpc_of(struct twi_engine *engine)
 		return NULL;
 	}
 	rpc->engine = engine;
-	/* What goes apart must be longer than any small message (rpc.h). */
+	/* A separate body must be longer than any small message (rpc.h). */
 	rpc->inline_max = (uint32_t)twi_max(eager, (uint64_t)TWI_RPC_INLINE_MIN);
 	rpc->records = TWI_RPC_BUFFERS_BYTES / (TWI_RPC_HEAD_BYTES + rpc->inline_max);
 	rpc->records = twi_max(twi_min(rpc->records, TWI_RPC_RECORDS), TWI_RPC_RECORDS_MIN);
@@ -111,7 +111,7 @@ void twi_rpc_destroy(struct twi_engine *engine)
 	engine->rpc = NULL;
 	if (rpc == NULL)
 		return;
-	/* Calls in service that nobody has answered hold their peers. */
+	/* Calls in service that were not answered still hold their peers. */
 	while ((entry = twi_list_first(&rpc->peers)) != NULL) {
 		struct twi_rpc_peer *rp = twi_container_of(entry, struct twi_rpc_peer, link);
 
@@ -131,7 +131,7 @@ struct twi_rpc_method *twi_rpc_method_find(struct twi_rpc *rpc, uint64_t hash)
 	return NULL;
 }
 
-/* TOW_OK, or what is wrong with the name. */
+/* Returns TOW_OK, or an error that says what is wrong with the name. */
 static int check_name(const char *name, const char *call)
 {
 	size_t bytes = name == NULL ? 0 : strnlen(name, TOW_METHOD_NAME_MAX);

@@ -1,7 +1,7 @@
 /*
  * rpc_call.c - the client's side of a call.
  *
- *	FREE -> QUEUED -> SENT -----------> ENDED -> FREE   when its operation was given back and
+ *	FREE -> QUEUED -> SENT -----------> ENDED -> FREE   when its operation was released and
  *	                    \-> BODY -------/               nothing of it is under way any more
  *
  *	QUEUED  waits for OPEN, or for room in the peer's window
@@ -72,12 +72,12 @@ void twi_call_settle(struct twi_call *call)
 	free_call(call);
 }
 
-/* The user has given the operation back. */
+/* The user has released the operation. */
 static void on_release(struct tow_op *op)
 {
 	struct twi_call *call = op->owner;
 
-	if (call == NULL) /* it could not be begun */
+	if (call == NULL) /* the call could not begin */
 		return;
 	call->op = NULL;
 	if (call->stream != NULL)
@@ -90,7 +90,7 @@ static uint64_t ns_between(uint64_t later, uint64_t earlier)
 	return later > earlier ? later - earlier : 0;
 }
 
-/* What of the time on the wire the request had lain where the server did not read it. */
+/* Moves the time that the request lay unread at the server from wire_ns to server_queue_ns. */
 static void part_wire(struct twi_call *call)
 {
 	struct tow_call_result *result = &call->result;
@@ -109,7 +109,7 @@ static void part_wire(struct twi_call *call)
 		result->request_one_way_ns -= (int64_t)result->server_queue_ns;
 }
 
-/* The parts of the latency of a call that the server has answered. */
+/* Computes the parts of the latency of a call that the server has answered. */
 static void measure_call(struct twi_call *call, uint64_t posted_ns)
 {
 	struct tow_call_result *result = &call->result;
@@ -118,17 +118,16 @@ static void measure_call(struct twi_call *call, uint64_t posted_ns)
 	bool known;
 
 	/*
-	 * What a server says of its time cannot make it more than has passed here: both sides stamp
-	 * what a poll has found with a time from before it.
+	 * The server's times are limited to the time that has passed here. They can exceed it,
+	 * since both sides stamp what a poll has found with a time before the poll.
 	 */
 	result->serve_ns = twi_min(result->serve_ns, result->total_ns);
 	result->match_ns = twi_min(result->match_ns, result->total_ns - result->serve_ns);
 	server = result->match_ns + result->serve_ns;
 
 	/*
-	 * A header that is too long for one frame is seen to be out only when the server has it,
-	 * and the answer may be here before. It was out when the server's time began, at the
-	 * latest.
+	 * A header that is too long for one frame completes only when the server has it. The answer
+	 * may be here before. The header was sent, at the latest, when the server's time began.
 	 */
 	if (sent == 0)
 		sent = posted_ns;
@@ -147,7 +146,7 @@ static void measure_call(struct twi_call *call, uint64_t posted_ns)
 		part_wire(call);
 }
 
-/* TWI_LATENCY_UNKNOWN: its server does not tell. */
+/* The server's queue time. TWI_LATENCY_UNKNOWN: the server does not report it. */
 static uint64_t told_queue(const struct twi_call *call)
 {
 	bool tells = call->rp->peer != NULL && twi_rpc_tells_unread(call->rp->peer);
@@ -155,7 +154,7 @@ static uint64_t told_queue(const struct twi_call *call)
 	return tells ? call->result.server_queue_ns : TWI_LATENCY_UNKNOWN;
 }
 
-/* By lane, peer and size: /v1/latency. The size is that of both ways. */
+/* Records the latency by lane, peer and size of both directions, for /v1/latency. */
 static void record_latency(const struct twi_call *call, struct tow_peer *peer)
 {
 	const struct tow_call_result *result = &call->result;
@@ -233,7 +232,7 @@ void twi_call_end(struct twi_call *call, int status, bool tell)
 	if (call->state == TWI_CALL_ENDED)
 		return;
 	if (status < 0)
-		twi_call_explain(call, status); /* it names the state */
+		twi_call_explain(call, status); /* before the state changes */
 	rp->holds++;
 	call->state = TWI_CALL_ENDED;
 	call->cancel_due = tell && sent;
@@ -253,9 +252,9 @@ void twi_call_end(struct twi_call *call, int status, bool tell)
 		measure_call(call, op->start_ns);
 	record_call(call, answered || status == TOW_EREMOTE);
 	record_span(call, status);
-	op->seq = call->id; /* as waits for it name it */
+	op->seq = call->id; /* the number by which waits name it */
 	op->data = (void *)(uintptr_t)call->result.data;
-	/* release: result is read by whoever sees it */
+	/* release: a thread that sees it reads `result` */
 	atomic_store_explicit(&call->ended, true, memory_order_release);
 	twi_op_complete(op, status, call->result.bytes);
 	twi_call_settle(call);
@@ -284,13 +283,13 @@ uint64_t twi_rpc_call_id(const struct tow_op *op)
 	return call != NULL ? call->id : 0;
 }
 
-/* The request is out, or what could not be said has failed. */
+/* The request, or a CANCEL, has been sent, or has failed. */
 static void on_sent(struct twi_parcel *parcel)
 {
 	struct twi_call *call = parcel->owner;
 	int status = parcel->status;
 
-	/* A body that the server has refused or dropped: it says why in its answer. */
+	/* If the server has refused or dropped the body, its answer says why. */
 	if (call->state == TWI_CALL_SENT && status < 0 && status != TOW_ECANCELED &&
 	    status != TOW_ETRUNCATED)
 		twi_call_end(call, status, true);
@@ -311,7 +310,7 @@ static void send_call(struct twi_call *call)
 	int status;
 
 	call->state = TWI_CALL_SENT;
-	/* The server looks at a request until it has answered, and the client waits for that. */
+	/* Lent: the server uses the request until it answers, and the client waits for that. */
 	call->out.lent = true;
 	call->rp->in_flight++;
 	twi_list_push_back(&call->rp->active, &call->link);
@@ -387,7 +386,7 @@ static void fetch_response(struct twi_call *call, const struct twi_rpc_head *hea
 		twi_call_end(call, status, true);
 }
 
-/* What the server has to say of a failure, made fit to be printed. */
+/* Copies the server's text about a failure, with control characters replaced. */
 static void take_text(struct twi_call *call, const uint8_t *text, uint64_t bytes)
 {
 	uint64_t n = twi_min(bytes, (uint64_t)TOW_CALL_TEXT_MAX - 1);
@@ -403,7 +402,7 @@ static bool known_failure(int status)
 	       status == TOW_EINVAL || status == TOW_EEXHAUSTED || status == TOW_EDEADLINE;
 }
 
-/* The response lies behind the header. True: the slot is kept. */
+/* Takes a response that lies behind the header. True: the slot is kept. */
 static bool take_inline(struct twi_call *call, struct twi_rpc_slot *slot, uint64_t bytes)
 {
 	const uint8_t *data = slot->data + TWI_RPC_HEAD_BYTES;
@@ -443,7 +442,8 @@ bool twi_call_answered(struct twi_rpc_peer *rp, struct twi_rpc_slot *slot,
 
 	twi_assert_held(rp->engine);
 	if (call == NULL || call->state != TWI_CALL_SENT) {
-		rp->rpc->dropped++; /* nobody wants it; a body is taken back when CANCEL is there */
+		/* the call is over; the server takes a body back when CANCEL comes */
+		rp->rpc->dropped++;
 		return false;
 	}
 	call->arrived_ns = arrived_ns;
@@ -536,7 +536,7 @@ int twi_call_begin(struct tow_peer *peer, const struct twi_call_wish *wish, stru
 		twi_call_pump(call->rp);
 	if (call->state == TWI_CALL_QUEUED)
 		twi_rpc_reopen(call->rp);
-	if (call->state == TWI_CALL_QUEUED) /* a small request is the caller's again */
+	if (call->state == TWI_CALL_QUEUED) /* the caller may reuse a small request now */
 		call->wish.request =
 			twi_parcel_keep(&call->out, call->rpc, wish->request, wish->request_bytes);
 	return TOW_OK;

@@ -1,5 +1,5 @@
 /*
- * rpc_failure.c - why a call failed, in words.
+ * rpc_failure.c - texts of failed calls. See rpc_failure.h.
  */
 #include "transport/rpc/rpc_failure.h"
 
@@ -8,7 +8,7 @@
 #include "diag/base/error.h"
 #include "transport/op/endpoint.h"
 
-/* X(refusal, status, text of what the request has and of what there may be) */
+/* X(refusal, status, text with the request's value and the limit) */
 #define REFUSAL_MAP(X)                                                                             \
 	X(METHOD, TOW_ENOTSUP, "the server has no method of that name")                            \
 	X(FULL, TOW_EBUSY, "the server can take no more calls; %llu of this peer are in service",  \

@@ -1,5 +1,5 @@
 /*
- * rpc_link.c - see rpc_link.h.
+ * rpc_link.c - the library's own messages to the other side of a peer. See rpc_link.h.
  *
  *	offset  0      1             8     16    24    32             40
  *	        +------+-------------+-----+-----+-----+--------------+--------+
@@ -48,7 +48,7 @@ void twi_rpc_io_abort(struct twi_rpc_io *io)
 {
 	struct tow_op *op = &io->op;
 
-	/* One that has completed must not be named to its lane any more: the peer may have gone. */
+	/* The lane must not see an operation that has completed: the peer may have gone. */
 	if (io->busy && op->stage != TWI_STAGE_COMPLETING)
 		twi_message_abort(op, TOW_ECANCELED, true);
 }
@@ -81,7 +81,7 @@ static void put_who(const struct twi_identity *self, uint8_t *out)
 	twi_put_le(out + 40, self->time_namespace, 8);
 }
 
-/* Writes what is due next. False: nothing is. */
+/* Writes the message that is due next. False: none is due. */
 static bool next_out(struct twi_link *link)
 {
 	uint64_t now = twi_engine_clock(link->engine);
@@ -131,7 +131,8 @@ static void ask_clock(struct tow_peer *peer, uint64_t now_ns)
 	struct twi_link *link = peer->link_state;
 
 	twi_assert_held(peer->engine);
-	/* First: the exchange is traffic, too. The second comes soon, since two show the rate. */
+	/* Set before the exchange, which is traffic, too. The second exchange comes soon, since two
+	 * show the rate. */
 	peer->link_due_ns = now_ns + (link->clock.exchanges < TWI_LINK_BURST ? TWI_LINK_SOON_NS
 									     : TWI_LINK_EVERY_NS);
 	link->ask_due = true;
@@ -153,7 +154,7 @@ static void on_answer(struct twi_link *link, uint64_t now)
 	uint64_t t1 = link->asked_ns;
 
 	if (t1 == 0 || twi_get_le(in + 8, 8) != t1)
-		return; /* not asked, or an older question */
+		return; /* not asked, or the answer to an older ASK */
 	link->asked_ns = 0;
 	twi_clock_sync_add(&link->clock, t1, twi_get_le(in + 16, 8), twi_get_le(in + 24, 8), now);
 	if (link->burst > 0 && --link->burst > 0) {
@@ -172,7 +173,7 @@ static void on_process_ended(struct twi_process_user *user)
 		twi_peer_process_ended(link->peer);
 }
 
-/* It may say it once; what it says of others can end nothing but its own connection. */
+/* Only the first WHO counts. A false identity can end nothing but the peer's own connection. */
 static void on_who(struct twi_link *link)
 {
 	const uint8_t *in = link->in_data;
@@ -197,7 +198,7 @@ static void on_message(struct twi_link *link, uint64_t now)
 		link->answer_t2 = now;
 		link->answer_due = true;
 		pump_link(link);
-		twi_peer_touch(link->peer, now); /* whoever is asked only receives, perhaps */
+		twi_peer_touch(link->peer, now); /* a side that is asked may only receive */
 		break;
 	case LINK_ANSWER:
 		on_answer(link, now);
@@ -209,7 +210,7 @@ static void on_message(struct twi_link *link, uint64_t now)
 	case LINK_WHO:
 		on_who(link);
 		break;
-	default: /* of a newer version: not for us */
+	default: /* of a newer version: ignored */
 		break;
 	}
 }
@@ -219,12 +220,12 @@ static void on_received(struct tow_op *op, const struct tow_result *result)
 	struct twi_link *link = op->user;
 
 	link->in.busy = false;
-	if (link->peer == NULL) { /* what came as the peer went is nobody's, and nobody's fault */
+	if (link->peer == NULL) { /* the peer has gone; this is no error */
 		free_if_done(link);
 		return;
 	}
 	if (result->status == TOW_OK && result->bytes == TWI_LINK_BYTES) {
-		/* Not the poll's time, which may be before it was sent: t2 and t4 are bounds. */
+		/* Not the poll's time, which may precede the sending: t2 and t4 are bounds. */
 		on_message(link, twi_engine_clock(link->engine));
 		receive_next(link);
 	} else if (result->status == TOW_OK || result->status == TOW_ETRUNCATED) {

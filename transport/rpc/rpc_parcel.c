@@ -55,7 +55,7 @@ int twi_parcel_send(struct twi_parcel *parcel, struct twi_rpc_peer *rp, struct t
 	message.data = parcel->data;
 	message.bytes = TWI_RPC_HEAD_BYTES + head->inline_bytes;
 	message.tag = TWI_RPC_INBOX_TAG;
-	/* Busy until both are started: the first may complete before the second is. */
+	/* Callbacks run later: none ends the whole before both parts are started. */
 	status = twi_rpc_io_start(&parcel->head, rp->peer, &message, head_done, parcel);
 	if (status < 0 || !apart)
 		return status;
@@ -65,7 +65,7 @@ int twi_parcel_send(struct twi_parcel *parcel, struct twi_rpc_peer *rp, struct t
 	message.lent = parcel->lent;
 	status = twi_rpc_io_start(&parcel->body, rp->peer, &message, body_done, parcel);
 	if (status < 0)
-		parcel->status = status; /* told when the header is out */
+		parcel->status = status; /* reported when the header has been sent */
 	return TOW_OK;
 }
 

@@ -1,10 +1,10 @@
 /*
- * rpc_peer.c - the inbox of a peer: slots that are posted, what comes in them, and the end.
+ * rpc_peer.c - the inbox of a peer: posts slots, reads what they receive, and ends the inbox.
  *
  *	[rpc->slots] --post--> posted --message--> read: posted again, or kept by a call
  *
- * A slot is kept only when another can take its place (twi_rpc_may_keep); the peer's own one is
- * made with it, so that there is always one.
+ * A slot is kept only when another one can take its place (twi_rpc_may_keep). The peer's own slot
+ * is allocated with the peer, so there is always one.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,7 +54,7 @@ void *twi_rpc_keep_copy(struct twi_rpc_peer *rp, const void *data, uint64_t byte
 
 static void post_slot(struct twi_rpc_peer *rp, struct twi_rpc_slot *slot);
 
-/* True: the slot is kept. */
+/* Handles the message in a slot. True: the slot is kept. */
 static bool dispatch_slot(struct twi_rpc_peer *rp, struct twi_rpc_slot *slot)
 {
 	struct twi_rpc_head head;
@@ -103,7 +103,7 @@ static void fill_slots(struct twi_rpc_peer *rp)
 	}
 }
 
-/* A slot goes where one is needed most: to its peer when that has none posted. */
+/* Posts a slot again if its peer has few posted; else puts it back on the common list. */
 void twi_rpc_slot_release(struct twi_rpc_slot *slot)
 {
 	struct twi_rpc_peer *rp = slot->rp;
@@ -119,7 +119,7 @@ void twi_rpc_slot_release(struct twi_rpc_slot *slot)
 	twi_rpc_peer_settle(rp);
 }
 
-/* What came in one slot. */
+/* Reads one received slot. */
 static void read_slot(struct twi_rpc_peer *rp, struct twi_rpc_slot *slot)
 {
 	twi_list_remove(&slot->link);
@@ -140,8 +140,8 @@ static void read_slot(struct twi_rpc_peer *rp, struct twi_rpc_slot *slot)
 }
 
 /*
- * Slots are matched in the order in which they were posted, but a message too long for one frame is
- * complete after a short one behind it. They are read in order.
+ * Slots are matched in the order in which they were posted. But a message too long for one frame
+ * completes after a short one behind it. So slots are read in their order, not as they complete.
  */
 static void on_inbox(struct tow_op *op, const struct tow_result *result)
 {
@@ -155,7 +155,7 @@ static void on_inbox(struct tow_op *op, const struct tow_result *result)
 	slot->bytes = result->bytes;
 	slot->arrived_ns = op->start_ns + op->latency_ns;
 	slot->unread_ns = twi_engine_unseen(rp->engine, slot->arrived_ns);
-	rp->holds++; /* over what follows */
+	rp->holds++; /* rp must outlive the loop */
 	while ((entry = twi_list_first(&rp->inbox)) != NULL &&
 	       twi_container_of(entry, struct twi_rpc_slot, link)->read_due)
 		read_slot(rp, twi_container_of(entry, struct twi_rpc_slot, link));
@@ -248,7 +248,7 @@ struct twi_rpc_peer *twi_rpc_peer_of(struct tow_peer *peer)
 	return rp;
 }
 
-/* The other side has no memory for calls now. The next call asks again. */
+/* The other side has no memory for calls now. The next call opens again. */
 static void calls_declined(struct twi_rpc_peer *rp)
 {
 	struct twi_list *entry;
@@ -258,7 +258,7 @@ static void calls_declined(struct twi_rpc_peer *rp)
 		twi_call_end(twi_container_of(entry, struct twi_call, link), TOW_EREFUSED, false);
 }
 
-/* A call comes: opens once more, where that was declined. */
+/* Opens again for a new call, if the other side has declined before. */
 void twi_rpc_reopen(struct twi_rpc_peer *rp)
 {
 	twi_assert_held(rp->engine);

@@ -1,5 +1,5 @@
 /*
- * rpc_records.h - one call, on either side, and its stream. rpc.h says how they work together.
+ * rpc_records.h - the records of a call, on either side, and of its stream. See rpc.h.
  */
 #ifndef TWI_RPC_RECORDS_H
 #define TWI_RPC_RECORDS_H
@@ -8,32 +8,32 @@
 
 enum twi_chunk_state { TWI_CHUNK_READY, TWI_CHUNK_OFFERED, TWI_CHUNK_MOVING, TWI_CHUNK_TAKEN };
 
-/* A piece that has come and is not taken, or is being fetched. */
+/* A piece that has come and is not taken yet, or is being fetched. */
 struct twi_chunk {
 	enum twi_chunk_state state;
 	struct twi_rpc_io io;
 	struct tow_op *op;         /* the pull that fetches it */
-	struct twi_rpc_slot *slot; /* in which it lies */
-	void *memory;              /* or, of the pool */
+	struct twi_rpc_slot *slot; /* the slot that holds it */
+	void *memory;              /* or pool memory that holds it */
 	uint64_t bytes, tag;
 	struct tow_stream *stream;
 };
 
 struct twi_push {
 	struct twi_parcel parcel;
-	struct tow_op *op; /* NULL: an end, or ended before */
+	struct tow_op *op; /* NULL: the end of the stream, or it has ended already */
 	bool busy;
 };
 
 struct tow_stream {
-	struct twi_list link; /* free: on rpc->streams */
+	struct twi_list link; /* on rpc->streams when free */
 	struct twi_rpc *rpc;
 	struct twi_rpc_peer *rp;
 	uint64_t id;
-	struct twi_call *call; /* whose it is: of one of these two */
+	struct twi_call *call; /* the owner: one of these two */
 	struct tow_call_in *in;
 	int failed;  /* status that its operations get */
-	bool closed; /* the other side does not read any more */
+	bool closed; /* the other side reads no more */
 	/* out */
 	struct twi_list pushes; /* tow_op.link */
 	struct twi_push push[TWI_RPC_PARCELS];
@@ -57,7 +57,7 @@ enum twi_call_state {
 	TWI_CALL_ENDED
 };
 
-/* What the user has asked for. */
+/* The arguments of a call. */
 struct twi_call_wish {
 	uint64_t hash;
 	char name[TOW_METHOD_NAME_MAX];
@@ -76,19 +76,19 @@ struct twi_call {
 	enum twi_call_state state;
 	uint32_t index;
 	uint64_t id;
-	struct tow_op *op; /* NULL: given back */
+	struct tow_op *op; /* NULL: the user has released it */
 	struct twi_parcel out;
 	struct twi_rpc_io in;
-	struct twi_rpc_slot *slot; /* a view of an inline response */
-	void *memory;              /* likewise, of the pool */
+	struct twi_rpc_slot *slot; /* the slot, when the response is a view of it */
+	void *memory;              /* pool memory, when the response is a view of it */
 	struct tow_stream *stream;
 	struct twi_call_wish wish;
 	bool cancel_due;
-	uint64_t arrived_ns; /* the response */
-	uint64_t there_ns;   /* when the request had arrived, by the server's clock */
-	uint64_t unread_ns;  /* how long it can have waited there before, at most */
+	uint64_t arrived_ns; /* arrival of the response */
+	uint64_t there_ns;   /* arrival of the request, by the server's clock */
+	uint64_t unread_ns;  /* how long it lay there unread before that, at most */
 	struct tow_call_result result;
-	_Atomic bool ended; /* release, behind result; with tow_call_result's acquire */
+	_Atomic bool ended; /* release, after `result`; pairs with the acquire in tow_call_result */
 };
 
 enum twi_serve_state {
@@ -118,8 +118,8 @@ struct tow_call_in {
 	uint64_t bytes, held;
 	uint64_t deadline_ns, arrived_ns, begun_ns, posted_ns;
 	uint64_t unread_ns;    /* how long the request lay here unread, at most */
-	uint64_t absent_ns;    /* twi_engine_absent, when its header had been read */
-	_Atomic bool canceled; /* relaxed: it says nothing of other memory */
+	uint64_t absent_ns;    /* twi_engine_absent when its header was read */
+	_Atomic bool canceled; /* relaxed: it orders no other memory */
 	_Atomic(struct tow_peer *) peer;
 	bool give_up_due, reply_waits;
 	struct tow_op *reply;

@@ -4,10 +4,10 @@
  *	FREE -> RECEIVING -> RUNNING -> REPLYING -> ENDED -> FREE
  *	  \------------------/ (inline)
  *
- *	RECEIVING  the request's body is on its way into the pool
+ *	RECEIVING  the request's body is being fetched into the pool
  *	RUNNING    the handler has the call; only tow_reply_start ends this
- *	REPLYING   answered; waits for its stream, or for the answer to be out
- *	ENDED      nobody is to be told; a GIVE_UP may be due
+ *	REPLYING   answered; waits for its stream, or until the answer was sent
+ *	ENDED      no answer is to be sent any more; a GIVE_UP may be due
  */
 #include <string.h>
 
@@ -41,7 +41,7 @@ void twi_serve_refusals(struct twi_rpc_peer *rp)
 	}
 }
 
-/* A peer that keeps to its window has at most that many refusals to come. */
+/* A peer that keeps to its window never has more refusals due than the window allows. */
 static void refuse_request(struct twi_rpc_peer *rp, const struct twi_refused *refused)
 {
 	rp->rpc->refused++;
@@ -140,7 +140,7 @@ static void run_handler(struct tow_call_in *in)
 {
 	in->state = TWI_SERVE_RUNNING;
 	in->begun_ns = twi_engine_clock(in->rpc->engine);
-	in->handler(in, in->user); /* may end with the call in other hands */
+	in->handler(in, in->user); /* after this the call may be gone */
 }
 
 static void on_request(struct tow_op *op, const struct tow_result *result)
@@ -149,12 +149,13 @@ static void on_request(struct tow_op *op, const struct tow_result *result)
 	uint64_t fetched_ns;
 
 	in->body.busy = false;
-	if (in->state != TWI_SERVE_RECEIVING) { /* canceled */
+	if (in->state != TWI_SERVE_RECEIVING) { /* it was canceled */
 		twi_serve_settle(in);
 		return;
 	}
 	fetched_ns = op->start_ns + op->latency_ns;
-	/* What comes while nobody looks lies here: the body, or what asks the client for it. */
+	/* Data that arrives during an absence lies here unread. It may be the body, or the message
+	 * that the client must answer before it sends the body. */
 	in->unread_ns += twi_min(twi_engine_absent(in->rpc->engine, fetched_ns) - in->absent_ns,
 				 fetched_ns - twi_min(fetched_ns, in->arrived_ns));
 	in->arrived_ns = fetched_ns;
@@ -178,7 +179,8 @@ static void fetch_body(struct tow_call_in *in, uint64_t tag)
 {
 	const struct twi_message message = { .kind = TWI_OP_RECV,
 					     .view = true,
-					     .impatient = true, /* the client is told */
+					     /* if the pool is full, the client is informed */
+					     .impatient = true,
 					     .space = TWI_SPACE_RPC,
 					     .bytes = in->bytes,
 					     .tag = tag };
@@ -199,7 +201,7 @@ static bool refused_as(struct twi_refused *out, enum twi_rpc_refusal why, uint64
 	return true;
 }
 
-/* Whether a request cannot be taken; then *out says why. */
+/* Whether a request cannot be taken; *out says why. */
 static bool is_refused(struct twi_rpc_peer *rp, const struct twi_rpc_method *method,
 		       const struct twi_rpc_head *head, struct twi_refused *out)
 {
@@ -303,7 +305,7 @@ static void set_canceled(struct tow_call_in *in)
 	atomic_store_explicit(&in->canceled, true, memory_order_relaxed);
 }
 
-/* The client does not want it any more, or cannot be reached. */
+/* The client has canceled the call, or cannot be reached. */
 static void abandon_call(struct tow_call_in *in, int status)
 {
 	set_canceled(in);
@@ -367,7 +369,7 @@ static const struct twi_op_ops reply_ops = {
 	.kind = TWI_OP_CALL, .noun = "reply", .span = TWI_SPAN_CALL, .abort = abort_reply
 };
 
-/* The time parts of a call as this side sees them. */
+/* Records the parts of a call's latency that this side knows. */
 static void record_call(struct tow_call_in *in)
 {
 	uint64_t parts[TWI_RPC_PARTS];
@@ -412,7 +414,7 @@ static void send_reply(struct tow_call_in *in)
 		head.unread = twi_rpc_unread_put(in->unread_ns);
 
 	in->reply_waits = false;
-	/* Other handlers may be next, and would hold it up for as long as they take. */
+	/* Handlers that run next could delay the reply: it is pushed after a long handler. */
 	if (in->rpc->engine->in_callback && in->posted_ns - in->begun_ns >= LONG_HANDLER_NS)
 		in->rpc->engine->away.push_due = true;
 	status = twi_parcel_send(&in->out, in->rp, &head, in->data, in->reply_bytes,

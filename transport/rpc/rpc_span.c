@@ -1,5 +1,5 @@
 /*
- * rpc_span.c - the spans of calls: of their ends, and of those that are under way.
+ * rpc_span.c - the spans of calls that have ended, and of those under way.
  */
 #include "diag/base/hash.h"
 #include "diag/record/tag.h"
@@ -20,7 +20,7 @@ static void name_sides(const struct twi_rpc_peer *rp, const char *method, struct
 void twi_rpc_span(struct twi_rpc_peer *rp, const char *method, struct twi_span *span)
 {
 	struct twi_diag *diag = rp->rpc->engine->diag;
-	/* Its low bits are a place in a table, which many calls in turn may have. */
+	/* The low bits of an id are a row of a table, which many calls use in turn. */
 	uint64_t number = twi_hash_spread(span->id) >> 32;
 
 	twi_assert_held(rp->engine);
@@ -61,7 +61,7 @@ static void serve_begun(const struct twi_list *link, struct twi_span *span)
 	name_sides(in->rp, in->name, span);
 }
 
-/* One list of one peer. Returns how many there are by now. */
+/* Writes spans of one list of one peer. Returns the new count. */
 static size_t list_begun(const struct twi_list *list,
 			 void (*tell)(const struct twi_list *link, struct twi_span *span),
 			 struct twi_span *out, size_t room, size_t count)

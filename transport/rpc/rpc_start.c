@@ -1,5 +1,5 @@
 /*
- * rpc_start.c - the public calls of the client's side: arguments are checked here.
+ * rpc_start.c - the public calls of the client's side, which check the arguments.
  */
 #include <string.h>
 
@@ -51,7 +51,7 @@ static int start_call(struct tow_peer *peer, const struct twi_call_wish *wish,
 	int status;
 
 	twi_engine_enter(engine);
-	if (!twi_handle_is(peer, TWI_HANDLE_PEER)) { /* by another thread, meanwhile */
+	if (!twi_handle_is(peer, TWI_HANDLE_PEER)) { /* another thread has closed it meanwhile */
 		twi_engine_leave(engine);
 		return twi_handle_refuse(peer, TWI_HANDLE_PEER, "tow_call_start");
 	}
@@ -60,7 +60,7 @@ static int start_call(struct tow_peer *peer, const struct twi_call_wish *wish,
 		twi_engine_leave(engine);
 		return TOW_EBUSY;
 	}
-	*op_out = op; /* before it can complete */
+	*op_out = op; /* set before it can complete */
 	twi_engine_bind_ring(engine);
 	status = twi_claim_room(peer, wish->request_bytes);
 	if (status == TOW_OK)
@@ -73,7 +73,7 @@ static int start_call(struct tow_peer *peer, const struct twi_call_wish *wish,
 	return status;
 }
 
-/* Everything but the place that called, which only the public function can see. */
+/* All but the call site, which only the public function can see. */
 static int start_at(struct tow_peer *peer, const char *method, struct twi_call_wish *wish,
 		    const struct tow_call_options *options, struct tow_op **op_out)
 {
@@ -141,14 +141,14 @@ TOW_PUBLIC int tow_call(struct tow_peer *peer, const char *method, const void *r
 	status = start_at(peer, method, &wish, &options, &op);
 	if (status < 0)
 		return status;
-	status = tow_op_wait(op, TOW_FOREVER); /* the call has a deadline, if anything has */
+	status = tow_op_wait(op, TOW_FOREVER); /* the call itself has the deadline */
 	if (result_out != NULL)
 		tow_call_result(op, result_out);
 	tow_op_release(op);
 	return status;
 }
 
-/* The record behind the operation of a call, or NULL. */
+/* The record of a call's operation, or NULL. */
 static struct twi_call *call_of(struct tow_op *op)
 {
 	if (op == NULL ||

@@ -1,13 +1,13 @@
 /*
- * rpc_stats.c - latencies of calls by method and peer: /v1/rpc, and their part of /metrics.
+ * rpc_stats.c - latencies of calls by method and peer, for /v1/rpc and /metrics.
  *
- * TWI_RPC_ROWS rows, each one (method, peer, side), found by their key; and one row more for all
- * that found none. When the table is full, the rows of a peer that has gone are added to that one
- * and given to others: so a server whose clients come and go keeps the sums right and can still
- * tell those apart that are there.
+ * There are TWI_RPC_ROWS rows, each for one (method, peer, side), found by this key. One more row
+ * is for all keys that found none. When the table is full, the rows of a peer that has gone are
+ * added to that row, and used for others. So a server with changing clients keeps the sums right,
+ * and still distinguishes the clients that are connected.
  *
- * The thread that counts holds the engine. /metrics takes rows_lock instead, which is taken by
- * others only for giving a row away, so that being read often costs the engine nothing.
+ * The thread that counts holds the engine. /metrics takes rows_lock instead. Counting takes this
+ * lock only to give a row away, so reading often costs the engine nothing.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -26,7 +26,7 @@ struct twi_rpc_row {
 	char name[TOW_METHOD_NAME_MAX];
 	char address[TOW_ADDRESS_MAX];
 	uint64_t calls, failed;
-	int64_t rank_next; /* the peer's rank and 1, once it was asked for and known (rows_lock) */
+	int64_t rank_next; /* the peer's rank plus 1; 0: not asked for, or not known (rows_lock) */
 	struct twi_latency parts[TWI_RPC_PARTS];
 };
 
@@ -39,7 +39,7 @@ static const char *part_name(unsigned part)
 
 int twi_rpc_stats_init(struct twi_rpc *rpc)
 {
-	/* Rows are touched when they are used. */
+	/* Rows are touched only when they are used. */
 	rpc->rows = calloc(TWI_RPC_ROWS + 1, sizeof(rpc->rows[0]));
 	pthread_mutex_init(&rpc->rows_lock, NULL);
 	return rpc->rows == NULL ? TOW_ENOMEM : TOW_OK;
@@ -62,7 +62,7 @@ static bool peer_is_there(const struct twi_rpc *rpc, uint64_t peer_id)
 	return false;
 }
 
-/* Empties the rows of peers that have gone. NULL: there are none. */
+/* Empties the rows of peers that have gone, and returns one. NULL: there are none. */
 static struct twi_rpc_row *reclaim_row(struct twi_rpc *rpc)
 {
 	struct twi_rpc_row *other = &rpc->rows[TWI_RPC_ROWS], *found = NULL;
@@ -83,7 +83,7 @@ static struct twi_rpc_row *reclaim_row(struct twi_rpc *rpc)
 	return found;
 }
 
-/* A row for a key that has none. */
+/* Gives a row to a key that has none. */
 static struct twi_rpc_row *give_row(struct twi_rpc_peer *rp, struct twi_rpc_row *row, uint64_t hash,
 				    const char *name, bool client)
 {
@@ -92,7 +92,7 @@ static struct twi_rpc_row *give_row(struct twi_rpc_peer *rp, struct twi_rpc_row 
 	pthread_mutex_lock(&rp->rpc->rows_lock);
 	if (row == NULL && !other->gone) {
 		row = reclaim_row(rp->rpc);
-		other->gone = row == NULL; /* looked for in vain: not each time */
+		other->gone = row == NULL; /* no row was found: do not search each time */
 	}
 	if (row == NULL) {
 		row = other;
@@ -242,7 +242,7 @@ void twi_rpc_describe(void *arg, struct twi_emit *emit)
 	twi_engine_leave(engine);
 }
 
-/* The rank of the row's peer; -1: it is not known, or the row is of several. With rows_lock. */
+/* The rank of the row's peer. -1: it is not known, or there are several. With rows_lock. */
 static int64_t rank_of(const struct twi_rpc *rpc, struct twi_rpc_row *row)
 {
 	if (row->rank_next == 0 && row != &rpc->rows[TWI_RPC_ROWS])
@@ -250,7 +250,8 @@ static int64_t rank_of(const struct twi_rpc *rpc, struct twi_rpc_row *row)
 	return row->rank_next - 1;
 }
 
-/* One method of one rank at one side: one that connects again has another row, and one series. */
+/* Whether two rows are of one series: the same method, rank and side. A rank that connects again
+ * has another row, but the same series. */
 static bool same_series(const struct twi_rpc *rpc, const struct twi_rpc_row *a,
 			struct twi_rpc_row *b, int64_t rank)
 {
@@ -278,7 +279,7 @@ static void label_row(const struct twi_rpc *rpc, const struct twi_rpc_row *row, 
 	twi_emit_label(labels, room, "part", part);
 }
 
-/* The series that begins with row `index`; one that an earlier row has begun was told there. */
+/* Writes the series that begins with row `index`, unless an earlier row has begun it. */
 static void emit_samples(const struct twi_rpc *rpc, unsigned index, struct twi_emit *emit)
 {
 	struct twi_rpc_row *row = &rpc->rows[index];
@@ -315,7 +316,7 @@ void twi_rpc_metrics(void *arg, struct twi_emit *emit)
 			     "time of calls, by method, the peer's rank in the job or its address, "
 			     "side and part");
 	for (unsigned i = 0; i <= TWI_RPC_ROWS; i++) {
-		/* Each for itself: who needs a row waits for one. */
+		/* Locked for each row, so a thread that needs a row waits for one only. */
 		pthread_mutex_lock(&rpc->rows_lock);
 		if (rpc->rows[i].used)
 			emit_samples(rpc, i, emit);

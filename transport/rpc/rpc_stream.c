@@ -1,12 +1,12 @@
 /*
- * rpc_stream.c - the pieces of a call, both ways.
+ * rpc_stream.c - the pieces of a call, in both directions.
  *
  *	pushes (waiting) -> push[0], push[1] (on their way) ---> chunks (come, in order) <- pulls
  *
- * A small piece lies in the inbox's slot until it is pulled; a large one stays with its writer, and
- * is fetched into the memory of the pull. TWI_RPC_CHUNKS may be untaken; WINDOW says how many were
- * taken since the start. Two are on their way at once, so that the next one's header travels while
- * a large one's body does.
+ * A small piece stays in the inbox's slot until it is pulled. A large one stays with its writer,
+ * and is fetched into the memory of the pull. At most TWI_RPC_CHUNKS pieces may be untaken; WINDOW
+ * says how many were taken since the start. Two pieces are on their way at once, so the header of
+ * the next one travels while the body of a large one does.
  */
 #include <string.h>
 
@@ -17,7 +17,7 @@
 #include "transport/rpc/rpc.h"
 #include "transport/rpc/rpc_records.h"
 
-/* The call cannot go on. */
+/* Ends the call, because its stream cannot go on. */
 void twi_stream_break_call(struct tow_stream *stream, int status)
 {
 	twi_assert_held(stream->rpc->engine);
@@ -25,7 +25,7 @@ void twi_stream_break_call(struct tow_stream *stream, int status)
 		twi_call_end(stream->call, status, true);
 	else
 		twi_serve_break(stream->in, status);
-	twi_stream_fail(stream, status); /* where the call had ended before */
+	twi_stream_fail(stream, status); /* in case the call had ended before */
 }
 
 void twi_stream_settle_owner(struct tow_stream *stream)
@@ -48,7 +48,8 @@ static void on_pushed(struct twi_parcel *parcel)
 	push->op = NULL;
 	if (op != NULL)
 		twi_op_complete(op, status, status < 0 ? 0 : op->bytes);
-	/* Its reader has dropped it: too long, its affair; else it ends the call, and says why. */
+	/* TOW_ETRUNCATED, TOW_ECANCELED: the reader has dropped the piece. Either it was too long,
+	 * which only its pull reports, or the reader ends the call, and says why. */
 	if (status < 0 && status != TOW_ETRUNCATED && status != TOW_ECANCELED &&
 	    stream->failed == 0 && !stream->closed)
 		twi_stream_break_call(stream, status);
@@ -111,7 +112,7 @@ static struct twi_push *free_push(struct tow_stream *stream)
 	return NULL;
 }
 
-/* Sends one piece, or the end. */
+/* Sends a piece, or the end of the stream. */
 static void send_push(struct tow_stream *stream, struct twi_push *push, struct tow_op *op)
 {
 	struct twi_rpc_head head = { .type = TWI_RPC_CHUNK,
@@ -132,7 +133,7 @@ static void send_push(struct tow_stream *stream, struct twi_push *push, struct t
 		twi_op_complete(op, status, 0);
 }
 
-/* A client's pieces follow its request: they wait until that is on its way. */
+/* A client's pieces follow its request, so they wait until it has been sent. */
 static bool may_send(const struct tow_stream *stream)
 {
 	return stream->failed == 0 && !stream->closed &&
@@ -185,7 +186,7 @@ static void free_inline(struct twi_chunk *chunk)
 	chunk->memory = NULL;
 }
 
-/* Takes pieces off the queue's head that are done with, and tells the writer now and then. */
+/* Removes taken pieces from the head of the queue, and sends a WINDOW now and then. */
 static void retire_chunks(struct tow_stream *stream)
 {
 	struct twi_rpc_head head = { .type = TWI_RPC_WINDOW,
@@ -215,7 +216,7 @@ static void give_memory_back(struct tow_op *op)
 	twi_own_give(op->engine, op->view_state);
 }
 
-/* A piece that is here goes to its pull. */
+/* Gives a piece that is here to its pull. */
 static void hand_over(struct twi_chunk *chunk, struct tow_op *op)
 {
 	void *data = chunk->slot != NULL ? chunk->slot->data + TWI_RPC_HEAD_BYTES : chunk->memory;
@@ -283,7 +284,7 @@ static void fetch_chunk(struct twi_chunk *chunk, struct tow_op *op)
 	twi_op_complete(op, status, 0);
 }
 
-/* Pairs pieces that are there with pulls that wait. */
+/* Pairs the pieces that have come with the pulls that wait. */
 void twi_stream_pump_in(struct tow_stream *stream)
 {
 	unsigned index = 0;
@@ -440,7 +441,7 @@ void twi_stream_close(struct tow_stream *stream)
 	if (stream->failed != 0)
 		return;
 	stream->closed = true;
-	stream->ended = true; /* the answer stood behind the last piece */
+	stream->ended = true; /* the answer came behind the last piece */
 	end_pushes(stream, TOW_ECLOSED);
 	twi_stream_pump_in(stream);
 }

@@ -1,5 +1,5 @@
 /*
- * rpc_stream_start.c - the public calls on streams: arguments are checked here.
+ * rpc_stream_start.c - the public calls on streams, which check the arguments.
  */
 #include "diag/base/error.h"
 #include "diag/record/span.h"
@@ -10,7 +10,8 @@
 #include "transport/rpc/rpc.h"
 #include "transport/rpc/rpc_records.h"
 
-/* A piece, or a pull, that waits is taken out; one that is under way cannot be without the rest. */
+/* A push or pull that still waits is removed. One that is under way ends the whole call, since
+ * later pieces cannot go on without it. */
 static void abort_piece(struct tow_op *op, int status)
 {
 	struct tow_stream *stream = op->owner;

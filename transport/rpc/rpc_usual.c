@@ -1,5 +1,5 @@
 /*
- * rpc_usual.c - see rpc_usual.h.
+ * rpc_usual.c - estimates how long a request lay unread at the server. See rpc_usual.h.
  */
 #include "transport/rpc/rpc_usual.h"
 
@@ -7,7 +7,7 @@
 
 #include <internal/base.h>
 
-#define CLEAR_SHARE 4u /* of a call's time, the part that it may have waited and be clear of it */
+#define CLEAR_SHARE 4u /* a call is clear of waits if it waited at most this part of its time */
 
 static void least_take(struct twi_rpc_least *least, const struct twi_rpc_way *way)
 {
@@ -33,7 +33,7 @@ static void least_join(struct twi_rpc_least *into, const struct twi_rpc_least *f
 	into->request_known |= from->request_known;
 }
 
-/* A call that waited for nobody. What is old goes when there is something new, and not before. */
+/* Adds a call that did not wait. Old times are dropped only when there are newer ones. */
 static void usual_take(struct twi_rpc_usual *usual, unsigned size, const struct twi_rpc_way *way)
 {
 	if (usual->since_ns == 0 || way->at_ns - usual->since_ns >= TWI_RPC_USUAL_NS) {

@@ -1,5 +1,5 @@
 /*
- * rpc_wire.c - see rpc_wire.h.
+ * rpc_wire.c - writes and reads headers of calls. See rpc_wire.h.
  */
 #include "transport/rpc/rpc_wire.h"
 

@@ -1,9 +1,9 @@
 /*
- * rpc_wire.h - the header of what calls say to each other. Pure. All numbers are little-endian.
+ * rpc_wire.h - the header of the messages of calls. Pure. All numbers are little-endian.
  *
- * Everything that belongs to calls is a *parcel*: a header with, inline behind it, a body of up to
- * the inline limit, sent to the peer's inbox (tag 0 of TWI_SPACE_RPC); a larger body is a message
- * of its own with the tag that the header names.
+ * All messages of calls are *payload descriptors*: a header and, inline behind it, a body of up to
+ * the inline limit. They are sent to the peer's inbox (tag 0 of TWI_SPACE_RPC). A larger body is a
+ * message of its own, with the tag that the header names.
  *
  *	offset  0      1       2             4                           8
  *	        +------+-------+-------------+---------------------------+
@@ -26,11 +26,11 @@
  *	CANCEL     client: it is of no use    -               -         -
  *	GIVE_UP    server: no answer comes    -               -         -
  *
- * unread: of a RESPONSE, with the feature `call_unread`: for how long, at most, the request lay
- * where the server had not read it, as a float of 16 bits, see below. Else it is 0.
+ * unread: in a RESPONSE with the feature `call_unread`, how long the request lay unread at the
+ * server. This is an upper bound, as a float of 16 bits (see below). Else it is 0.
  *
- * An id is chosen by the client and is never used again on one connection. TO_SERVER says whose id
- * it is in CHUNK and WINDOW.
+ * The client chooses an id, and never uses it again on one connection. In CHUNK and WINDOW,
+ * TO_SERVER tells which side chose the id.
  */
 #ifndef TWI_RPC_WIRE_H
 #define TWI_RPC_WIRE_H
@@ -53,8 +53,8 @@ enum twi_rpc_type {
 	TWI_RPC_GIVE_UP,
 };
 
-#define TWI_RPC_STREAM    1u /* REQUEST: with a stream */
-#define TWI_RPC_END       2u /* CHUNK: the last one of this direction, and empty */
+#define TWI_RPC_STREAM    1u /* REQUEST: the call has a stream */
+#define TWI_RPC_END       2u /* CHUNK: the last one of its direction; it is empty */
 #define TWI_RPC_TO_SERVER 4u /* CHUNK, WINDOW: from the client */
 
 struct twi_rpc_head {
@@ -72,24 +72,24 @@ struct twi_rpc_head {
 void twi_rpc_head_put(uint8_t out[TWI_RPC_HEAD_BYTES], const struct twi_rpc_head *head);
 
 /*
- * A time as an unsigned float of 16 bits: 5 bits of exponent, 11 of fraction, and a leading bit of
- * 1 that is not written where the exponent is above 0 (the UFloat16 that early QUIC had for the
- * delay of acknowledgements). Rounded down, by less than 1/2048 of it; 4.39e12 ns at most.
+ * Codes a time as an unsigned float of 16 bits: 5 bits of exponent, 11 of fraction. A leading bit
+ * of 1 is not written where the exponent is above 0 (the UFloat16 that early QUIC had for the delay
+ * of acknowledgements). The value is rounded down, by less than 1/2048 of it; 4.39e12 ns at most.
  */
 uint16_t twi_rpc_unread_put(uint64_t ns);
 uint64_t twi_rpc_unread_get(uint16_t coded);
 
 /*
- * Reads the header of a message of `bytes` bytes. NULL: good; else what is wrong with it. A good
- * one has a known type, no flag that is not its own, and inline_bytes that is what follows the
- * header.
+ * Reads the header of a message of `bytes` bytes. Returns NULL, or what is wrong with it. A good
+ * header has a known type, only the flags of its type, and as inline_bytes the bytes that follow
+ * it.
  */
 const char *twi_rpc_head_get(const uint8_t *in, uint64_t bytes, struct twi_rpc_head *out);
 
-/* Of a method's name: FNV-1a. Never 0. */
+/* Hash of a method's name: FNV-1a. Never 0. */
 uint64_t twi_rpc_hash(const char *name);
 
-/* A copy of a method's name, which each call has. What does not fit is cut off. */
+/* Copies a method's name for a call's record; cuts off what does not fit. */
 void twi_rpc_name_set(char out[TOW_METHOD_NAME_MAX], const char *name);
 
 #endif

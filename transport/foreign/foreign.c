@@ -2,7 +2,7 @@
  * foreign.c - groups of other libraries, their collectives and messages. See foreign.h.
  *
  * Budget of begin, enter, end and message: one uncontended lock, some forty stores, one span, no
- * allocation, and the clock only where the caller gives no time.
+ * allocation, and the clock only if the caller gives no time.
  */
 #include "transport/foreign/foreign.h"
 
@@ -22,10 +22,10 @@
 #include "transport/engine/runtime.h"
 #include "transport/op/op_span.h"
 
-#define FOREIGN_SPAN_ID (1ull << 63) /* no message of our own has such a number */
+#define FOREIGN_SPAN_ID (1ull << 63) /* no message of this library has such an id */
 #define PEER_TEXT       (TOW_FOREIGN_NAME_MAX + 16)
 
-/* The public list of kinds is the internal one, by number. */
+/* The public list of kinds has the numbers of the internal one. */
 #define ASSERT_KIND(name, text)                                                                    \
 	_Static_assert((int)TOW_FOREIGN_##name == (int)TWI_COLL_##name, "the same numbers");
 TWI_COLL_MAP(ASSERT_KIND)
@@ -51,7 +51,7 @@ static int check_group(const struct tow_foreign_group *group, const char *call)
 
 /* --- open, close --- */
 
-/* The same at all ranks, and the number of no group of ours. */
+/* The same at all ranks, and the number of no group of this library. */
 static uint32_t ctx_of(uint64_t id)
 {
 	return TWI_STATE_FOREIGN | (uint32_t)(twi_hash_word(id) >> 34);
@@ -69,7 +69,7 @@ static void keep_name(struct tow_foreign_group *group, const char *name)
 	group->tag = twi_tag_name(group->name);
 }
 
-/* TOW_OK, or why there can be no such group beside those that are open. The engine is held. */
+/* Whether the group can be opened beside those that are open: TOW_OK, or why not. Engine held. */
 static int check_others(struct twi_engine *engine, const struct tow_foreign_options *options)
 {
 	struct twi_list *pos, *next;
@@ -177,7 +177,7 @@ void twi_foreign_close_all(struct twi_engine *engine)
 	twi_engine_leave(engine);
 }
 
-/* --- collectives; the group's lock is held in the static ones --- */
+/* --- collectives; functions that find or change rows need the group's lock --- */
 
 static struct twi_foreign_row *row_of(struct tow_foreign_group *group, uint64_t seq)
 {
@@ -186,7 +186,7 @@ static struct twi_foreign_row *row_of(struct tow_foreign_group *group, uint64_t 
 	return row->seq == seq ? row : NULL;
 }
 
-/* Whom ranks must agree on. What a rank gives or gets may differ in kinds with counts. */
+/* Hashes what all ranks must agree on. In kinds with counts, the bytes of ranks may differ. */
 static uint64_t signature_of(const struct twi_foreign_row *row)
 {
 	bool same = row->kind != TWI_COLL_ALL_GATHER_V && row->kind != TWI_COLL_ALL_TO_ALL_V &&
@@ -198,10 +198,10 @@ static uint64_t signature_of(const struct twi_foreign_row *row)
 
 	for (unsigned i = 0; i < twi_array_count(parts); i++)
 		hash = twi_hash_mix(hash, parts[i]);
-	return hash | 1; /* 0 is that of none */
+	return hash | 1; /* 0 means "none" */
 }
 
-/* From here on others see that this rank is in it. */
+/* Enters the collective: from here on other ranks see that this rank is in it. */
 static void enter_row(struct tow_foreign_group *group, struct twi_foreign_row *row, uint64_t at_ns)
 {
 	struct twi_series *series = &group->series;
@@ -287,7 +287,7 @@ static int check_coll(const struct tow_foreign_coll *coll)
 	return TOW_OK;
 }
 
-/* The row of the next one. What it replaces has ended long ago, or is given up. */
+/* The row of the next collective. The one that it replaces has ended long ago, or is given up. */
 static struct twi_foreign_row *begin_row(struct tow_foreign_group *group,
 					 const struct tow_foreign_coll *coll)
 {
@@ -338,7 +338,7 @@ TOW_PUBLIC int tow_foreign_coll_begin(struct tow_foreign_group *group,
 	return TOW_OK;
 }
 
-/* One that was begun. */
+/* Checks that the collective was begun. */
 static int check_seq(const struct tow_foreign_group *group, uint64_t seq, const char *call)
 {
 	if (seq == 0 || seq > group->begun)
@@ -388,7 +388,7 @@ TOW_PUBLIC int tow_foreign_coll_end(struct tow_foreign_group *group, uint64_t se
 
 /* --- messages --- */
 
-/* NULL: there are too many. */
+/* The flow of a peer and direction. NULL: the group has too many flows. */
 static struct twi_foreign_flow *flow_of(struct tow_foreign_group *group, uint32_t peer, bool sends)
 {
 	struct twi_foreign_flow *flow = &group->flows[group->flow_last];
@@ -446,7 +446,7 @@ void twi_foreign_recent(const struct twi_foreign_flow *flow, uint64_t now_ns,
 	*out = (struct twi_foreign_figures){ 0 };
 	*window_ns_out = age;
 	if (age >= 2 * TWI_FOREIGN_BUCKET_NS)
-		return; /* nothing came lately */
+		return; /* no message came lately */
 	*out = flow->now;
 	if (flow->before.messages == 0)
 		return;

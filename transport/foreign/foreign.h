@@ -1,18 +1,18 @@
 /*
- * foreign.h - what other libraries of this process have done (<towline/foreign.h>).
+ * foreign.h - records what other libraries of this process have done (<towline/foreign.h>).
  *
- *	group --- series      how far this rank is: what is entered is told to others, as of groups
- *	      |               of our own (job/series.h)
+ *	group --- series      how far this rank is: other ranks learn it, as for groups of this
+ *	      |               library (job/series.h)
  *	      +-- rows        the last TWI_FOREIGN_ROWS collectives, by seq
- *	      +-- kinds       what came of all of them, by kind
+ *	      +-- kinds       the results of all collectives, by kind
  *	      +-- flows       messages by peer and direction: of all time, and of the last seconds
  *
- * A group is on the engine's list, which the engine guards; all else of it is guarded by its own
- * lock, so that a thread that reports what it does never waits for who drives. The order is the
- * engine, then a group.
+ * A group is on the engine's list, which the engine guards. All its other members are guarded by
+ * its own lock, so that a thread that reports its work never waits for the thread that drives. The
+ * lock order is the engine, then a group.
  *
- * Recent figures are kept in two buckets of TWI_FOREIGN_BUCKET_NS: what is told is of the bucket
- * that is being filled and the one before it, so a verdict needs one look and no history.
+ * Recent figures are in two buckets of TWI_FOREIGN_BUCKET_NS: the bucket that is being filled, and
+ * the one before it. Reports use both, so a verdict needs one look and no history.
  */
 #ifndef TWI_FOREIGN_H
 #define TWI_FOREIGN_H
@@ -48,8 +48,8 @@ struct twi_foreign_row {
 
 struct twi_foreign_kind {
 	uint64_t calls, ended, bytes;
-	uint64_t sum_ns, min_ns, max_ns; /* from entered to ended */
-	uint64_t queue_ns;               /* from called to entered, of all that ended */
+	uint64_t sum_ns, min_ns, max_ns; /* from entry to end */
+	uint64_t queue_ns;               /* from call to entry, of all that have ended */
 };
 
 struct twi_foreign_figures {
@@ -60,14 +60,14 @@ struct twi_foreign_flow {
 	uint32_t peer;
 	bool sends;
 	uint32_t span_peer;
-	uint64_t bucket_ns; /* when `now` began */
+	uint64_t bucket_ns; /* the beginning of `now` */
 	struct twi_foreign_figures all, now, before;
 };
 
 struct tow_foreign_group {
 	struct twi_handle handle;
 	struct twi_engine *engine;
-	struct twi_list link; /* of engine->foreign_groups */
+	struct twi_list link; /* on engine->foreign_groups */
 	pthread_mutex_t lock;
 	uint64_t id, begun, messages;
 	uint32_t tag; /* its name in spans */
@@ -79,29 +79,29 @@ struct tow_foreign_group {
 	struct twi_foreign_flow flows[TOW_FOREIGN_PEERS];
 };
 
-/* The runtime closes: so does what users have left open. The engine is not held. */
+/* Closes the groups that users have left open when the runtime closes. The engine is not held. */
 void twi_foreign_close_all(struct twi_engine *engine);
 
-/* What a flow carried lately; *window_ns_out: in what time. The group's lock is held. */
+/* The recent figures of a flow; *window_ns_out: over what time. The group's lock is held. */
 void twi_foreign_recent(const struct twi_foreign_flow *flow, uint64_t now_ns,
 			struct twi_foreign_figures *out, uint64_t *window_ns_out);
 
-/* foreign_tell.c: into the state, behind the groups that are there; the engine is held. */
+/* foreign_tell.c: adds groups to the state, behind those that it has. The engine is held. */
 void twi_foreign_tell(struct twi_engine *engine, uint64_t now_ns, uint32_t room,
 		      struct twi_rank_state *out);
 
-/* The span of a collective, as far as it has come; the group's lock is held. */
+/* The span of a collective, as far as it has come. The group's lock is held. */
 struct twi_span twi_foreign_span(const struct tow_foreign_group *group,
 				 const struct twi_foreign_row *row);
 
 /*
- * foreign_tell.c: spans of collectives that have begun and not ended, from out[count] on. Returns
- * how many there are then. The engine is held.
+ * foreign_tell.c: writes the spans of collectives that have begun and not ended, from out[count]
+ * on. Returns the new count, which may exceed `room`. The engine is held.
  */
 size_t twi_foreign_begun(struct twi_engine *engine, struct twi_span *out, size_t room,
 			 size_t count);
 
-/* foreign_report.c: `foreign_groups` of /v1/coll. arg: the engine. */
+/* foreign_report.c: writes `foreign_groups` of /v1/coll. arg is the engine. */
 void twi_foreign_describe(void *arg, struct twi_emit *emit);
 
 #endif

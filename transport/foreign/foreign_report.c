@@ -1,6 +1,6 @@
 /*
- * foreign_report.c - `foreign_groups` of /v1/coll: groups of other libraries, results of their
- * collectives by kind, the ranks that their messages waited for, and the last collectives.
+ * foreign_report.c - writes `foreign_groups` of /v1/coll: groups of other libraries, results of
+ * their collectives by kind, the ranks that their messages waited for, and the last collectives.
  */
 #include "transport/foreign/foreign.h"
 
@@ -15,7 +15,7 @@
 
 #define LAST_SHOWN 32u
 
-/* A number; null where it is not known. */
+/* Writes a number, or null if it is not known. */
 static void emit_known(struct twi_emit *emit, const char *key, uint64_t value)
 {
 	if (value > 0)
@@ -117,7 +117,7 @@ static void emit_group(struct twi_emit *emit, const struct tow_foreign_group *gr
 	twi_emit_object_end(emit);
 }
 
-/* Copied, so that who records does not wait while text is made. */
+/* Copies the group, so that a recording thread does not wait while text is made. */
 static void describe_group(struct twi_emit *emit, struct tow_foreign_group *group,
 			   struct tow_foreign_group *copy)
 {

@@ -1,6 +1,6 @@
 /*
- * foreign_tell.c - what a rank says of groups of other libraries when it is asked how it is: those
- * whose last collective began latest, and of their messages the flows that waited most.
+ * foreign_tell.c - reports groups of other libraries in the state of a rank: the groups whose last
+ * collective began latest, and the message flows that waited most.
  */
 #include "transport/foreign/foreign.h"
 
@@ -15,14 +15,14 @@ static void tell_past(struct tow_foreign_group *group, struct twi_state_group *o
 	for (uint64_t i = 1; i <= TWI_STATE_PAST && i < series->next_seq; i++) {
 		const struct twi_state_past *past = twi_series_past(series, series->next_seq - i);
 
-		if (past->seq == series->next_seq - i) /* one may not have been entered yet */
+		if (past->seq == series->next_seq - i) /* it may not be entered yet */
 			out->past[out->past_count++] = *past;
 	}
 }
 
 /*
- * Another rank of the same group in this process: what is not entered by all of them is not, and
- * the last of them counts. The lock of that one is held.
+ * Merges another rank of the same group in this process. A collective counts as entered if all of
+ * them have entered it, and the last of them gives the time. The other group's lock is held.
  */
 static void merge_past(struct tow_foreign_group *group, struct twi_state_group *out)
 {
@@ -66,7 +66,7 @@ static uint64_t flow_waited(const struct twi_state_flow *flow)
 	return flow->device_ns + flow->peer_ns + flow->wire_ns;
 }
 
-/* Keeps those that waited most, in that order. */
+/* Adds a flow: keeps the flows that waited most, in that order. */
 static void add_flow(const struct twi_state_flow *flow, struct twi_rank_state *out)
 {
 	uint32_t at = out->flow_count;
@@ -104,7 +104,7 @@ static void tell_flows(const struct tow_foreign_group *group, uint64_t now_ns,
 	}
 }
 
-/* When its newest collective was entered, 0: none was. The group's lock is held. */
+/* When the group's newest collective was entered; 0: none was. The group's lock is held. */
 static uint64_t newest_of(struct tow_foreign_group *group)
 {
 	const struct twi_state_past *past =
@@ -113,7 +113,7 @@ static uint64_t newest_of(struct tow_foreign_group *group)
 	return group->series.next_seq > 1 ? past->start_ns : 0;
 }
 
-/* Of those that were in use before `below`, the latest. */
+/* The group that was in use last, of the groups that were in use before `below`. */
 static struct tow_foreign_group *next_newest(struct twi_engine *engine, uint64_t below,
 					     uint64_t *newest_out)
 {
@@ -142,7 +142,7 @@ static bool is_told(const struct twi_rank_state *out, const struct tow_foreign_g
 	return twi_rank_state_group(out, group->series.ctx) != NULL;
 }
 
-/* The group, and all others of this process that are ranks of the same one. */
+/* Reports a group, together with all groups of this process that are other ranks of it. */
 static void tell_all_of(struct twi_engine *engine, struct tow_foreign_group *first, uint64_t now_ns,
 			struct twi_rank_state *out)
 {
@@ -183,7 +183,7 @@ void twi_foreign_tell(struct twi_engine *engine, uint64_t now_ns, uint32_t room,
 		if (!told)
 			tell_all_of(engine, group, now_ns, out);
 		if (below == 0)
-			return; /* the others are not in use either */
+			return; /* the other groups are not in use either */
 	}
 }
 

@@ -1,10 +1,10 @@
 /*
  * coll_check.c - payload that can be checked, of every type and operator.
  *
- * What is only moved is a hash of (seed, rank, index), cut to the type's width: a part that is
- * shifted, torn, in another's place or not there at all differs. What is reduced are whole numbers
- * out of that hash, so small that every partial result is exact in the type, whatever the order of
- * the ranks: the expected result is computed with integers, and must be met bit by bit.
+ * Payload that is only moved is a hash of (seed, rank, index), cut to the type's width. So a part
+ * that is shifted, torn, in another's place or missing differs. Payload that is reduced has whole
+ * numbers from that hash. They are so small that every partial result is exact in the type, in any
+ * order of the ranks. The expected result is computed with integers, and every bit must match.
  */
 #include <stdio.h>
 #include <string.h>
@@ -53,7 +53,7 @@ static struct numbers numbers_of(const struct coll_rank *rank, const struct coll
 	if (n.type == TOW_BOOL)
 		sums = false;
 	if (n.reduce == TOW_AVG && n.type <= TOW_F8E5M2)
-		n.unit = rank->ranks; /* the mean is a whole number, too */
+		n.unit = rank->ranks; /* so that the mean is a whole number too */
 	n.most = (uint64_t)(exact / n.unit / (sums ? rank->ranks : 1));
 	if (n.reduce == TOW_PROD)
 		n.negative = false;
@@ -74,14 +74,14 @@ static int64_t number_at(const struct numbers *n, uint32_t rank, uint64_t index)
 
 	if (n->type == TOW_BOOL)
 		return (int64_t)(h >> 40 & 1);
-	/* Products of ones and a few twos are powers of two that every type has. */
+	/* Products of ones and a few twos are powers of two, which every type has. */
 	if (n->reduce == TOW_PROD)
 		return rank < 6 && (h >> 40 & 1) != 0 ? 2 : 1;
 	value = (int64_t)((h >> 20 & 0xffffffff) % (n->most + 1)) * n->unit;
 	return n->negative && (h >> 60 & 1) != 0 ? -value : value;
 }
 
-/* Of a bool SUM and MAX are OR, PROD and MIN are AND: both follow from the numbers 0 and 1. */
+/* Of a bool, SUM and MAX are OR; PROD and MIN are AND. Both follow from the numbers 0 and 1. */
 static int64_t combine_two(enum tow_reduce reduce, int64_t a, int64_t b)
 {
 	switch (reduce) {
@@ -102,7 +102,10 @@ static int64_t combine_two(enum tow_reduce reduce, int64_t a, int64_t b)
 	}
 }
 
-/* A whole number that the float type of so many exponent and mantissa bits has. */
+/*
+ * Encodes a whole number in the float type with these exponent and mantissa bits, which can hold
+ * it.
+ */
 static uint64_t small_float(int64_t value, int exponent_bits, int mantissa_bits)
 {
 	uint64_t sign = value < 0, magnitude = (uint64_t)(value < 0 ? -value : value);
@@ -193,7 +196,7 @@ static uint64_t get_element(const uint8_t *at, uint64_t width)
 	}
 }
 
-/* Who has no input: all but the root of a broadcast or a scatter. */
+/* Whether the rank has an input. In a broadcast or a scatter only the root has one. */
 static bool gives_input(const struct coll_rank *rank, const struct coll_case *what)
 {
 	return rank->rank == COLL_ROOT ||
@@ -206,7 +209,7 @@ void coll_fill(const struct coll_rank *rank, const struct coll_case *what, struc
 	bool reduces = coll_kind_reduces(what->kind);
 	uint64_t bytes = what->kind == COLL_BROADCAST ? what->out_bytes : what->in_bytes;
 
-	/* First, as in place the one is a part of the other. */
+	/* The output comes first, as one is a part of the other in place. */
 	memset(slot->out, SPOILED, what->out_bytes);
 	for (uint64_t i = 0; gives_input(rank, what) && i < bytes / what->width; i++)
 		put_element(slot->in + i * what->width, what->width,

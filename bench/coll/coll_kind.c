@@ -1,11 +1,11 @@
 /*
- * coll_kind.c - the collectives: what `bytes` means, buffers, the call, what the result is.
+ * coll_kind.c - the collectives: the meaning of `bytes`, the buffers, the call, and the result.
  *
- * `bytes` is what the baselines mean by it:
+ * `bytes` has the meaning of the baselines:
  *   allreduce, reduce, bcast, permute, sendrecv   the vector that each rank holds
- *   allgather, allgather_v, gather                what a rank contributes (_v: on average)
- *   reduce_scatter, scatter                       what a rank ends up with
- *   alltoall, alltoall_v                          what a rank sends in all
+ *   allgather, allgather_v, gather                the part that a rank contributes (_v: the mean)
+ *   reduce_scatter, scatter                       the part that a rank receives
+ *   alltoall, alltoall_v                          all that a rank sends
  *
  * Parts of the _v kinds alternate between 3/4 and 5/4 of the mean.
  */
@@ -27,7 +27,7 @@ enum parts { NONE, ONE, EACH };
 static const struct {
 	enum parts in, out;
 	bool reduces;
-	bool in_place; /* has that form */
+	bool in_place; /* it can work in place */
 } rows[COLL_KINDS] = {
 	[COLL_ALL_REDUCE] = { ONE, ONE, true, true },
 	[COLL_ALL_GATHER] = { ONE, EACH, false, true },
@@ -58,7 +58,10 @@ uint64_t coll_part(const struct coll_case *what, uint32_t parity, uint32_t ranks
 {
 	uint64_t swing = what->count / 4;
 
-	/* An odd number of ranks has one that stays at the mean, so that the sum is the same. */
+	/*
+	 * With an odd number of ranks, the last part has the mean size, so that the sum stays the
+	 * same.
+	 */
 	if (what->kind == COLL_ALL_GATHER_V && ranks % 2 == 1 && parity == ranks - 1)
 		return what->count;
 	return parity % 2 == 0 ? what->count + swing : what->count - swing;
@@ -68,7 +71,7 @@ static uint64_t parts_bytes(const struct coll_case *what, enum parts parts, uint
 {
 	uint64_t part = what->count * what->width;
 
-	/* Of the _v kinds all parts may be the larger ones. */
+	/* All parts of the _v kinds may be the larger ones. */
 	if (what->kind == COLL_ALL_GATHER_V || what->kind == COLL_ALL_TO_ALL_V)
 		part += what->count / 4 * what->width;
 	return parts == NONE ? 0 : parts == ONE ? part : part * ranks;
@@ -145,7 +148,7 @@ static int start_parts(const struct coll_rank *rank, const struct coll_case *wha
 					   rank->options->type, options, &slot->op);
 }
 
-/* Everybody to the next, the last to the first. */
+/* Every rank sends to the next one, and the last rank to the first. */
 static int start_ring(const struct coll_rank *rank, const struct coll_case *what,
 		      struct coll_slot *slot, const struct tow_coll_options *options)
 {
@@ -218,7 +221,9 @@ int coll_start(const struct coll_rank *rank, const struct coll_case *what, struc
 	}
 }
 
-/* Part p of rank p, one after another; of all-to-all the part of p's input that is ours. */
+/*
+ * The part of each rank p, one after another. In an all-to-all it is this rank's part of p's input.
+ */
 static uint32_t pieces_of_each(const struct coll_rank *rank, const struct coll_case *what,
 			       struct coll_piece *pieces)
 {
@@ -294,8 +299,9 @@ double coll_bus_bytes(const struct coll_case *what, uint32_t ranks)
 }
 
 /*
- * In one memory: every input is read once and every result written once, which is what a rank that
- * writes a value to all who want it comes to. In place, what is there already is not moved.
+ * The bytes that must move in one memory: every input is read once and every result written once. A
+ * rank that writes a value to all ranks that need it moves that much. In place, bytes that are
+ * already there do not move.
  */
 double coll_must_move(const struct coll_case *what, uint32_t ranks)
 {

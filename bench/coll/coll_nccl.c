@@ -1,6 +1,6 @@
 /*
- * coll_nccl.c - results in the columns of NVIDIA's nccl-tests (--format nccl-tests), so that
- * what reads those reads these. Rank 0 prints.
+ * coll_nccl.c - prints results in the columns of NVIDIA's nccl-tests (--format nccl-tests), so that
+ * programs that read those can read these. Rank 0 prints.
  *
  * The formulas are those of nccl-tests' doc/PERFORMANCE.md; S is the size, n the number of ranks:
  *
@@ -22,7 +22,7 @@
 
 #define CELL_BYTES 16
 
-/* As ncclDataType_t is called there; what NCCL does not have keeps its name. */
+/* The name of nccl-tests for a type. A type that NCCL does not have keeps its own name. */
 static const char *type_name(enum tow_type type)
 {
 	switch (type) {
@@ -57,7 +57,7 @@ static bool has_root(enum coll_kind kind)
 	       kind == COLL_SCATTER;
 }
 
-/* Parts of the _v kinds differ: their size is the mean. */
+/* The size of a case. Parts of the _v kinds differ, so their mean counts. */
 static uint64_t size_of(const struct coll_case *what, uint32_t ranks)
 {
 	if (what->kind == COLL_ALL_GATHER_V || what->kind == COLL_ALL_TO_ALL_V)
@@ -65,7 +65,7 @@ static uint64_t size_of(const struct coll_case *what, uint32_t ranks)
 	return what->in_bytes > what->out_bytes ? what->in_bytes : what->out_bytes;
 }
 
-/* What busbw is of algbw. */
+/* The quotient of busbw and algbw. */
 static double bus_factor(const struct coll_case *what, uint32_t ranks)
 {
 	struct coll_case one = *what;
@@ -92,7 +92,7 @@ void coll_nccl_head(const struct coll_rank *rank, enum coll_kind kind)
 	fflush(stdout);
 }
 
-/* Three or four digits, as there. */
+/* Writes three or four digits, as nccl-tests does. */
 static void put_time(double us, char out[CELL_BYTES])
 {
 	snprintf(out, CELL_BYTES, us >= 10000 ? "%.0f" : us >= 100 ? "%.1f" : "%.2f", us);

@@ -1,6 +1,6 @@
 /*
- * coll_options.c - what to measure: command line over BENCH_ environment over the method's
- * defaults, which are those of the side-by-side baselines.
+ * coll_options.c - reads what to measure: the command line first, then the BENCH_ environment, then
+ * the method's defaults, which are those of the side-by-side baselines.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -244,7 +244,7 @@ static int apply_number(struct coll_options *options, int option, const char *va
 		options->timeout_ns = (uint64_t)(number * 1e9);
 		return rc;
 	}
-	return COLL_FAILED; /* getopt has said why */
+	return COLL_FAILED; /* getopt has printed why */
 }
 
 static int apply_flag(struct coll_options *options, int option)

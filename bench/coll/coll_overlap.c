@@ -1,15 +1,16 @@
 /*
- * coll_overlap.c - how much of a collective is hidden behind a compute loop.
+ * coll_overlap.c - measures how much of a collective is hidden behind a compute loop.
  *
- * Three things in turns, each begun by all ranks together: the collective alone, the loop alone,
- * and the collective started before the loop and awaited after it. The loop is arithmetic in
- * registers of about the collective's time, and never calls into the library. Medians of the
- * slowest rank. The hidden share is (alone + loop - both) / the shorter of the two.
+ * There are three phases in turn, each begun by all ranks together: the collective alone, the loop
+ * alone, and both. In the last one the collective is started before the loop and awaited after it.
+ * The loop is arithmetic in registers of about the collective's time, and never calls the library.
+ * Figures are medians of the slowest rank. The hidden share is (alone + loop - both) / the shorter
+ * of the two.
  *
- * What can be hidden is bounded by what the communication costs the CPUs: where it takes their time
- * (loopback, reductions) and the loops take all CPUs as well, the two must add up. So the CPU time
- * that a rank used for it beside the loop is printed, too. With --apart the library's threads have
- * a CPU that no loop runs on, and nobody but them moves the collective, in all three.
+ * The CPU time of the communication bounds the hidden share. Where it needs CPUs (loopback,
+ * reductions) and the loops use all CPUs as well, the two times add up. So the CPU time that a rank
+ * used beside the loop is printed too. With --apart the library's threads have a CPU on which no
+ * loop runs. Then only they move the collective, in all three phases.
  */
 #include <dirent.h>
 #include <sched.h>
@@ -31,14 +32,14 @@ struct overlap {
 	const struct coll_case *what;
 	struct coll_slot slot;
 	uint64_t turns;
-	double loops; /* of the compute loop */
+	double loops; /* length of the compute loop */
 	double *times[PHASES];
-	double background_s; /* CPU time beside the loop, of all turns of BOTH */
+	double background_s; /* CPU time beside the loop, over all turns of BOTH */
 };
 
-static volatile double kept; /* so that the loop is not optimised away */
+static volatile double kept; /* keeps the loop from being optimised away */
 
-/* A chain of dependent multiplications: its time is its length. */
+/* A chain of dependent multiplications, so that its time is proportional to its length. */
 static void compute_loops(double loops)
 {
 	double x = 1.0;
@@ -48,7 +49,7 @@ static void compute_loops(double loops)
 	kept = x;
 }
 
-/* Waits without moving anything: the library's thread does. */
+/* Waits without moving anything; the library's thread does that. */
 static int await_apart(struct coll_rank *rank, struct coll_slot *slot, const char *what)
 {
 	const struct timespec nap = { .tv_nsec = NAP_NS };
@@ -69,7 +70,7 @@ static void put_on(pid_t thread, long cpu)
 		perror("tow-coll: --apart: sched_setaffinity");
 }
 
-/* This thread to the first CPU, all others of the process to the last. */
+/* Puts this thread on the first CPU, and all others of the process on the last. */
 static void put_apart(void)
 {
 	long last = sysconf(_SC_NPROCESSORS_ONLN) - 1;
@@ -86,7 +87,7 @@ static void put_apart(void)
 		closedir(tasks);
 }
 
-/* One phase of one turn: the slowest rank's time. */
+/* Runs one phase of one turn. *time_out is the slowest rank's time. */
 static int phase_run(struct coll_rank *rank, struct overlap *o, enum phase phase, double *time_out)
 {
 	double begin, cpu;
@@ -124,7 +125,7 @@ static double median_of(double *values, uint64_t count)
 	return values[count / 2];
 }
 
-/* The loop's length is that of the collective: the shortest of a few of each, after one. */
+/* Sets the loop to the length of the collective: the shortest of a few of each, after a warm-up. */
 static int calibrate_loops(struct coll_rank *rank, struct overlap *o)
 {
 	double comm = 1e9, loop = 1e9, took = 0;
@@ -185,7 +186,7 @@ int coll_run_overlap(struct coll_rank *rank, enum coll_kind kind, uint64_t bytes
 	}
 	if (rc == 0)
 		rc = measure_overlap(rank, &o, &result);
-	/* Once more by the same way, as the last result in place is one of many. */
+	/* Runs once more in the same way, as the last result in place is one of many. */
 	what.seed++;
 	coll_fill(rank, &what, &o.slot);
 	if (rc == 0)

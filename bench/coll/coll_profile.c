@@ -1,8 +1,8 @@
 /*
- * coll_profile.c - what was measured, for schedulers: docs/scheduler-profile.md.
+ * coll_profile.c - writes the results as a profile for schedulers: docs/scheduler-profile.md.
  *
- * Quantiles are those of the slowest rank, as the table's mean is: the largest of what all ranks
- * say. Only rank 0 keeps rows and writes the file.
+ * Quantiles are those of the slowest rank, as the table's mean is: the maximum over all ranks. Only
+ * rank 0 keeps rows and writes the file.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,7 +44,7 @@ int coll_profile_agree(struct coll_rank *rank, struct coll_result *result)
 	return rc != 0 ? rc : coll_agree(rank, own.p90_us, TOW_MAX, &result->p90_us);
 }
 
-/* Of a rank's result, or of what it gives where that is more; of the _v kinds the mean. */
+/* The bytes of a rank's result, or of its input where that is larger; of the _v kinds the mean. */
 static uint64_t larger_side(const struct coll_case *what, uint32_t ranks)
 {
 	if (what->kind == COLL_ALL_GATHER_V || what->kind == COLL_ALL_TO_ALL_V)
@@ -69,7 +69,7 @@ int coll_profile_add(struct coll_rank *rank, const struct coll_case *what,
 	coll_report_lane(rank, what, row.lane, sizeof(row.lane));
 	row.latency = (struct tool_profile_times){ result->time_s * 1e6, result->median_us,
 						   result->p90_us };
-	/* All ranks come at once: the wait for the last one is not told apart. */
+	/* All ranks come at once, so the wait for the last rank is not measured apart. */
 	row.moving = row.latency;
 	return tool_profile_add(&rank->profile, &row, why) == 0 ? 0 : complain_profile(rank, why);
 }

@@ -1,9 +1,9 @@
 /*
- * coll_report.c - results as a table, or as the baselines' plain lines. Rank 0 prints.
+ * coll_report.c - prints results as a table, or as the baselines' plain lines. Rank 0 prints.
  *
- * Each result is printed when it is there, so that a run that is stopped still shows its first
- * part. How many elements were wrong goes through the job's store, not through a collective: what
- * is under test must not be asked whether it is right.
+ * Each result is printed as soon as it is there, so that a stopped run still shows its first part.
+ * The number of wrong elements goes through the job's store, not through a collective, as the
+ * collectives are under test.
  */
 #include <inttypes.h>
 #include <jansson.h>
@@ -75,7 +75,7 @@ static bool is_of(const json_t *entry, const struct coll_case *what)
 		(uint64_t)json_integer_value(count) == what->count);
 }
 
-/* This case's entry and its group; NULL where there is none. Entries are used last first. */
+/* Finds this case's entry and its group; NULL: there is none. The entry used last comes first. */
 static json_t *find_entry(const json_t *json, const struct coll_case *what, json_t **group_out)
 {
 	json_t *group, *entry;
@@ -104,7 +104,7 @@ static json_t *ask_library(const struct coll_rank *rank)
 	return json;
 }
 
-/* Which plan ran, "" where the library does not say. */
+/* The plan that ran; "" when the library does not report it. */
 static void plan_used(const struct coll_rank *rank, const struct coll_case *what, char *out,
 		      size_t room)
 {
@@ -137,7 +137,7 @@ void coll_report_lane(const struct coll_rank *rank, const struct coll_case *what
 		lane = json_string_value(json_object_get(json_array_get(lanes, 0), "lane"));
 	else if (entry != NULL && json_is_true(json_object_get(group, "shares_memory")))
 		lane = "shm";
-	/* No bytes move in a barrier, and parts of several lengths have no entry of one count. */
+	/* A barrier moves no bytes, and parts of several lengths have no entry with one count. */
 	if ((lane == NULL || lane[0] == '\0') && strcmp(rank->options->lane, "auto") != 0)
 		lane = rank->options->lane;
 	snprintf(out, room, "%.*s", lane != NULL ? (int)strcspn(lane, ":") : 0, lane);

@@ -1,13 +1,13 @@
 /*
- * coll_run.c - the measured loops, the same at all ranks.
+ * coll_run.c - the measured loops, which are the same at all ranks.
  *
- * The method is the baselines': one collective to warm up, three to find how many fit the time,
- * then so many (3 to 20,000) with no barrier in between; the time is the slowest rank's mean. With
- * a depth above one, that many are in flight, each with buffers of its own.
+ * The method is that of the baselines. One collective warms up, and three show how many fit the
+ * time. Then so many (3 to 20,000) run without a barrier between them. The time is the slowest
+ * rank's mean. With a depth above one, that many are in flight, each with its own buffers.
  *
- * Checked in full, outside of the timed region: the first result; the last one of the timed loop,
- * which has other input than the first; in place, where a repetition works on the result of the one
- * before, one more with fresh input in its stead.
+ * The first result and the last one are checked in full, outside of the timed region. The timed
+ * loop has other input than the first call. In place, a repetition works on the result of the one
+ * before. So there one more with fresh input is checked instead of the last.
  */
 #include <sched.h>
 #include <stdio.h>
@@ -22,9 +22,9 @@
 
 #define REPETITIONS_MIN 3
 #define REPETITIONS_MAX 20000
-#define COPY_BYTES      (UINT64_C(32) << 20) /* more than the caches hold of one CPU's share */
+#define COPY_BYTES      (UINT64_C(32) << 20) /* larger than one CPU's share of the caches */
 #define COPY_SECONDS    0.05
-/* From these sizes on CPU time is told, and what memory allows. */
+/* From these sizes on, CPU time and the bound of memory are reported. */
 #define CPU_BYTES   (UINT64_C(1) << 20)
 #define BOUND_BYTES (UINT64_C(64) << 10)
 
@@ -36,7 +36,7 @@ double coll_now(void)
 	return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
 }
 
-/* CPU seconds of this process, all its threads. */
+/* CPU seconds of all threads of this process. */
 double coll_cpu(void)
 {
 	struct rusage ru;
@@ -57,7 +57,7 @@ int coll_failed(const struct coll_rank *rank, const char *what, int status)
 
 int coll_finish(struct coll_rank *rank, struct coll_slot *slot, const char *what)
 {
-	/* Its own deadline comes first: this one is for a library that has lost it. */
+	/* The operation's own deadline comes first. This one is for a library that has lost it. */
 	int rc = tow_op_wait(slot->op, 2 * rank->options->timeout_ns);
 
 	if (rc != TOW_OK && rc != TOW_COPIED)
@@ -96,7 +96,7 @@ static int run_once(struct coll_rank *rank, const struct coll_case *what, struct
 		      : coll_finish(rank, slot, coll_kind_names[what->kind]);
 }
 
-/* `count` of them, each with its time: one more reading of the clock each. */
+/* Runs `count` collectives and takes the time of each, which costs one clock reading each. */
 static int run_sampled(struct coll_rank *rank, const struct coll_case *what, struct coll_slot *slot,
 		       uint64_t count)
 {
@@ -112,7 +112,7 @@ static int run_sampled(struct coll_rank *rank, const struct coll_case *what, str
 	return rc;
 }
 
-/* `count` of them, in turns over the slots. */
+/* Runs `count` collectives, in turn over the slots. */
 static int run_loop(struct coll_rank *rank, const struct coll_case *what, struct coll_slot *slots,
 		    uint64_t count)
 {
@@ -150,7 +150,7 @@ static void fill_all(struct coll_rank *rank, struct coll_case *what, struct coll
 		coll_fill(rank, what, &slots[i]);
 }
 
-/* How many fit the time: the same at all ranks. */
+/* Finds how many collectives fit the time; the number is the same at all ranks. */
 static int calibrate_count(struct coll_rank *rank, struct coll_case *what, struct coll_slot *slots,
 			   uint64_t *count_out)
 {
@@ -197,7 +197,7 @@ static int run_timed(struct coll_rank *rank, struct coll_case *what, struct coll
 	return rc;
 }
 
-/* Whether the plan that was asked for can serve the case; all ranks come to the same. */
+/* Whether the --plan can serve the case. All ranks get the same result. */
 static bool plan_fits(struct coll_rank *rank, const struct coll_case *what, struct coll_slot *slot,
 		      int *rc)
 {
@@ -212,7 +212,7 @@ static bool plan_fits(struct coll_rank *rank, const struct coll_case *what, stru
 	return *rc == 0;
 }
 
-/* One form of it. *ran_out: the plan that was asked for can serve it. */
+/* Measures one form of a case. *ran_out: the --plan can serve it. */
 static int measure_form(struct coll_rank *rank, struct coll_case *what, struct coll_result *result,
 			bool *ran_out)
 {
@@ -242,7 +242,7 @@ static int measure_form(struct coll_rank *rank, struct coll_case *what, struct c
 	return rc;
 }
 
-/* Both forms, where the operation has them, as one row. */
+/* Measures both forms, where the operation has them, and prints them as one row. */
 static int measure_both(struct coll_rank *rank, struct coll_case *what)
 {
 	struct coll_half halves[2] = { { .ran = false }, { .ran = false } };
@@ -305,7 +305,7 @@ int coll_run(struct coll_rank *rank)
 #ifdef __x86_64__
 #include <emmintrin.h>
 
-/* Stores that go around the caches: no line is read to be overwritten. */
+/* Copies with stores that bypass the caches, so that no line is read before it is overwritten. */
 static void copy_around(uint8_t *to, const uint8_t *from, uint64_t bytes)
 {
 	for (uint64_t i = 0; i < bytes; i += 64) {
@@ -333,7 +333,7 @@ static void copy_plain(uint8_t *to, const uint8_t *from, uint64_t bytes)
 	memcpy(to, from, bytes);
 }
 
-/* The ranks of the first CPUs copy, at once, for a while; the others wait in the next barrier. */
+/* The ranks of the first CPUs copy at once for a while; the others wait in the next barrier. */
 static int copy_all(struct coll_rank *rank, uint8_t *area, bool copies,
 		    void (*copy)(uint8_t *, const uint8_t *, uint64_t), double *rate_out)
 {
@@ -361,7 +361,7 @@ int coll_copy_rate(struct coll_rank *rank)
 	void *area = NULL;
 	int rc = 0;
 
-	/* What memory allows says nothing about a network. */
+	/* The bandwidth of memory says nothing about a network. */
 	if (!bench_lane_is_host(lane) && strcmp(lane, "auto") != 0)
 		return 0;
 	if (copies && posix_memalign(&area, 4096, 2 * COPY_BYTES) != 0)

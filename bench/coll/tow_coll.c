@@ -1,9 +1,9 @@
 /*
- * tow_coll.c - how long the collectives of Towline take, and whether their results are right.
+ * tow_coll.c - measures the collectives of Towline, and checks their results.
  *
- * Without a launcher this process only starts the ranks: it executes itself once for each, with the
- * variables that towrun sets, and waits for them. With one (towrun, mpirun, torchrun, ...), or as
- * one of those, it is a rank.
+ * Without a launcher this process only starts the ranks. It executes itself once for each rank,
+ * with the variables that towrun sets, and waits for them. With a launcher (towrun, mpirun,
+ * torchrun, ...), or as one of its own children, it is a rank.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -22,14 +22,15 @@
 #include "bench/coll/tow_coll.h"
 #include "bench/common/lanes.h"
 
-/* Room in the pool beyond our buffers for the library's own: staging, and what plans keep. To fault
- * in more than small sizes can need would take most of a short run's time.
+/*
+ * Pool memory beyond our buffers for the library's own: staging, and what plans keep. Small sizes
+ * need little, and faulting in more than that would take most of a short run's time.
  */
 #define ROOM_LEAST (UINT64_C(16) << 20)
 #define ROOM_MOST  (UINT64_C(96) << 20)
 #define GRACE_S    5
 
-/* Who this process is, and whether a launcher has said so; a small runtime finds that out. */
+/* Opens a small runtime, to learn this process's rank and whether a launcher has set it. */
 static int look_for_launcher(struct tow_job_info *info, bool *launched)
 {
 	struct coll_rank nobody = { .rank = 0 };
@@ -47,12 +48,12 @@ static int look_for_launcher(struct tow_job_info *info, bool *launched)
 	if (rc < 0)
 		rc = coll_failed(&nobody, "who am I", rc);
 	*launched = rc == 0 && strcmp(info->launcher, "single") != 0;
-	info->launcher = info->job = NULL; /* the runtime's */
+	info->launcher = info->job = NULL; /* their memory ends with the runtime */
 	tow_runtime_close(runtime);
 	return rc;
 }
 
-/* Pins the calling thread and those that it makes later, the library's among them. */
+/* Pins the calling thread and the threads that it makes later, also those of the library. */
 static void pin_thread(uint32_t rank)
 {
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
@@ -64,7 +65,7 @@ static void pin_thread(uint32_t rank)
 		perror("tow-coll: not pinned: sched_setaffinity");
 }
 
-/* Bytes that the largest measurement takes. */
+/* The bytes that the largest measurement takes. */
 static uint64_t need_of(const struct coll_options *options, uint32_t ranks)
 {
 	uint64_t need = 0;
@@ -100,7 +101,7 @@ static int open_group(struct coll_rank *rank)
 	return 0;
 }
 
-/* The buffers, faulted in: every byte of them is filled before it is used. */
+/* Allocates the buffers. Filling them before use faults in every byte. */
 static int make_buffers(struct coll_rank *rank)
 {
 	uint64_t need = need_of(rank->options, rank->ranks);
@@ -124,7 +125,9 @@ static int open_rank(struct coll_rank *rank, const struct tow_job_info *info)
 	uint64_t room = need < (ROOM_MOST - ROOM_LEAST) / 2 ? ROOM_LEAST + 2 * need : ROOM_MOST;
 	int rc;
 
-	/* The environment decides where it says something: a field set here would win over it. */
+	/*
+	 * A variable of the environment must win, but a field that is set here would win over it.
+	 */
 	if (getenv("TOW_PREMAP_MEMORY_BYTES") == NULL)
 		options.premap_memory_bytes = (int64_t)(room + (rank->options->outside ? 0 : need));
 	if (getenv("TOW_JOB") == NULL)
@@ -148,7 +151,7 @@ static void close_rank(struct coll_rank *rank)
 		tow_runtime_close(rank->runtime);
 }
 
-/* On how many hosts the ranks are: each says which part of its host it is. */
+/* Counts the hosts: each rank adds its share of its host. */
 static int count_hosts(struct coll_rank *rank, const struct tow_job_info *info)
 {
 	double part = info->local_size > 0 ? 1.0 / (double)info->local_size : 1, hosts = 0;
@@ -177,7 +180,7 @@ static int run_rank(struct coll_options *options, const struct tow_job_info *inf
 			rank.ranks, options->ranks, COLL_RANKS_MAX);
 		rc = COLL_FAILED;
 	}
-	/* The ranks have met: what is wrong with a call is told by the call from here on. */
+	/* The ranks have met. From here on the failing call itself reports an error. */
 	if (rc == 0)
 		rc = coll_barrier(&rank);
 	if (rc == 0)
@@ -195,14 +198,14 @@ static int run_rank(struct coll_options *options, const struct tow_job_info *inf
 	if (rc == 0)
 		rc = coll_profile_write(&rank);
 	coll_profile_close(&rank);
-	/* Whoever goes first would break what others still do with it. */
+	/* A rank that leaves first would break what the others still do with it. */
 	if (rc != COLL_FAILED && coll_barrier(&rank) != 0)
 		rc = COLL_FAILED;
 	close_rank(&rank);
 	return rc;
 }
 
-/* A free port of loopback, which stays ours while the job runs (see towrun_start.c). */
+/* Chooses a free port of loopback, which stays ours while the job runs (see towrun_start.c). */
 static int choose_store(char *text, size_t room)
 {
 	struct sockaddr_in at = { .sin_family = AF_INET,
@@ -246,7 +249,7 @@ static int set_common(uint32_t ranks)
 	return 0;
 }
 
-/* In the child: the same program again, as a rank. */
+/* Runs in the child: executes the same program again, as a rank. */
 static _Noreturn void become_rank(uint32_t rank, pid_t parent, char **argv)
 {
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -262,7 +265,7 @@ static int exit_code(int status)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : COLL_FAILED;
 }
 
-/* Waits for all; when one fails the others have a grace to notice, and are ended then. */
+/* Waits for all ranks. When one fails, the others have GRACE_S to notice, and are then killed. */
 static int reap_ranks(pid_t *children, uint32_t count)
 {
 	double failed_at = 0;
@@ -312,10 +315,10 @@ static int run_parent(const struct coll_options *options, char **argv)
 	return rc;
 }
 
-/* Those that we start ourselves are on this host: shm unless another lane is asked for. */
+/* Adds --lane shm, as ranks that are started here are all on this host. */
 static int default_lane(char ***argv, int argc)
 {
-	static char **longer; /* as long as the program, like those that it stands for */
+	static char **longer; /* lives as long as the program, like the original argv */
 
 	longer = calloc((size_t)argc + 3, sizeof(**argv));
 	if (longer == NULL)

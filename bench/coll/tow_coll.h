@@ -9,10 +9,10 @@
  *   coll_overlap.c  communication beside a compute loop
  *   coll_report.c   tables and plain lines
  *   coll_nccl.c     the columns of nccl-tests
- *   coll_profile.c  what was measured, for schedulers
+ *   coll_profile.c  the profile of the results, for schedulers
  *
- * All ranks run the same; rank 0 prints. Functions return 0, or an exit code of the program
- * (COLL_*) after having said on stderr what went wrong; callers hand it on unchanged.
+ * All ranks run the same code; rank 0 prints. Functions return 0, or an exit code of the program
+ * (COLL_*) after printing the error on stderr. Callers return that code unchanged.
  */
 #ifndef BENCH_TOW_COLL_H
 #define BENCH_TOW_COLL_H
@@ -31,9 +31,9 @@
 #define COLL_FAILED 2 /* usage, or a call failed */
 
 #define COLL_RANKS_MAX 64
-#define COLL_ROOT      0u /* of those that have one */
+#define COLL_ROOT      0u /* of collectives with a root */
 
-/* X(name, text): as the baselines call them */
+/* X(name, text): the texts are the names of the baselines. */
 #define COLL_KIND_MAP(X)                                                                           \
 	X(ALL_REDUCE, "allreduce")                                                                 \
 	X(ALL_GATHER, "allgather")                                                                 \
@@ -57,14 +57,14 @@ enum coll_kind {
 };
 
 struct coll_options {
-	uint32_t ranks; /* to start; 0: not said */
-	char lane[64];  /* of lanes.h, or auto */
+	uint32_t ranks; /* to start; 0: not given */
+	char lane[64];  /* a name of lanes.h, or auto */
 	bool ops[COLL_KINDS];
 	struct bench_sizes sizes[COLL_KINDS];
 	enum tow_type type;
 	enum tow_reduce reduce;
 	bool in_place, outside, overlap, apart, pin, plain;
-	bool nccl;        /* both forms of each, in the columns of nccl-tests */
+	bool nccl;        /* both forms of each operation, in the columns of nccl-tests */
 	const char *plan; /* NULL: the library's choice */
 	uint32_t depth;   /* collectives in flight */
 	double seconds;   /* of each measurement */
@@ -76,8 +76,8 @@ struct coll_options {
 /* One measurement. */
 struct coll_case {
 	enum coll_kind kind;
-	uint64_t bytes; /* what the baselines mean by it */
-	uint64_t count; /* elements of a part */
+	uint64_t bytes; /* in the meaning of the baselines */
+	uint64_t count; /* elements of one part */
 	uint64_t width; /* bytes of an element */
 	uint64_t in_bytes, out_bytes;
 	bool in_place;
@@ -94,17 +94,17 @@ struct coll_rank {
 	struct tow_runtime *runtime;
 	struct tow_group *group;
 	uint32_t rank, ranks;
-	uint8_t *area;      /* the buffers of one measurement */
-	double *control;    /* of the pool: what the ranks tell each other between measurements */
-	double bytes_per_s; /* of all CPUs at once, read and written, as they copy */
-	uint64_t wrong;     /* elements */
-	uint64_t counted;   /* how often all ranks' were summed */
-	uint32_t hosts;     /* that the ranks are on; 0: not known */
+	uint8_t *area;               /* the buffers of one measurement */
+	double *control;             /* in the pool: one value to agree on, and the result */
+	double bytes_per_s;          /* copied by all CPUs at once, read and written */
+	uint64_t wrong;              /* elements, so far */
+	uint64_t counted;            /* number of sums over all ranks so far */
+	uint32_t hosts;              /* number of hosts of the ranks; 0: not known */
 	struct tool_profile profile; /* rank 0's, with --profile */
-	double nccl_bus_sum;         /* with --format nccl-tests: of the rows of one operation */
+	double nccl_bus_sum;         /* for nccl-tests: sum over the rows of one operation */
 	uint32_t nccl_rows;
 	uint64_t nccl_wrong;
-	double *samples; /* with --profile: the time of each of a loop, in us */
+	double *samples; /* with --profile: times of a loop's collectives, us */
 };
 
 struct coll_result {
@@ -116,17 +116,20 @@ struct coll_result {
 /* One form of a measurement, out of place or in place. */
 struct coll_half {
 	bool ran;
-	uint64_t wrong; /* elements, of all ranks */
+	uint64_t wrong; /* elements, at all ranks */
 	struct coll_result result;
 };
 
 struct coll_overlap_result {
 	double comm_s, compute_s, both_s;
-	double hidden;       /* share of the communication */
-	double background_s; /* CPU time that it took from each rank */
+	double hidden;       /* share of the communication that is hidden */
+	double background_s; /* CPU time of each rank beside the loop */
 };
 
-/* A piece of a result: `count` elements from `offset` are those of `source` from `first` on. */
+/*
+ * A piece of a result: `count` elements at `offset` come from rank `source`, where they begin at
+ * `first`.
+ */
 struct coll_piece {
 	uint64_t offset, count, first;
 	uint32_t source;
@@ -137,31 +140,36 @@ extern const char *const coll_kind_names[COLL_KINDS];
 /* Returns 0, COLL_FAILED, or -1 when --help was printed. */
 int coll_options_parse(struct coll_options *options, int argc, char **argv);
 
-/* Sizes and buffers of a case, for one rank of `ranks`. */
+/* The sizes and buffers of a case, for a job of `ranks` ranks. */
 struct coll_case coll_case_make(const struct coll_options *options, enum coll_kind kind,
 				uint64_t bytes, uint32_t ranks);
-/* What one slot takes of the area. */
+/* The bytes of the area that one slot takes. */
 uint64_t coll_case_need(const struct coll_case *what);
 bool coll_kind_in_place(enum coll_kind kind);
 bool coll_kind_reduces(enum coll_kind kind);
-/* Where slot number i of the area has its buffers. */
+/* The buffers of slot i in the area. */
 struct coll_slot coll_slot_make(const struct coll_rank *rank, const struct coll_case *what,
 				uint32_t i);
 int coll_start(const struct coll_rank *rank, const struct coll_case *what, struct coll_slot *slot);
-/* The pieces of this rank's result; returns how many, at most COLL_RANKS_MAX. */
+/* The pieces of this rank's result. Returns how many, at most COLL_RANKS_MAX. */
 uint32_t coll_pieces(const struct coll_rank *rank, const struct coll_case *what,
 		     struct coll_piece pieces[COLL_RANKS_MAX]);
-/* Elements of rank p that all-gather-v has, or that all-to-all-v sends between two ranks. */
+/*
+ * The elements of part number `parity`. The number is the rank in all-gather-v, and the sum of both
+ * ranks in all-to-all-v.
+ */
 uint64_t coll_part(const struct coll_case *what, uint32_t parity, uint32_t ranks);
-/* Bytes that all ranks together must read and write, and those that a bus would see of a rank. */
+/*
+ * The bytes that all ranks together must read and write, and those that a bus would see of a rank.
+ */
 double coll_must_move(const struct coll_case *what, uint32_t ranks);
 double coll_bus_bytes(const struct coll_case *what, uint32_t ranks);
-/* Bytes whose time the algorithm bandwidth is. */
+/* The bytes that the algorithm bandwidth counts. */
 double coll_payload_bytes(const struct coll_case *what, uint32_t ranks);
 
-/* Fills the input of a slot by the case's seed, and spoils its output. */
+/* Fills the input of a slot from the case's seed, and overwrites its output. */
 void coll_fill(const struct coll_rank *rank, const struct coll_case *what, struct coll_slot *slot);
-/* Counts what is wrong, and says where the first wrong element is. */
+/* Counts wrong elements, and prints where the first one is. */
 void coll_verify(struct coll_rank *rank, const struct coll_case *what,
 		 const struct coll_slot *slot);
 
@@ -170,11 +178,11 @@ double coll_cpu(void);
 int coll_failed(const struct coll_rank *rank, const char *what, int status);
 int coll_finish(struct coll_rank *rank, struct coll_slot *slot, const char *what);
 int coll_barrier(struct coll_rank *rank);
-/* The largest of all ranks' values, or their sum, at every rank. */
+/* Reduces a value of each rank to the maximum or the sum, at every rank. */
 int coll_agree(struct coll_rank *rank, double value, enum tow_reduce reduce, double *out);
 int coll_run(struct coll_rank *rank);
 int coll_run_overlap(struct coll_rank *rank, enum coll_kind kind, uint64_t bytes);
-/* How fast all CPUs together copy: bytes read and written in a second. */
+/* Measures how fast all CPUs together copy: bytes read and written in a second. */
 int coll_copy_rate(struct coll_rank *rank);
 
 void coll_report_head(const struct coll_rank *rank);
@@ -183,29 +191,29 @@ void coll_report_result(const struct coll_rank *rank, const struct coll_case *wh
 void coll_report_overlap(const struct coll_rank *rank, const struct coll_case *what,
 			 const struct coll_overlap_result *result);
 void coll_report_skipped(const struct coll_rank *rank, const struct coll_case *what);
-/* The sum of what each rank gives, at rank 0, by the job's store; all ranks call it. */
+/* Sums a value of each rank at rank 0, through the job's store. All ranks must call it. */
 int coll_wrong_of_all(struct coll_rank *rank, uint64_t own, uint64_t *all_out);
 
-/* The head of one operation's rows, a row, and what stands below them. */
+/* Print the head of one operation's rows, a row, and the lines below. */
 void coll_nccl_head(const struct coll_rank *rank, enum coll_kind kind);
 void coll_nccl_row(struct coll_rank *rank, const struct coll_case *what,
 		   const struct coll_half *out_of_place, const struct coll_half *in_place);
 void coll_nccl_end(struct coll_rank *rank);
 
-/* A rank's memory for --profile. */
+/* Allocates a rank's memory for --profile. */
 int coll_profile_open(struct coll_rank *rank, uint64_t samples);
-/* The quantiles of a loop's samples, of the slowest rank; all ranks call it. */
+/* Takes the quantiles of a loop's samples, of the slowest rank. All ranks must call it. */
 int coll_profile_agree(struct coll_rank *rank, struct coll_result *result);
 int coll_profile_add(struct coll_rank *rank, const struct coll_case *what,
 		     const struct coll_result *result);
 int coll_profile_write(const struct coll_rank *rank);
 void coll_profile_close(struct coll_rank *rank);
-/* The operation by the library's name: "allreduce" here is "all-reduce" there. */
+/* The library's name of an operation: "allreduce" here is "all-reduce" there. */
 const char *coll_library_name(enum coll_kind kind);
-/* The lane that served it, as the library says; "" where it does not. */
+/* The lane of a case, as the library reports it; "" when it does not. */
 void coll_report_lane(const struct coll_rank *rank, const struct coll_case *what, char *out,
 		      size_t room);
-/* Says how many elements were wrong, which every rank has left in the job's store. */
+/* Prints how many elements were wrong; every rank leaves its number in the job's store. */
 int coll_report_wrong(struct coll_rank *rank);
 
 #endif

@@ -1,13 +1,13 @@
 /*
- * tow_coll_tune.c - measures which plan is the fastest for which collective, and writes the table
+ * tow_coll_tune.c - measures which plan is the fastest for each collective, and writes the table
  * that the knob coll_table reads (transport/coll/coll_table.h has its form).
  *
- * For each lane, number of ranks and operation every plan that can serve it runs over a ladder of
- * sizes, by tow-coll, which checks the results; plans take turns, several times, and medians are
- * compared. A plan goes on being chosen at the next size while it is within a few per cent of the
- * best, so that noise does not make the table flicker; between two sizes with different plans the
- * border is their geometric mean. At the end the table is read back, and what runs then is compared
- * with what it says.
+ * For each lane, number of ranks and operation, every plan that can serve it runs over a list of
+ * sizes. tow-coll runs them and checks the results. Plans take turns, several times, and medians
+ * are compared. A plan stays chosen at the next size while it is within a few per cent of the best.
+ * So noise does not change the table. Between two sizes with different plans, the border is their
+ * geometric mean. At the end the table is read back, and the plans that then run are compared with
+ * it.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -28,10 +28,10 @@
 #define PLANS_MAX  32
 #define LIST_MAX   16
 #define PASSES_MAX 64
-#define CLOSE      1.03 /* as good as the best */
+#define CLOSE      1.03 /* a time up to this factor is as good as the best */
 #define FAILED     2
 
-/* Operations as tow-coll calls them. */
+/* The names of the operations in tow-coll. */
 static const char *const bench_names[TWI_COLL_KINDS] = {
 	[TWI_COLL_ALL_REDUCE] = "allreduce",  [TWI_COLL_REDUCE_SCATTER] = "reduce_scatter",
 	[TWI_COLL_ALL_GATHER] = "allgather",  [TWI_COLL_ALL_GATHER_V] = "allgather_v",
@@ -64,7 +64,7 @@ static const char help[] =
 	"table was not followed, 2 anything else.\n";
 
 struct list {
-	char text[512]; /* cut into items */
+	char text[512]; /* the text, cut into items */
 	const char *items[LIST_MAX];
 	unsigned int count;
 };
@@ -77,7 +77,7 @@ struct tune {
 	const char *seconds, *out_name;
 	char bench[4096];
 	FILE *out;
-	int status; /* the worst so far */
+	int status; /* the worst status so far */
 };
 
 /* One lane, number of ranks and operation: times by plan, size and pass. */
@@ -89,7 +89,7 @@ struct field {
 	double times[PLANS_MAX][SIZES_MAX][PASSES_MAX];
 	unsigned int samples[PLANS_MAX][SIZES_MAX];
 	int chosen[SIZES_MAX];    /* index of a plan; -1: none */
-	char seen[SIZES_MAX][32]; /* which plan ran, as tow-coll says */
+	char seen[SIZES_MAX][32]; /* the plan that ran, as tow-coll reports it */
 };
 
 static int usage_error(const char *what, const char *value)
@@ -204,7 +204,7 @@ static int apply_option(struct tune *tune, int option, const char *value)
 		puts("tow-coll-tune " TOW_VERSION);
 		return -1;
 	}
-	return FAILED; /* getopt has said why */
+	return FAILED; /* getopt has printed why */
 }
 
 static int parse_options(struct tune *tune, int argc, char **argv)
@@ -243,7 +243,7 @@ static int parse_options(struct tune *tune, int argc, char **argv)
 	return rc;
 }
 
-/* In the child: tow-coll, of one plan or, for the check of the table, of none in particular. */
+/* Runs in the child: executes tow-coll with one plan; NULL checks the table without --plan. */
 static _Noreturn void become_bench(const struct tune *tune, const struct field *field,
 				   const char *plan, int fd)
 {
@@ -272,7 +272,7 @@ static _Noreturn void become_bench(const struct tune *tune, const struct field *
 	_exit(FAILED);
 }
 
-/* A line of tow-coll: a time, or which plan ran. */
+/* Takes a line of tow-coll: a time, or the plan that ran. */
 static void take_line(const struct tune *tune, struct field *field, unsigned int plan,
 		      const char *line)
 {
@@ -295,7 +295,7 @@ static void take_line(const struct tune *tune, struct field *field, unsigned int
 	}
 }
 
-/* plan PLANS_MAX: none, by the table. Returns tow-coll's exit code. */
+/* plan PLANS_MAX is no plan: the table decides. Returns tow-coll's exit code. */
 static int run_bench(struct tune *tune, struct field *field, unsigned int plan)
 {
 	const char *name = plan < PLANS_MAX ? field->plans[plan]->name : NULL;
@@ -364,7 +364,7 @@ static void choose_plans(struct tune *tune, struct field *field)
 	}
 }
 
-/* Bytes as the library counts them: of an all-to-all those for one rank. */
+/* Bytes as the library counts them: in an all-to-all, those for one rank. */
 static double table_bytes(const struct tune *tune, const struct field *field, unsigned int size)
 {
 	double bytes = (double)tune->sizes[size];
@@ -401,7 +401,7 @@ static void write_field(struct tune *tune, struct field *field)
 	for (unsigned int s = 0; s < tune->size_count; s++) {
 		bool last = s + 1 == tune->size_count;
 
-		/* The library knows no size of a barrier, nor one of an all-to-all-v. */
+		/* The library has no size for a barrier, nor one for an all-to-all-v. */
 		if (!last && (field->kind == TWI_COLL_ALL_TO_ALL_V ||
 			      field->chosen[s] == field->chosen[s + 1]))
 			continue;
@@ -411,7 +411,10 @@ static void write_field(struct tune *tune, struct field *field)
 	fflush(tune->out);
 }
 
-/* Every plan that may serve the operation; which sizes it does not, tow-coll says. */
+/*
+ * Finds the plans that may serve the operation. tow-coll reports the sizes that a plan cannot
+ * serve.
+ */
 static void find_plans(const struct tune *tune, struct field *field)
 {
 	bool shm = strcmp(field->lane, "shm") == 0;
@@ -448,7 +451,7 @@ static void measure_field(struct tune *tune, struct field *field)
 	write_field(tune, field);
 }
 
-/* The table is in force: what runs is what it says. */
+/* Runs with the new table, and checks that its plans run. */
 static void read_back(struct tune *tune, struct field *field)
 {
 	int rc;

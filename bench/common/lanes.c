@@ -6,7 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The row of the lane that `lane` begins with; *rest_out: what follows its colon, or NULL. */
+/*
+ * Finds the row of the lane with which `lane` begins. *rest_out is the text behind its colon, or
+ * NULL.
+ */
 static bool find_lane(const char *lane, struct tow_lane_info *row, const char **rest_out)
 {
 	size_t bytes = strcspn(lane, ":");
@@ -51,7 +54,7 @@ void bench_lane_connecting(const char *address, char out[TOW_ADDRESS_MAX])
 		snprintf(out, TOW_ADDRESS_MAX, "tow://");
 	else if (strcmp(row.reach, "network") != 0)
 		snprintf(out, TOW_ADDRESS_MAX, "%s", row.local);
-	else if (strstr(row.local, "://127.") != NULL) /* HOST:PORT: the same family */
+	else if (strstr(row.local, "://127.") != NULL) /* HOST:PORT: the same address family */
 		snprintf(out, TOW_ADDRESS_MAX, "%s://%s", row.name,
 			 strchr(address, '[') != NULL ? "[::]:0" : "0.0.0.0:0");
 	else /* the same provider */

@@ -1,10 +1,10 @@
 /*
- * pattern.h - payload that can be checked: 64-bit words that depend on a seed and on their place.
+ * pattern.h - payload that can be checked: 64-bit words that depend on a seed and on their index.
  *
- * Word i is  x ^ (x >> 31)  with  x = seed * ODD + i * STEP. A message that arrives shifted, cut,
- * torn, in another's place or not at all therefore differs. Additions, xors and shifts only, so
- * that the compiler makes vector code of it and checking keeps up with memory. A tail of fewer
- * than eight bytes is the head of the next word.
+ * Word i is  x ^ (x >> 31)  with  x = seed * ODD + i * STEP. So a message that is shifted, cut,
+ * torn, in another's place or missing differs. A loop over i needs only additions, xors and shifts.
+ * So the compiler makes vector code of it, and checking is as fast as memory. A tail of fewer than
+ * eight bytes is the start of the next word.
  *
  * The mask and bits of a word serve the gradients: they make each half a small finite float.
  */
@@ -16,7 +16,7 @@
 
 #define PATTERN_STEP UINT64_C(0x9e3779b97f4a7c15)
 #define PATTERN_ODD  UINT64_C(0xd1342543de82ef95)
-#define PATTERN_SAME UINT64_MAX /* pattern_check: every byte is as it should be */
+#define PATTERN_SAME UINT64_MAX /* result of pattern_check: every byte is right */
 
 struct pattern {
 	uint64_t seed;
@@ -29,7 +29,7 @@ static inline struct pattern pattern_bytes(uint64_t seed)
 	return (struct pattern){ seed, UINT64_MAX, 0 };
 }
 
-/* Two floats a word, each of either sign and of a magnitude in [2^-7, 2^-6): like gradients. */
+/* Each word is two floats, of either sign and of a magnitude in [2^-7, 2^-6), like gradients. */
 static inline struct pattern pattern_floats(uint64_t seed)
 {
 	return (struct pattern){ seed, UINT64_C(0x807fffff807fffff), UINT64_C(0x3c0000003c000000) };
@@ -53,7 +53,10 @@ static inline void pattern_fill(void *data, uint64_t bytes, struct pattern p)
 	memcpy(word + words, &tail, bytes % 8);
 }
 
-/* The offset of the first wrong byte, or PATTERN_SAME. Looks for it only when a block differs. */
+/*
+ * Returns the offset of the first wrong byte, or PATTERN_SAME. Bytes are compared only when a word
+ * differs.
+ */
 static inline uint64_t pattern_check(const void *data, uint64_t bytes, struct pattern p)
 {
 	const uint8_t *byte = data;

@@ -1,6 +1,5 @@
 /*
- * sizes.h - lists of sizes on a command line or in the environment, as tow-perf and tow-coll take
- * them.
+ * sizes.h - reads lists of sizes from a command line or the environment, for tow-perf and tow-coll.
  */
 #ifndef BENCH_SIZES_H
 #define BENCH_SIZES_H
@@ -16,10 +15,13 @@ struct bench_sizes {
 	unsigned count;
 };
 
-/* "8,1K,4M": sizes from `least` to 1 GiB. False: it is none; say BENCH_SIZES_HELP. */
+/*
+ * Reads a list such as "8,1K,4M" of sizes from `least` to 1 GiB. Returns false when it is none; the
+ * caller then prints BENCH_SIZES_HELP.
+ */
 bool bench_parse_sizes(const char *text, uint64_t least, struct bench_sizes *out);
 
-/* The variable, if it is set and not empty. */
+/* The variable, or `fallback` when it is not set or empty. */
 const char *bench_env(const char *name, const char *fallback);
 
 #endif

@@ -1,6 +1,8 @@
 /*
- * grad_exchange.c - the ranks of a job exchange what a published model makes them, step by step:
- * gradients and, by other strategies, parameters, activations or caches. Here: the options.
+ * grad_exchange.c - the options of tow-grads.
+ *
+ * The ranks of a job exchange the data of a published model, step by step: gradients or, with other
+ * strategies, parameters, activations or caches.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -75,7 +77,7 @@ static int parse_count(const char *name, const char *text, double max, uint64_t 
 	return rc;
 }
 
-/* "256MiB", "1GiB", "64KiB" or bytes. */
+/* Reads "256MiB", "1GiB", "64KiB" or bytes. */
 static int parse_size(const char *name, const char *text, uint64_t *out)
 {
 	static const struct {
@@ -162,7 +164,7 @@ static int apply_option(struct grads_options *options, int option, const char *v
 		puts("tow-grads " TOW_VERSION);
 		return -1;
 	}
-	return GRADS_FAILED; /* getopt has said why */
+	return GRADS_FAILED; /* getopt has printed why */
 }
 
 static int parse_options(struct grads_options *options, int argc, char **argv)
@@ -207,7 +209,7 @@ static int apply_sets(const struct grads_options *options, struct strategy_plan 
 	return GRADS_FAILED;
 }
 
-/* The workload's tensors, and the numbers of what its ranks do with them. */
+/* Loads the workload's tensors, and sets the numbers of the plan. */
 static int prepare_plan(const struct grads_options *options, struct workload *work,
 			struct strategy_plan *plan)
 {

@@ -1,8 +1,8 @@
 /*
- * grads_buffers.c - the buffers of a rank, as its plan wants them.
+ * grads_buffers.c - the buffers of a rank, as its plan needs them.
  *
- * They come from the pool, where payload moves without a copy. What the pool has no room for comes
- * from the heap, as in a real runtime: it works, costs more, and the report says so.
+ * They come from the pool, where payload moves without a copy. A buffer without room in the pool
+ * comes from the heap, as in a real runtime. It works but costs more, which the report says.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,14 +14,14 @@
 #define PAGE         UINT64_C(4096)
 #define HEADROOM_MIN (UINT64_C(32) << 20)
 #define HUGE         (UINT64_C(2) << 20)
-#define LIBRARY      (UINT64_C(9) << 19) /* staging_bytes as it is, and scratch of collectives */
+#define LIBRARY      (UINT64_C(9) << 19) /* default staging_bytes, and scratch of collectives */
 
 static uint64_t whole_pages(uint64_t bytes)
 {
 	return (bytes + PAGE - 1) & ~(PAGE - 1);
 }
 
-/* The most that the plan has at once, in whole pages; 0: no memory to count it. */
+/* The most that the plan has live at once, in whole pages; 0: no memory to count it. */
 static uint64_t live_peak(const struct strategy_plan *plan)
 {
 	uint64_t *bytes = calloc((size_t)plan->buffers + 1, sizeof(*bytes)), live = 0, peak = 0;

@@ -1,9 +1,9 @@
 /*
- * grads_check.c - payload of any transfer that tells where it comes from, and whether it has come.
+ * grads_check.c - payload of any transfer that identifies its source, and the check of it.
  *
- * What is only moved has a pattern of its own for each step, transfer, sender and part. What is
- * summed are whole numbers below four: their sum over GRADS_RANKS ranks is exact in f32 and bf16,
- * in whichever order a plan adds, so that every byte can be known without a second computation.
+ * Payload that is only moved has a pattern of its own for each step, transfer, sender and part.
+ * Payload that is summed has whole numbers below four. Their sum over GRADS_RANKS ranks is exact in
+ * f32 and bf16, in any order of the additions. So every byte is known without a second computation.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #include "bench/common/pattern.h"
 #include "bench/grads/grads.h"
 
-/* Of part `part` of what rank `owner` gives to a transfer. */
+/* The pattern of part `part` of the data that rank `owner` gives to a transfer. */
 static struct pattern part_of(uint64_t step, uint64_t number, uint64_t owner, uint64_t part)
 {
 	return pattern_bytes(((step << 24 | number) * GRADS_RANKS + owner) * GRADS_RANKS + part);
@@ -29,7 +29,7 @@ static float whole_at(const struct pattern *p, uint64_t index)
 	return (float)(pattern_word(p, index / 16) >> (index % 16 * 4) & 3);
 }
 
-/* Whole numbers to 256 are the same in bf16: the upper half of the f32. */
+/* Whole numbers up to 256 are the same in bf16, which is the upper half of the f32. */
 static void put_whole(void *data, uint64_t index, float value, enum tow_type type)
 {
 	uint32_t bits;
@@ -53,7 +53,7 @@ static float get_whole(const void *data, uint64_t index, enum tow_type type)
 	return value;
 }
 
-/* Elements of the vector that a rank gives to a sum. */
+/* The elements of the vector that a rank gives to a sum. */
 static uint64_t summed_count(const struct strategy_event *event, uint32_t ranks)
 {
 	uint64_t count = event->bytes / tow_type_bytes(grads_type(event));
@@ -122,7 +122,7 @@ static int check_sum(struct grads_rank *rank, const struct strategy_event *event
 	return 0;
 }
 
-/* Parts of what was moved, one of each rank; of an all-to-all the part that was meant for this. */
+/* Checks parts that were moved, one of each rank; in an all-to-all, the parts for this rank. */
 static int check_parts(struct grads_rank *rank, const struct strategy_event *event, uint64_t step,
 		       uint64_t number)
 {

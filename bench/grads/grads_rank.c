@@ -1,15 +1,15 @@
 /*
  * grads_rank.c - one rank of the job: its runtime, its buffers, its steps.
  *
- * A step is what a data-parallel job does between forward pass and optimiser, with the arithmetic
- * left out: make a gradient for each tensor, the last tensor's first, and get the mean of all
- * ranks. Neighbouring tensors of about a bucket are issued together, as soon as they are made:
- * between tow_coll_batch_begin and tow_coll_batch_end the library fuses the small ones.
+ * A step is the part of a data-parallel job between forward pass and optimiser, without the
+ * arithmetic. It makes a gradient for each tensor, the last tensor's first, and gets the mean of
+ * all ranks. Neighbouring tensors of about a bucket are issued together, as soon as they are made.
+ * Between tow_coll_batch_begin and tow_coll_batch_end the library fuses the small ones.
  *
  *	make | start bucket 0 | make | start bucket 1 | make ... | wait 0 | wait 1 ...
  *
- * A bucket's slack is the time from its start to the first wait for it, less what calls into the
- * library took since: how late it could have been without anybody waiting.
+ * A bucket's slack is the time from its start to the first wait for it, less the time of library
+ * calls in between. The bucket could have ended that much later without delaying the rank.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -57,8 +57,8 @@ static uint64_t elements_of(const struct strategy_event *event)
 }
 
 /*
- * A gradient differs from every other message's, step's and rank's. Magnitudes are in
- * [2^-7, 2^-6), of a bf16 as of a float: nothing overflows, and no sum is denormal.
+ * The pattern of a gradient, different for every message, step and rank. Magnitudes are in [2^-7,
+ * 2^-6), of a bf16 as of a float, so nothing overflows and no sum is denormal.
  */
 static struct pattern gradient_of(const struct grads_rank *rank, uint64_t step, uint64_t message,
 				  int owner)
@@ -79,7 +79,10 @@ static int open_runtime(struct grads_rank *rank)
 	struct tow_options options = TOW_OPTIONS_INIT;
 	int rc;
 
-	/* The environment decides where --premap does not: a field set here would win over it. */
+	/*
+	 * Without --premap the environment must decide, but a field that is set here would win over
+	 * it.
+	 */
 	if (wanted->premap != 0)
 		options.premap_memory_bytes = (int64_t)wanted->premap;
 	else if (getenv("TOW_PREMAP_MEMORY_BYTES") == NULL)
@@ -111,7 +114,7 @@ int grads_barrier(struct grads_rank *rank)
 	return finish_op(rank, rc, op);
 }
 
-/* Those that the plan has messages for; collectives connect whom they need. */
+/* Connects the ranks for which the plan has messages. Collectives connect the others as needed. */
 static int meet_neighbours(struct grads_rank *rank)
 {
 	const struct strategy_plan *plan = &rank->plan;
@@ -149,7 +152,10 @@ int grads_rank_open(struct grads_rank *rank)
 	rc = tow_group_open(rank->runtime, &options, &rank->group);
 	if (rc < 0)
 		return grads_failed(rank->rank, "meeting the other rank", rc);
-	/* Connects; from there on a registration is late: steps must not pay for start-up. */
+	/*
+	 * Connects before the seal. A registration after it is late: steps must not pay for
+	 * start-up.
+	 */
 	rc = meet_neighbours(rank);
 	if (rc == 0)
 		rc = grads_barrier(rank);
@@ -158,7 +164,7 @@ int grads_rank_open(struct grads_rank *rank)
 	return rc == 0 ? grads_buffers_make(rank) : rc;
 }
 
-/* A step while it runs. */
+/* The state of a step while it runs. */
 struct step {
 	uint64_t number;
 	bool makes, exchanges;
@@ -167,13 +173,13 @@ struct step {
 		uint64_t bucket;
 	} flying[GRADS_IN_FLIGHT];
 	uint64_t begun, ended;           /* all-reduces */
-	uint64_t bucket;                 /* the number of the one that is filled */
-	uint64_t slack_bucket;           /* buckets below have been waited for */
-	double calls_s;                  /* time in calls into the library so far */
-	double *start_s, *start_calls_s; /* of each bucket, and calls_s then */
+	uint64_t bucket;                 /* number of the bucket being filled */
+	uint64_t slack_bucket;           /* lower buckets have been waited for */
+	double calls_s;                  /* time in library calls so far */
+	double *start_s, *start_calls_s; /* of each bucket: its start, and calls_s then */
 };
 
-/* The first wait for a bucket: its slack is over. */
+/* Takes the slack of a bucket at the first wait for it. */
 static void note_slack(struct grads_rank *rank, struct step *step, uint64_t bucket, double at)
 {
 	double slack = at - step->start_s[bucket] - (step->calls_s - step->start_calls_s[bucket]);
@@ -232,7 +238,7 @@ static int start_bucket(struct grads_rank *rank, struct step *step, uint64_t fir
 	return rc < 0 ? grads_failed(rank->rank, "starting a bucket", rc) : rc;
 }
 
-/* The gradients from the last tensor to the first, and their buckets as they fill. */
+/* Makes the gradients from the last tensor to the first, and starts each bucket when it is full. */
 static int walk_messages(struct grads_rank *rank, struct step *step)
 {
 	uint64_t first = 0;
@@ -255,7 +261,7 @@ static int walk_messages(struct grads_rank *rank, struct step *step)
 	return rc;
 }
 
-/* The step, or one half of it, begun by both ranks together. */
+/* Runs the step, or one half of it, begun by both ranks together. */
 static int run_half(struct grads_rank *rank, uint64_t number, bool makes, bool exchanges,
 		    double *took)
 {
@@ -278,7 +284,7 @@ static int run_half(struct grads_rank *rank, uint64_t number, bool makes, bool e
 	return rc;
 }
 
-/* Where an element of the mean differs from what the two ranks' gradients make it. */
+/* The first element of the mean that differs from the mean of the two ranks' gradients. */
 static uint64_t check_floats(const float *mean, uint64_t count, struct pattern p[RANKS])
 {
 	for (uint64_t i = 0; i < count; i += 2) {
@@ -303,7 +309,7 @@ static float widen_bf16(uint16_t bits)
 	return value;
 }
 
-/* The same of bf16, which is rounded to nearest even once. */
+/* The same for bf16, which is rounded once, to nearest even. */
 static uint64_t check_bf16(const uint16_t *mean, uint64_t count, struct pattern p[RANKS])
 {
 	for (uint64_t i = 0; i < count; i += 4) {
@@ -347,7 +353,7 @@ static int verify_step(struct grads_rank *rank, uint64_t step)
 	return 0;
 }
 
-/* What a training step is: told to the runtime, so that traces and verdicts know of it. */
+/* Runs a training step, which is reported to the runtime for traces and verdicts. */
 static int half_in_step(struct grads_rank *rank, uint64_t step, double *took)
 {
 	int status = tow_step_begin(rank->runtime, step + 1);
@@ -360,7 +366,7 @@ static int half_in_step(struct grads_rank *rank, uint64_t step, double *took)
 	return rc == 0 && status < 0 ? grads_failed(rank->rank, "tow_step_end", status) : rc;
 }
 
-/* Each half alone, then one behind the other, with other gradients, which are checked. */
+/* Runs each half alone, and then both in one step with other gradients, which are checked. */
 static int run_step(struct grads_rank *rank, uint64_t step)
 {
 	struct grads_outcome *outcome = &rank->outcome;
@@ -396,13 +402,13 @@ int grads_rank_run(struct grads_rank *rank)
 {
 	uint64_t copied_before, ahead_before;
 	double took;
-	int rc = run_half(rank, 0, false, true, &took); /* maps, and makes the plans */
+	int rc = run_half(rank, 0, false, true, &took); /* maps memory, and makes the plans */
 
 	copied_before = grads_report_counter(rank, "fallback_copies");
 	ahead_before = grads_report_reason(rank, "collective_ahead");
 	for (uint64_t step = 0; step < rank->options->steps && rc == 0; step++)
 		rc = run_step(rank, step);
-	/* The other may still be at its last: leave together. */
+	/* The other rank may still be in its last step, so both leave together. */
 	if (rc == 0)
 		rc = grads_barrier(rank);
 	rank->outcome.late_registrations = grads_report_counter(rank, "late_registrations");

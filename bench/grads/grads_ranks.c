@@ -1,7 +1,9 @@
 /*
- * grads_ranks.c - a process for each rank. All are forked before any runtime is open, meet at a
- * port of loopback that was chosen before, and say through one pipe how it went; rank 0, which is
- * the program itself, prints the report of all.
+ * grads_ranks.c - a process for each rank.
+ *
+ * All processes are forked before any runtime is open. They meet at a port of loopback that was
+ * chosen before, and report their results through one pipe. Rank 0, which is the program itself,
+ * prints the report of all.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -26,7 +28,7 @@ static int say_to_parent(int fd, const void *data, size_t bytes)
 	return GRADS_FAILED;
 }
 
-/* The plan of one rank, and all that it does until its steps are over. */
+/* Makes the plan of one rank, and runs it until its steps are over. */
 static int run_rank(struct grads_rank *rank, const struct strategy_plan *plan)
 {
 	int rc = 0;
@@ -64,7 +66,10 @@ static int run_child(const struct grads_options *options, const struct workload 
 	return rc != 0 ? rc : said;
 }
 
-/* From a child, within the time limit; less than a pipe's atomic size, so it comes whole. */
+/*
+ * Reads the results of a child, within the time limit. They are smaller than the atomic size of a
+ * pipe, so they come whole.
+ */
 static int hear_from_child(const struct grads_options *options, int fd, void *data, size_t bytes)
 {
 	struct pollfd wait = { .fd = fd, .events = POLLIN };
@@ -76,7 +81,7 @@ static int hear_from_child(const struct grads_options *options, int fd, void *da
 	return GRADS_FAILED;
 }
 
-/* From all children, in whichever order they end. */
+/* Reads the results of all children, in any order. */
 static int hear_all(const struct grads_options *options, int fd, struct grads_outcome *outcome,
 		    uint32_t ranks)
 {
@@ -113,7 +118,7 @@ static int run_parent(const struct grads_options *options, const struct workload
 	return rc;
 }
 
-/* Waits for a child, which has its own time limits; one that overstays is ended. */
+/* Waits for a child, which has its own time limits. A child that takes longer is killed. */
 static int reap_child(pid_t child, int rank, double seconds)
 {
 	int status = 0;
@@ -129,7 +134,7 @@ static int reap_child(pid_t child, int rank, double seconds)
 	return GRADS_FAILED;
 }
 
-/* A free port of loopback, which stays ours while the ranks run (see towrun_start.c). */
+/* Chooses a free port of loopback, which stays ours while the ranks run (see towrun_start.c). */
 static int choose_store(struct grads_options *options)
 {
 	struct sockaddr_in at = { .sin_family = AF_INET,
@@ -147,7 +152,7 @@ static int choose_store(struct grads_options *options)
 	return 0;
 }
 
-/* More than the machine has is better refused than ended by the kernel. */
+/* Refuses a job that needs more memory than the machine has, as the kernel would kill it. */
 static int check_memory(const struct grads_options *options, const struct workload *work,
 			const struct strategy_plan *plan)
 {
@@ -171,7 +176,7 @@ static int check_memory(const struct grads_options *options, const struct worklo
 	return GRADS_FAILED;
 }
 
-/* What a child found wrong is more than that rank 0 then lost it. */
+/* A child's wrong payload counts more than rank 0's failure that follows from it. */
 static int reap_all(const pid_t *child, uint32_t count, int rc, double seconds)
 {
 	int worst = 0;

@@ -1,9 +1,9 @@
 /*
- * grads_report.c - the run in a few lines, and what the library itself says about it.
+ * grads_report.c - prints the run in a few lines, and what the library itself says about it.
  *
- * The library's part is read from the same JSON that its stats socket serves, so that everything
- * shown here can be had from a live job as well. Names are looked for wherever they stand in a
- * document, and a name that is not there is left out: a report must not fail for a renamed field.
+ * The library's part is read from the JSON that its stats socket serves, so a live job can show all
+ * of it as well. Names are searched anywhere in a document. A missing name is left out: a report
+ * must not fail for a renamed field.
  */
 #include <inttypes.h>
 #include <jansson.h>
@@ -15,9 +15,9 @@
 #include "bench/grads/grads.h"
 
 #define MIB            1048576.0
-#define OVERLAP_LITTLE 0.25 /* of the shorter half: below it the report says why */
+#define OVERLAP_LITTLE 0.25 /* share of the shorter half; below it the report says why */
 
-/* A line of the report: its label, and the names under which the number may be found. */
+/* A line of the report: its label, and the names that the number may have. */
 struct figure {
 	const char *label;
 	const char *names[4];
@@ -57,7 +57,7 @@ static json_t *fetch_document(const struct grads_rank *rank, const char *path)
 	return json;
 }
 
-/* Depth-first; a document is a few levels deep. */
+/* Searches depth-first; a document is a few levels deep. */
 static json_t *find_member(json_t *json, const char *name)
 {
 	json_t *hit = json_object_get(json, name), *child;
@@ -101,7 +101,7 @@ static double number_or(json_t *json, const char *name, double fallback)
 	return value;
 }
 
-/* "8 B", "9.0 KiB", "768.0 MiB": a size that is not 0 is never shown as one that is. */
+/* "8 B", "9.0 KiB", "768.0 MiB": a size that is not 0 is never shown as 0. */
 static const char *bytes_text(double bytes, char *room, size_t room_size)
 {
 	if (bytes >= MIB)
@@ -131,7 +131,10 @@ static void print_figures(json_t *json, const struct figure *figures, size_t cou
 	}
 }
 
-/* "64", "4K", "2M"; the last class has no end, and a document may say so in its own way. */
+/*
+ * Writes "64", "4K" or "2M". The last class has no end, which a document may express in its own
+ * way.
+ */
 static const char *size_text(json_t *rpc, const char *name, char *room, size_t room_size)
 {
 	double bytes = number_or(rpc, name, 1e18);
@@ -165,8 +168,8 @@ static void print_quantiles(json_t *latency, double unit_ns, int digits)
 }
 
 /*
- * What the step's time is: each collective from its start to its end, whatever it went by. The
- * barriers are the benchmark's own, and move nothing.
+ * Prints the parts of the step's time: each collective from its start to its end, on any lane. The
+ * barriers are left out, as they are the benchmark's own and move nothing.
  */
 static void print_collectives(json_t *json)
 {
@@ -187,7 +190,7 @@ static void print_collectives(json_t *json)
 	}
 }
 
-/* Bytes that a collective has read in the memory of other ranks or written there. */
+/* The bytes that a collective has read or written in the memory of other ranks. */
 static double shared_bytes(json_t *coll)
 {
 	json_t *group, *entry;
@@ -213,7 +216,7 @@ static void print_latency(json_t *json, json_t *coll)
 	double shared = shared_bytes(coll);
 	size_t index;
 
-	if (json_array_size(rpcs) == 0) /* it averages by collectives */
+	if (json_array_size(rpcs) == 0) /* all messages belonged to collectives */
 		rpcs = find_member(json, "colls");
 	if (shared > 0)
 		printf("  %s were read and written in the memory of other ranks of this host, "
@@ -235,7 +238,7 @@ static void print_latency(json_t *json, json_t *coll)
 	}
 }
 
-/* Sums one kind of reasons, and names each that occurred with what cures it. */
+/* Sums one kind of reasons, and prints each that occurred with its cure. */
 static void print_reasons(json_t *json, const char *kind, const char *label)
 {
 	json_t *reasons = find_member(json, "reasons"), *reason;
@@ -287,7 +290,7 @@ uint64_t grads_report_reason(const struct grads_rank *rank, const char *name)
 	return (uint64_t)count;
 }
 
-/* Before the first step, and at once: whoever reads along can look at the job while it runs. */
+/* Prints the head before the first step, so that the user can observe the job while it runs. */
 void grads_report_head(const struct grads_rank *rank)
 {
 	const char *socket = tow_stats_socket(rank->runtime);
@@ -307,7 +310,7 @@ void grads_report_head(const struct grads_rank *rank)
 	fflush(stdout);
 }
 
-/* One figure of each rank: "3 and 4". */
+/* Prints one figure of each rank: "3 and 4". */
 static void print_each(const char *label, const struct grads_outcome *outcome, uint32_t ranks,
 		       size_t offset, const char *end)
 {
@@ -322,8 +325,9 @@ static void print_each(const char *label, const struct grads_outcome *outcome, u
 }
 
 /*
- * Both halves are work of processors. Where little is hidden, how many there are says why; less
- * than nothing is what the halves take longer together, since each finds less in the caches.
+ * Both halves are work of processors, so where little is hidden the number of processors explains
+ * it. A negative share means that the halves take longer together, since each finds less in the
+ * caches.
  */
 static void print_hidden(const struct grads_rank *rank, double hidden_s, double shorter_s)
 {
@@ -415,7 +419,7 @@ void grads_report_run(const struct grads_rank *rank, const struct grads_outcome 
 			   offsetof(struct grads_outcome, ahead_copies), "");
 }
 
-/* What a too small pool costs, and the line that mends it. */
+/* Prints what a too small pool costs, and the setting that cures it. */
 static void print_fault(const struct grads_rank *rank, json_t *pool, json_t *counters)
 {
 	const struct grads_outcome *outcome = &rank->outcome;

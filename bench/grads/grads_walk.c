@@ -1,9 +1,9 @@
 /*
- * grads_walk.c - the steps of any plan, event by event, as bench/workloads/strategy.h says what the
- * events mean.
+ * grads_walk.c - runs the steps of any plan, event by event. bench/workloads/strategy.h defines the
+ * events.
  *
- * Each step is done twice: once to be timed, with whatever lies in the buffers, and once with
- * payload that is checked. What is reduced is summed: whole numbers, so that sums are exact.
+ * Each step runs twice: once to be timed, with the old content of the buffers, and once with
+ * payload that is checked. Reductions are sums of whole numbers, so they are exact.
  */
 #include <stdlib.h>
 
@@ -52,7 +52,7 @@ static int settle_flights(struct walk *walk, uint64_t upto)
 	return rc;
 }
 
-/* Up to the last transfer that has the buffer. */
+/* Waits up to the last transfer that uses the buffer. */
 static int settle_buffer(struct walk *walk, uint32_t buffer)
 {
 	uint64_t upto = walk->ended;
@@ -66,7 +66,7 @@ static int settle_buffer(struct walk *walk, uint32_t buffer)
 	return settle_flights(walk, upto);
 }
 
-/* What is sent on is made of what has been received. */
+/* Waits for all receives, as a message is made of received data. */
 static int settle_receives(struct walk *walk)
 {
 	uint64_t upto = walk->ended;
@@ -109,7 +109,9 @@ static int start_transfer(struct walk *walk, const struct strategy_event *event,
 	return TOW_EINVAL;
 }
 
-/* Starts those that are held; several in one batch, as the library may fuse them. */
+/*
+ * Starts the held transfers. Several collectives go into one batch, as the library may fuse them.
+ */
 static int issue_held(struct walk *walk)
 {
 	struct grads_rank *rank = walk->rank;
@@ -170,7 +172,7 @@ static int walk_step(struct grads_rank *rank, uint64_t step, bool checks, double
 	return rc;
 }
 
-/* Told to the runtime, so that traces and verdicts know of it. */
+/* Runs a timed step, which is reported to the runtime for traces and verdicts. */
 static int timed_step(struct grads_rank *rank, uint64_t step, double *took_out)
 {
 	int status = tow_step_begin(rank->runtime, step + 1);
@@ -188,7 +190,7 @@ int grads_walk_run(struct grads_rank *rank)
 	struct grads_outcome *outcome = &rank->outcome;
 	double took = 0, checked = 0;
 	uint64_t copied_before, ahead_before;
-	int rc = walk_step(rank, 0, false, &took); /* maps, and makes the plans */
+	int rc = walk_step(rank, 0, false, &took); /* maps memory, and makes the plans */
 
 	copied_before = grads_report_counter(rank, "fallback_copies");
 	ahead_before = grads_report_reason(rank, "collective_ahead");
@@ -204,7 +206,7 @@ int grads_walk_run(struct grads_rank *rank)
 			outcome->slowest_s = took;
 		outcome->steps = step + 1;
 	}
-	/* The others may still be at their last: leave together. */
+	/* The others may still be in their last step, so all leave together. */
 	if (rc == 0)
 		rc = grads_barrier(rank);
 	outcome->late_registrations = grads_report_counter(rank, "late_registrations");

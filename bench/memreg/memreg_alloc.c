@@ -1,6 +1,6 @@
 /*
- * memreg_alloc.c - what an allocation from the pool costs, with one thread and with two, and a
- * lease.
+ * memreg_alloc.c - measures the cost of an allocation from the pool, with one thread and with two,
+ * and of a lease.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -38,7 +38,7 @@ static void *alloc_loop(void *arg)
 	return NULL;
 }
 
-/* What a transport pays for each buffer it holds: one lease and its release. */
+/* The cost that a transport pays for each buffer in use: one lease and its release. */
 static void lease_rows(struct memreg_rows *rows, struct twi_pool *pool, uint64_t bytes)
 {
 	int pairs = rows->quick ? 1000 : 100000;
@@ -78,7 +78,10 @@ static double alloc_round(const struct loop *model, int threads, int *status_out
 	return threads == 2 ? (loop[0].ns + loop[1].ns) / 2 : loop[0].ns;
 }
 
-/* A pool in use: blocks of many sizes with holes between them, so that lists are not trivial. */
+/*
+ * Brings the pool into use: blocks of many sizes with holes between them, so that lists are not
+ * trivial.
+ */
 static void litter_pool(struct twi_pool *pool)
 {
 	void *kept[256];

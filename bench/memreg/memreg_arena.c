@@ -1,6 +1,8 @@
 /*
- * memreg_arena.c - the pool that is sized is the pool that runs: which arena and staging it has. A
- * recording says so; a program that does not link jemalloc has page runs, whatever this one links.
+ * memreg_arena.c - chooses the arena and staging of the sized pool, which must be those of the job.
+ *
+ * A recording names them. A program that does not link jemalloc has page runs, whatever tow-size
+ * links.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,13 +51,13 @@ int memreg_arena_probe(struct memreg_sizing *sizing, uint64_t bytes)
 	int rc = memreg_probe(bytes, sizing->job.staging_bytes, &sizing->own);
 
 	if (rc == 0 && sizing->job.page_bytes > 0)
-		sizing->own.page_bytes = sizing->job.page_bytes; /* as where the job runs */
+		sizing->own.page_bytes = sizing->job.page_bytes; /* as on the job's machine */
 	return rc;
 }
 
 /*
- * A pool of 32 MiB holds what a runtime takes, unless its knobs say more: staging gets at most a
- * quarter of the pool, so one that has as much may have wanted more.
+ * A pool of 32 MiB holds the runtime's own memory, unless its knobs say more. Staging gets at most
+ * a quarter of the pool, so a runtime that has taken as much may need more.
  */
 int memreg_arena_use(struct memreg_sizing *sizing, const struct twi_arena_ops *ops)
 {
@@ -117,7 +119,7 @@ bool memreg_arena_any(const struct memreg_sizing *sizing)
 	       sizing->job.arena[0] == '\0' && can_use(providers[1]);
 }
 
-/* In the other one, too, where it is not known which a program has: clean is what is so in both. */
+/* With an unknown arena the job runs in both. The result is clean only when both runs are clean. */
 void memreg_arena_run(const struct memreg_sizing *sizing, uint64_t bytes, uint64_t steps,
 		      double seconds, struct memreg_run *out)
 {

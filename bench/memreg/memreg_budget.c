@@ -1,6 +1,6 @@
 /*
- * memreg_budget.c - what a pool of the named size is for, as a sum, and who has what of it: tags,
- * call sites, and who frees nothing.
+ * memreg_budget.c - splits a pool of the named size into a sum, and finds the owners: tags, call
+ * sites, and callers that free nothing.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@ int memreg_find_owners(struct memreg_sizing *sizing)
 			      &sizing->sites) < 0 ||
 	    twi_replay_leaks(replay, &sizing->leaks) < 0)
 		return memreg_sizing_failed(sizing);
-	/* Nobody has said where it comes from. */
+	/* No event has a caller. */
 	if (sizing->sites == 1 && sizing->site[0].caller == 0)
 		sizing->sites = 0;
 	return 0;
@@ -55,7 +55,7 @@ int memreg_budget_fill(struct memreg_sizing *sizing)
 	add_consumers(sizing);
 	sum = twi_budget_sum(budget) + sizing->own.bytes;
 	rounding = sizing->peak.allocated_bytes - twi_min(sizing->peak.allocated_bytes, sum);
-	/* A real run may have shown that less does than the replay says. */
+	/* A real run may have shown that less is enough than the replay says. */
 	rounding = twi_min(rounding, sizing->smallest - twi_min(sizing->smallest, sum));
 	twi_budget_add(budget, sizing->own.bytes, "the runtime: staging",
 		       "staging_bytes, taken when it opens; as this runtime does");

@@ -1,5 +1,5 @@
 /*
- * memreg_canvas.c - the parts that pictures of tow-size are drawn with. memreg_canvas.h.
+ * memreg_canvas.c - drawing functions for the pictures of tow-size. See memreg_canvas.h.
  */
 #include "bench/memreg/memreg_canvas.h"
 
@@ -54,7 +54,7 @@ double memreg_plot_y(const struct memreg_plot *p, double value)
 	return p->y + p->h - p->h * map_value(value, p->y_max, p->y_log_min);
 }
 
-/* Text with the five characters that mean something in XML written out. */
+/* Writes text with the five special characters of XML escaped. */
 void memreg_put_escaped(FILE *file, const char *text)
 {
 	for (; *text != '\0'; text++) {
@@ -68,12 +68,14 @@ void memreg_put_escaped(FILE *file, const char *text)
 		if (entity != NULL)
 			fputs(entity, file);
 		else
-			/* Bytes that are no ASCII may be no UTF-8, which a parser would refuse. */
+			/*
+			 * Bytes outside of ASCII may be invalid UTF-8, which a parser would refuse.
+			 */
 			putc(*text >= ' ' && *text <= '~' ? *text : '?', file);
 	}
 }
 
-/* style: attributes of the text element. */
+/* `style` has attributes of the text element. */
 void memreg_draw_text(struct memreg_canvas *c, double x, double y, const char *style,
 		      const char *fmt, ...)
 {
@@ -108,7 +110,7 @@ void memreg_draw_mark(struct memreg_canvas *c, double x, double y, bool round, c
 			x - 4, y - 4, colour);
 }
 
-/* 1, 2, 2.5 or 5 times a power of ten, so that `max` has at most TICKS steps. */
+/* A step of 1, 2, 2.5 or 5 times a power of ten, so that `max` has at most TICKS steps. */
 static double nice_step(double max)
 {
 	static const double steps[] = { 1, 2, 2.5, 5, 10 };
@@ -137,7 +139,7 @@ void memreg_y_ticks(struct memreg_canvas *c, struct memreg_plot *p)
 {
 	double step = nice_step(p->y_max);
 
-	/* Counts below a handful have no ticks between them. */
+	/* The axis ends at a whole tick. */
 	p->y_max = ceil(p->y_max / step) * step;
 	if (p->y_max <= 0)
 		p->y_max = 1;

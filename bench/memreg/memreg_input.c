@@ -1,8 +1,8 @@
 /*
- * memreg_input.c - a job: what is to be replayed, and what is to be run. From a workload and a
- * strategy, or from a log.
+ * memreg_input.c - opens a job, with the events to replay and to run. The job comes from a workload
+ * and a strategy, or from a log.
  *
- * A run of a log does what its replay does, so that it needs no second list of events.
+ * A run of a log does what its replay does, so it needs no second list of events.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 #include <internal/base.h>
 #include <towline/status.h>
 
-#define PLAN_STEPS 2 /* the second begins with what the first has left behind */
+#define PLAN_STEPS 2 /* the second step begins with what the first has left */
 
 static int out_of_memory(void)
 {
@@ -21,7 +21,9 @@ static int out_of_memory(void)
 	return MEMREG_FAULT;
 }
 
-/* One event of a plan, as a recording of it would hold it. False: a log does not have it. */
+/*
+ * Converts one event of a plan to the form of a recording. Returns false: a log does not have it.
+ */
 static bool as_logged(const struct strategy_event *event, uint64_t ns, struct twi_alloc_event *out)
 {
 	static const uint8_t kinds[] = { [STRATEGY_ALLOC] = TWI_ALLOC_ALLOC,
@@ -62,7 +64,9 @@ static int replay_plan(struct memreg_job *job)
 	return MEMREG_FAULT;
 }
 
-/* A transfer within one buffer, or with another rank's: its first half goes to its second. */
+/*
+ * A transfer within one buffer, or with another rank, sends the buffer's first half to its second.
+ */
 static void send_within(const struct strategy_event *event, struct memreg_op *op)
 {
 	if (event->buffer != STRATEGY_NO_BUFFER && event->to != STRATEGY_NO_BUFFER &&
@@ -134,7 +138,7 @@ static int apply_sets(const struct memreg_options *options, struct strategy_plan
 	return MEMREG_USAGE;
 }
 
-/* A tensor that no machine of this kind can hold is a mistake in the file, not a size to search. */
+/* A tensor that this machine's memory cannot hold is an error in the file, not a size to search. */
 static int check_tensors(const struct memreg_job *job)
 {
 	uint64_t ram = memreg_ram_total();

@@ -1,15 +1,15 @@
 /*
- * memreg_intensity.c - --intensity: what a rank computes and sends in a step, and the bandwidth at
- * which the one hides behind the other.
+ * memreg_intensity.c - --intensity: the work and the traffic of a rank in a step, and the bandwidth
+ * at which the traffic hides behind the work.
  *
  *   forward   2 N D    N: parameters that a token uses, D: tokens
  *   backward  4 N D    (Kaplan et al., "Scaling Laws for Neural Language Models", 2020, 2.1: 6 N D
  *                      in all; attention over the context is left out, embeddings are counted in)
  *   sent               strategy_cost.c
  *
- * Of experts a token uses top_k. Parameters are moved at least three times: read forward and
- * backward, and their gradients written. FLOPs by bytes: the roofline's intensity (Williams,
- * Waterman, Patterson, 2009), an upper bound as activations are left out.
+ * A token uses top_k experts. Parameters are moved at least three times: read forward and backward,
+ * and their gradients written. FLOPs by bytes are the roofline's intensity (Williams, Waterman,
+ * Patterson, 2009). It is an upper bound, as activations are left out.
  */
 #include <inttypes.h>
 #include <jansson.h>
@@ -19,19 +19,19 @@
 
 #include "bench/memreg/tow_size.h"
 
-#define TOP_K 2 /* where the strategy has no such number */
+#define TOP_K 2 /* for a strategy without this number */
 
 struct intensity {
 	const struct memreg_job *job;
 	double flops_per_s;
 	uint64_t parameters, used_parameters, expert_parameters, tokens, sent_bytes, received_bytes;
-	double rank_flops;     /* of a step */
-	double hidden_flops;   /* behind which what is sent can hide */
+	double rank_flops;     /* of one step */
+	double hidden_flops;   /* behind which the traffic can hide */
 	double moved_bytes;    /* of memory, at least */
-	const char *hidden_by; /* what these are */
+	const char *hidden_by; /* the name of hidden_flops */
 };
 
-/* Experts of a layer: the largest number behind "experts.", and one more. */
+/* The experts of a layer: the largest number behind "experts.", plus one. */
 static uint64_t expert_count(const struct workload *work)
 {
 	uint64_t count = 0;
@@ -65,7 +65,7 @@ static void count_parameters(struct intensity *out)
 		out->used_parameters -= out->expert_parameters / experts * (experts - top_k);
 }
 
-/* The share of the model that one rank computes, and how many tokens go through it in a step. */
+/* The share of the model that one rank computes. */
 static double share_of_rank(const struct strategy_plan *plan)
 {
 	bool cut = plan->kind == STRATEGY_PIPELINE || plan->kind == STRATEGY_TENSOR_PARALLEL;
@@ -94,7 +94,7 @@ static void count_work(struct intensity *out)
 	out->rank_flops = forward_only ? 2 * product : 6 * product;
 	out->hidden_flops = out->rank_flops;
 	out->hidden_by = "the whole step";
-	/* Gradients are there from the backward pass on. */
+	/* Gradients exist from the backward pass on. */
 	if (plan->kind == STRATEGY_DATA_PARALLEL) {
 		out->hidden_flops = 4 * product;
 		out->hidden_by = "the backward pass";
@@ -116,7 +116,7 @@ static void count_work(struct intensity *out)
 	}
 }
 
-/* Of the way that has more to carry. */
+/* The bandwidth of the direction with more traffic. */
 static double hiding_bandwidth(const struct intensity *it)
 {
 	uint64_t most = it->sent_bytes > it->received_bytes ? it->sent_bytes : it->received_bytes;
@@ -175,7 +175,7 @@ static int print_json(const struct intensity *it)
 	return rc == 0 ? 0 : MEMREG_FAULT;
 }
 
-/* A kernel of an image is used at each of its places, which no list of tensors tells. */
+/* An image's kernel is used at many places, which no list of tensors shows. */
 static bool has_images(const struct workload *work)
 {
 	for (uint64_t i = 0; i < work->count; i++)

@@ -1,5 +1,5 @@
 /*
- * memreg_json.c - a sizing as one JSON document; docs/sizing.md says what each field means.
+ * memreg_json.c - prints a sizing as one JSON document; docs/sizing.md explains each field.
  */
 #include <inttypes.h>
 #include <jansson.h>
@@ -126,7 +126,7 @@ static json_t *log_json(const struct memreg_job *job)
 		number_json(job->gaps.steps));
 }
 
-/* As the text names it; null: there is none. */
+/* The tag's name, as in the text; null: there is no tag. */
 static json_t *tag_json(const struct memreg_job *job, const struct twi_replay_group *group)
 {
 	struct twi_replay_group tag = { .tag = group->tag };

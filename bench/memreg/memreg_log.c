@@ -1,7 +1,9 @@
 /*
- * memreg_log.c - reads an allocation log: a recording of the library's, or text (memreg_log_text.c
- * has that form). From a file, or from the standard input, which is put into a file first, for it
- * may have to be read twice.
+ * memreg_log.c - reads an allocation log: a recording of the library's, or text
+ * (memreg_log_text.c).
+ *
+ * The log is a file or the standard input. The standard input is first copied to a file, as it may
+ * have to be read twice.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -14,17 +16,17 @@
 #include <internal/base.h>
 #include <towline/status.h>
 
-#define LIBRARY_THREAD UINT32_MAX            /* the kernel gives none that number */
-#define EARLIER_IDS    (UINT64_C(1) << 62)   /* of what is freed and was allocated before the log */
-#define PEAK_ID        (UINT64_C(1) << 61)   /* of what was live at once before */
-#define STAYING_IDS    (UINT64_C(1) << 60)   /* of what was live before, and stays */
+#define LIBRARY_THREAD UINT32_MAX            /* the kernel gives no thread that number */
+#define EARLIER_IDS    (UINT64_C(1) << 62)   /* of blocks from before the log that it frees */
+#define PEAK_ID        (UINT64_C(1) << 61)   /* of the block for the earlier peak */
+#define STAYING_IDS    (UINT64_C(1) << 60)   /* of blocks that were live before, and stay */
 #define SLABS_BYTES    (UINT64_C(124) << 10) /* a slab of each class */
 #define BEFORE_PAGE    4096u
 #define ALIGN_LOG2     6
-#define SMALL_MOST     2048u /* no page of its own */
-#define BEFORE_BLOCKS  65536 /* that stand for what was live before a log */
+#define SMALL_MOST     2048u /* larger blocks have pages of their own */
+#define BEFORE_BLOCKS  65536 /* at most, for the blocks that were live before a log */
 #define SPOOL_MOST     (UINT64_C(8) << 30)
-#define AHEAD          8                   /* events to ask memory for in time */
+#define AHEAD          8                   /* distance in events of the memory prefetch */
 #define PROGRESS_EACH  (UINT64_C(1) << 18) /* events */
 
 int memreg_reader_refuse(const struct memreg_reader *reader, const char *what, const char *value)
@@ -34,7 +36,7 @@ int memreg_reader_refuse(const struct memreg_reader *reader, const char *what, c
 	memreg_progress(NULL, 0, 0);
 	if (reader->line > 0)
 		snprintf(line, sizeof(line), ":%" PRIu64, reader->line);
-	/* What stands in the file may be anything, and this is a terminal. */
+	/* The file may have any bytes, and they are printed on a terminal. */
 	snprintf(shown, sizeof(shown), "%s", value != NULL ? value : "");
 	memreg_clean_text(shown);
 	fprintf(stderr, "tow-size: %s%s: %s%s%s%s\n", reader->name, line, what,
@@ -88,9 +90,9 @@ static bool append_block(struct memreg_blocks *blocks, const struct memreg_earli
 }
 
 /*
- * What was live before the log began, is not freed in it, and does not stand in it either: as many
- * blocks as there were, all of about one size. A recording says what they took of the pool, so
- * larger ones are whole pages, which no arena rounds up once more; what small ones leave free of
+ * Adds the blocks that were live before the log began and that it does not mention. They are as
+ * many as there were, all of about one size. A recording says what they took of the pool. So larger
+ * ones are whole pages, which no arena rounds up again. The space that small ones leave free in
  * their slabs is a block of its own.
  */
 static int put_staying(struct memreg_reader *reader, uint32_t thread)
@@ -117,8 +119,8 @@ static int put_staying(struct memreg_reader *reader, uint32_t thread)
 }
 
 /*
- * The pool held more at some time before the log began than when it began: as one block that comes
- * and goes, for where it lay nobody knows. No pool with less room would have done.
+ * Adds the pool's peak before the log began, less what was live when it began. It is one block that
+ * comes and goes, as its place is not known. No pool with less room would have been enough.
  */
 static int put_peak(struct memreg_reader *reader, uint32_t thread)
 {
@@ -133,7 +135,7 @@ static int put_peak(struct memreg_reader *reader, uint32_t thread)
 	return rc == 0 ? put_event(reader, &event) : rc;
 }
 
-/* What the log frees of it are allocations of what their frees have given back. */
+/* Adds all blocks from before the log. Those that the log frees have the sizes from their frees. */
 static int put_before(struct memreg_reader *reader, uint32_t thread)
 {
 	const struct memreg_blocks *earlier = &reader->earlier, *staying = &reader->staying;
@@ -162,14 +164,16 @@ int memreg_reader_add(struct memreg_reader *reader, const struct twi_alloc_event
 	return rc == 0 ? put_event(reader, event) : rc;
 }
 
-/* A free of what was allocated before the recording began: noted, and in the second reading given
- * the id of its allocation. 1: there is nothing to add. */
+/*
+ * Handles a free of a block from before the recording. The first reading notes it; the second gives
+ * it the id of its allocation. Returns 1 when there is nothing to add.
+ */
 static int match_earlier(struct memreg_reader *reader, struct twi_alloc_event *event)
 {
 	struct memreg_earlier block;
 
 	if (event->bytes == 0)
-		return 1; /* an old recording does not say how much it was */
+		return 1; /* an old recording does not have its size */
 	if (reader->second) {
 		if (reader->earlier_seen == reader->earlier.count)
 			return memreg_reader_refuse(reader, "it changes while it is read", NULL);
@@ -184,7 +188,10 @@ static int match_earlier(struct memreg_reader *reader, struct twi_alloc_event *e
 	return 1;
 }
 
-/* What was live when the recording began: its first events. Whose it is says who frees it. */
+/*
+ * Takes a block that was live when the recording began, one of its first events. Its thread is the
+ * one that frees it; 0: the log never frees it.
+ */
 static int put_held(struct memreg_reader *reader, const struct twi_alloc_event *event)
 {
 	struct memreg_earlier block = { event->bytes, event->thread, event->align_log2 };
@@ -197,7 +204,7 @@ static int put_held(struct memreg_reader *reader, const struct twi_alloc_event *
 	return 0;
 }
 
-/* Why the visit ended a scan is the exit code that it leaves here. */
+/* The state of a scan. rc is the exit code when a visit has ended the scan. */
 struct visit {
 	struct memreg_reader *reader;
 	const struct twi_alloc_trace *trace;
@@ -230,12 +237,12 @@ static int visit_events(void *arg, const struct twi_alloc_event *event, size_t c
 		if (i + AHEAD < count)
 			twi_replay_expect(reader->builder, event[i + AHEAD].id);
 		/*
-		 * When the library takes memory and gives it back hangs on the other side's timing,
-		 * not on the program alone: it is a thread of its own, so that other orders of both
-		 * are tried.
+		 * The library's allocations depend on the other side's timing, not on the program
+		 * alone. So the library counts as a thread of its own, and other orders of both are
+		 * tried.
 		 */
 		if (one.kind == TWI_ALLOC_GAP)
-			continue; /* what matters of it has events of its own */
+			continue; /* the blocks that matter have events of their own */
 		if (one.tag == TWI_ALLOC_TAG_LIBRARY)
 			one.thread = LIBRARY_THREAD;
 		if (one.tag == TWI_ALLOC_TAG_EARLIER && one.kind == TWI_ALLOC_ALLOC) {
@@ -269,7 +276,7 @@ static bool take_names(struct memreg_log *log, const struct twi_alloc_trace *tra
 	return true;
 }
 
-/* The library's own recording. */
+/* Reads the library's own recording. */
 static int read_recording(struct memreg_reader *reader)
 {
 	struct memreg_log *log = reader->log;
@@ -299,7 +306,7 @@ static int read_recording(struct memreg_reader *reader)
 	return 0;
 }
 
-/* Text begins with a character that can be printed; a recording with its magic number. */
+/* Text begins with a printable character, and a recording with its magic number. */
 static int read_form(struct memreg_reader *reader)
 {
 	unsigned char head[8] = { 0 };
@@ -324,7 +331,7 @@ static int read_form(struct memreg_reader *reader)
 	return read_recording(reader);
 }
 
-/* One reading of the file, into a builder of its own. */
+/* Reads the file once, into a builder of its own. */
 static int read_once(struct memreg_reader *reader)
 {
 	int rc;
@@ -353,7 +360,7 @@ static int read_once(struct memreg_reader *reader)
 	return rc;
 }
 
-/* The standard input as a file without a name. */
+/* Copies the standard input to a file without a name. */
 static FILE *spool_input(void)
 {
 	FILE *file = tmpfile();

@@ -1,6 +1,5 @@
 /*
- * memreg_log_text.c - reads an allocation log that is text, for people whose program records
- * nothing of the kind:
+ * memreg_log_text.c - reads an allocation log in text form, for programs that record none:
  *
  *   kind	id	bytes	align	thread	tag	caller     the header
  *   alloc	17	1048576	64
@@ -9,11 +8,11 @@
  *   step
  *   # sampled 8                              1 of 8 allocations is in the log
  *
- * One event a line, in the order of time; blanks or tabs between fields. id is any number that no
- * other live allocation has. align, thread, tag and caller may be left out: 64, 0, none, none. Tags
- * and callers are numbers or words; '-' is none. Lines that begin with '#' are remarks, but for
- * `# sampled N`, `# lost N` (events that are missing) and `# before N` (bytes that were live when
- * the log began).
+ * Each line has one event, in the order of time, with blanks or tabs between fields. id is any
+ * number that no other live allocation has. align, thread, tag and caller may be left out: 64, 0,
+ * none, none. Tags and callers are numbers or words; '-' is none. Lines that begin with '#' are
+ * comments, except `# sampled N`, `# lost N` (missing events) and `# before N` (bytes that were
+ * live when the log began).
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -44,7 +43,7 @@ static char *next_field(char **at)
 	return end > field ? field : NULL;
 }
 
-/* Decimal, or hexadecimal behind 0x, or octal behind 0. */
+/* Reads a decimal number, a hexadecimal one behind 0x, or an octal one behind 0. */
 static bool parse_number(const char *text, uint64_t *out)
 {
 	uint64_t value = 0;
@@ -94,7 +93,7 @@ static int next_size(const struct memreg_reader *reader, char **at, uint64_t fal
 	return memreg_reader_refuse(reader, "bytes is no size such as 4096 or 1.5MiB:", text);
 }
 
-/* The next field as a tag or a caller: a number up to `most`, a word, or none of them. */
+/* Reads the next field as a tag or a caller: a number up to `most`, a word, or nothing. */
 static int next_name(struct memreg_reader *reader, char **at, enum memreg_named kind, uint64_t most,
 		     uint64_t *out)
 {
@@ -182,7 +181,7 @@ static int read_free(struct memreg_reader *reader, char **at, struct twi_alloc_e
 	return rc;
 }
 
-/* Says what the remark is about: "sampled 8". False: it is prose. */
+/* Splits a comment such as "# sampled 8" into name and value. Returns false when it is prose. */
 static bool split_remark(char *line, char **name, char **value)
 {
 	char *at = line + 1;

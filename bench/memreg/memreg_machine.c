@@ -1,6 +1,7 @@
 /*
- * memreg_machine.c - what memory costs before and after the first step, on this machine: five
- * tables, as text or JSON, of what memreg_measure.c and memreg_alloc.c measure.
+ * memreg_machine.c - prints the cost of memory before and after the first step, on this machine.
+ *
+ * There are five tables, as text or JSON, measured by memreg_measure.c and memreg_alloc.c.
  */
 #include <jansson.h>
 #include <stdio.h>

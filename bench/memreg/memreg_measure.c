@@ -1,7 +1,9 @@
 /*
- * memreg_measure.c - what premapping a pool costs by page kind, and what registering costs: all of
- * it at once, or one buffer late. Each figure is the median of several rounds. What cannot be
- * measured here (no huge pages, no right to pin) is a row with the reason.
+ * memreg_measure.c - measures premapping a pool by page kind, and registering memory, all at once
+ * or one buffer late.
+ *
+ * Each figure is the median of several rounds. A measurement that is not possible here (no huge
+ * pages, no right to pin) is a row with the reason.
  */
 #include <errno.h>
 #include <liburing.h>
@@ -18,7 +20,7 @@
 #define MIB           ((uint64_t)1 << 20)
 #define IOV_MAX_BYTES ((uint64_t)1 << 30) /* the most that one registered buffer may span */
 
-/* Maps and faults in once. What came of it stays in *extent, unmapped again. */
+/* Maps and faults in once. *extent keeps the results and is unmapped again. */
 static int premap_round(bool huge, uint64_t bytes, unsigned threads, struct twi_extent *extent,
 			double *ns_out)
 {
@@ -36,7 +38,7 @@ static int premap_round(bool huge, uint64_t bytes, unsigned threads, struct twi_
 	return status;
 }
 
-/* Returns how many threads it took. */
+/* Returns the number of threads that it used. */
 static unsigned premap_one(struct memreg_rows *rows, bool huge, uint64_t bytes, unsigned threads)
 {
 	struct twi_extent extent = { .fd = -1 };
@@ -47,7 +49,7 @@ static unsigned premap_one(struct memreg_rows *rows, bool huge, uint64_t bytes, 
 	for (int i = 0; status == TOW_OK && i < rows->rounds; i++) {
 		status = premap_round(huge, bytes, threads, &extent, &ns[i]);
 		if (huge && extent.kind == TWI_PAGES_BASE)
-			break; /* there are none to be had */
+			break; /* no huge pages are available */
 	}
 	threads = twi_max(extent.populate_threads, 1u);
 	if (status == TOW_OK && huge && extent.kind == TWI_PAGES_BASE) {
@@ -61,7 +63,9 @@ static unsigned premap_one(struct memreg_rows *rows, bool huge, uint64_t bytes, 
 	return threads;
 }
 
-/* As a pool is mapped; with one thread, too, where that takes several and `one_thread` says so. */
+/*
+ * Measures a pool's mapping. With `one_thread`, one thread is measured too where several were used.
+ */
 void memreg_measure_premap(struct memreg_rows *rows, uint64_t bytes, bool one_thread)
 {
 	for (int huge = 0; huge < 2; huge++)
@@ -69,7 +73,7 @@ void memreg_measure_premap(struct memreg_rows *rows, uint64_t bytes, bool one_th
 			premap_one(rows, huge, bytes, 1);
 }
 
-/* Registers [base, base + bytes) in slots of at most 1 GiB; 0 or the errno. */
+/* Registers [base, base + bytes) in slots of at most 1 GiB. Returns 0 or the errno. */
 static int ring_register(struct io_uring *ring, char *base, uint64_t bytes)
 {
 	struct iovec iov[64];

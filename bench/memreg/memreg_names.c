@@ -1,5 +1,5 @@
 /*
- * memreg_names.c - names of tags and calling places, and sizes as people read and write them.
+ * memreg_names.c - the names of tags and call sites, and sizes as people read and write them.
  */
 #include "bench/memreg/memreg_names.h"
 
@@ -12,7 +12,7 @@
 #include "diag/base/hash.h"
 #include <internal/base.h>
 
-#define PLACES (2u << 13) /* of words; more than twice as many as there may be */
+#define PLACES (2u << 13) /* of the hash table; more than twice the number of words */
 
 void memreg_names_free(struct memreg_names *names)
 {
@@ -171,7 +171,7 @@ bool memreg_parse_bytes(const char *text, uint64_t *bytes_out)
 	double value;
 	char *end;
 
-	/* Neither signs nor exponents, infinities and hexadecimal numbers. */
+	/* Signs, exponents, infinities and hexadecimal numbers are not allowed. */
 	if (digits == 0 || digits > 20)
 		return false;
 	value = strtod(text, &end);

@@ -1,19 +1,20 @@
 /*
- * memreg_others.c - headroom: a program does not run the same way twice. The log is replayed on
- * other CPUs and in other orders of its threads, as could have been, and what all of these fit in
- * is added to the size, within bounds.
+ * memreg_others.c - computes the headroom, as a program does not run the same way twice.
+ *
+ * The log is replayed on other CPUs and in other possible orders of its threads. The size grows,
+ * within bounds, until all of these runs fit.
  */
 #include "bench/memreg/memreg_size.h"
 #include <internal/base.h>
 #include <towline/status.h>
 
 #define OTHERS_MOST    128
-#define OTHERS_EVENTS  ((uint64_t)16 << 20) /* that a round of other runs has at most */
+#define OTHERS_EVENTS  ((uint64_t)16 << 20) /* events of all other runs of a round, at most */
 #define OTHERS_LARGE   4
 #define ORDER_PERMILLE 50
-#define HEADROOM_PART  3 /* of the size: the most that other runs may add */
+#define HEADROOM_PART  3 /* divisor of the size: the most that other runs may add */
 
-/* The more of them, the rarer is a run that needs more than any: 32 missed one in thirty. */
+/* More runs make it rarer that a run needs more than all of them: 32 runs missed one in thirty. */
 static uint32_t others_count(const struct twi_replay *replay)
 {
 	if (replay->count > MEMREG_LARGE_LOG)
@@ -37,7 +38,10 @@ int memreg_try_others(struct memreg_sizing *sizing)
 	memreg_progress("other runs of the program", 25, 100);
 	if (twi_replay_find_others(replay, &wanted, &others, &most, &fit) < 0)
 		return memreg_sizing_failed(sizing);
-	/* Its need differs, and the rarest run is not among them: a step more, which holds all. */
+	/*
+	 * The need differs, and the rarest run may not be among these. So a further step is added
+	 * that holds all.
+	 */
 	if (fit && (most > sizing->smallest || replay->threads > 1) &&
 	    most + wanted.step_bytes <= others.most_bytes) {
 		wanted.least_bytes = most + wanted.step_bytes;
@@ -52,8 +56,9 @@ int memreg_try_others(struct memreg_sizing *sizing)
 }
 
 /*
- * Of a log from the middle: what was before it is not known, but how much of its pool was enough
- * for all of it is, as blocks and pieces between them lay there. Staging is a quarter at most.
+ * For a log from the middle, memory before it is not known. But the log says how much of its pool
+ * was enough for all of it, with blocks and free pieces as they lay. Staging is at most a quarter
+ * of that.
  */
 void memreg_keep_spread(struct memreg_sizing *sizing)
 {
@@ -74,7 +79,7 @@ uint64_t memreg_any_order(const struct memreg_sizing *sizing)
 {
 	const struct memreg_job *job = &sizing->job;
 
-	/* Of a pool staging gets a quarter at most: a third of all else. */
+	/* Staging gets at most a quarter of a pool, which is a third of all else. */
 	if (job->strategy[0] != '\0' || job->sampled > 1 || job->lost > 0 || job->gaps.count > 0)
 		return 0;
 	return job->replay->apart_rounded +

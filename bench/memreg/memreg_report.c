@@ -1,5 +1,5 @@
 /*
- * memreg_report.c - a sizing as text, the answer first.
+ * memreg_report.c - prints a sizing as text, with the answer first.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 
 #define NAME_WIDTH 44
 
-/* What the replay has left out, since nothing of it is live. */
+/* Prints the frees that the replay has left out, as their blocks are not live. */
 static void print_frees(const struct twi_replay *replay)
 {
 	if (replay->double_frees > 0)
@@ -29,7 +29,7 @@ static bool is_known(const struct memreg_sizing *s, const struct twi_replay_grou
 	       (group->tag != 0 || group->caller != 0 || s->job.strategy[0] != '\0');
 }
 
-/* What stays is no fault by itself; what is more after each step is. */
+/* Blocks that are never freed are no fault by themselves; a growth with each step is. */
 static void print_leaks(const struct memreg_sizing *s)
 {
 	const struct twi_replay *replay = s->job.replay;
@@ -121,7 +121,7 @@ static void print_runs(const struct memreg_sizing *s)
 		print_run(&s->run[i]);
 }
 
-/* Names are long where they are symbols: the list of call sites has them whole. */
+/* Names that are symbols can be long. The list of call sites has them whole. */
 static void print_line(const char *name, uint64_t bytes, const char *why)
 {
 	bool cut = strlen(name) > NAME_WIDTH;

@@ -1,14 +1,15 @@
 /*
- * memreg_run.c - one real run: a runtime with a pool of some size, a connection to itself over tcp,
- * and the allocations, frees and sends of a job. What it cost is what the library counted.
+ * memreg_run.c - one real run of a job, counted by the library.
  *
- * One process holds both ends, so each message's receive is posted before its send, and nothing
- * waits in a buffer. Before a block is freed the messages in flight have ended, so that it is free
- * when the log says so. What the pool refuses (exhaust=fail) comes from the heap.
+ * A run has a runtime with a pool of some size, and a connection to itself over tcp. It makes the
+ * allocations, frees and sends of the job. One process holds both ends, so each receive is posted
+ * before its send, and nothing waits in a buffer. Before a block is freed, the messages in flight
+ * have ended. So the block is free when the log says so. A block that the pool refuses
+ * (exhaust=fail) comes from the heap.
  *
  * A log says what was allocated, not what was sent. Its runs therefore send what they allocate, the
- * first half of a block to its second, so that the memory is used as payload and no further
- * allocation changes what fits.
+ * first half of a block to its second. So the memory is used as payload, and no further allocation
+ * changes what fits.
  */
 #include <jansson.h>
 #include <stdio.h>
@@ -26,7 +27,7 @@
 #define WINDOW     16
 #define TIMEOUT_NS UINT64_C(20000000000)
 #define SEND_MOST  ((uint64_t)1 << 30) /* payload of one step */
-#define QUICK_MOST ((uint64_t)4 << 30) /* of memory that is mapped and used in a few seconds */
+#define QUICK_MOST ((uint64_t)4 << 30) /* memory that can be mapped and used in a few seconds */
 
 #define LOG_SEND_MIN  (UINT64_C(128) << 10)
 #define LOG_SEND_MOST 64 /* messages of a log's run */
@@ -60,7 +61,7 @@ static uint64_t number_in(const char *path, const char *key)
 	return value;
 }
 
-/* What a control group leaves of it. */
+/* The limit of the control group. */
 static uint64_t group_limit(void)
 {
 	return number_in("/sys/fs/cgroup/memory.max", "");
@@ -262,7 +263,7 @@ static int run_section(struct runner *runner, uint64_t begin, uint64_t end)
 	return rc == 0 ? settle_sends(runner) : rc;
 }
 
-/* The whole log is one step; what it never frees ends behind it. */
+/* Runs the log as one step. Blocks that it never frees are freed at the end. */
 static int run_log(struct runner *runner)
 {
 	const struct twi_replay *replay = runner->job->replay;
@@ -306,7 +307,7 @@ static int time_log(struct runner *runner)
 	return rc;
 }
 
-/* The first step is timed with the set-up: that is when a pool that is too small shows. */
+/* Times the first step with the set-up, as that is when a pool that is too small shows. */
 static int run_steps(struct runner *runner, uint64_t count)
 {
 	const struct memreg_job *job = runner->job;
@@ -336,7 +337,7 @@ static int run_steps(struct runner *runner, uint64_t count)
 	return rc == 0 ? run_section(runner, job->step_end, job->count) : rc;
 }
 
-/* A document of the runtime's; NULL, with the reason noted, when it cannot be had. */
+/* A document of the runtime's; NULL: the reason is noted. */
 static json_t *fetch_document(struct runner *runner, const char *path)
 {
 	char *text = NULL;
@@ -376,7 +377,7 @@ static int count_run(struct runner *runner)
 	return 0;
 }
 
-/* A run that the machine cannot carry is not begun: the kernel would end somebody. */
+/* Whether the machine can carry the run. Otherwise the kernel would kill a process. */
 static bool is_affordable(const struct memreg_job *job, struct memreg_run *run)
 {
 	uint64_t most = twi_max(run->bytes, job->replay->all_rounded < job->replay->peak_rounded * 2

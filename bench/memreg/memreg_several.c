@@ -1,11 +1,11 @@
 /*
- * memreg_several.c - one premap_memory_bytes for several logs: ranks of a job, or runs of a
+ * memreg_several.c - finds one premap_memory_bytes for several logs: ranks of a job, or runs of a
  * program.
  *
  *   each       what each log needs by itself, as memreg_size.c finds it
- *   fit        the largest need, moved up until the replay of each log fits: a log may, rarely,
- *              not fit in a pool that is larger than the one that it needs
- *   verify     a real run of each log at that size; a step below the smallest one of some log
+ *   fit        the largest need, raised until the replay of each log fits. A log may, rarely, not
+ *              fit in a pool that is larger than the one that it needs.
+ *   verify     a real run of each log at that size, and one log a step below the smallest size
  *   share      how many of the logs fit in the needs of the others
  *
  * All of them are for one pool, so they have one arena. Each log keeps its own staging and pages.
@@ -17,7 +17,7 @@
 #include "bench/memreg/memreg_several.h"
 #include <internal/base.h>
 
-#define FIT_STEPS   64 /* above the largest need, for a size that all logs fit in */
+#define FIT_STEPS   64 /* above the largest need, for a size in which all logs fit */
 #define CORRECTIONS 8
 
 static int open_logs(struct memreg_several *all)
@@ -42,7 +42,7 @@ static int open_logs(struct memreg_several *all)
 	return rc;
 }
 
-/* The arena of the logs that name one is that of those that do not. */
+/* Logs that name no arena get the arena of those that do. */
 static int agree_arena(struct memreg_several *all)
 {
 	const struct memreg_job *named = NULL;
@@ -66,7 +66,10 @@ static int agree_arena(struct memreg_several *all)
 	return 0;
 }
 
-/* The runtime of a log with so large a pool. Logs of one job differ in nothing of it. */
+/*
+ * Probes the runtime of a log with a pool of `bytes`. Logs of one job have the same, so the last
+ * result is used again.
+ */
 static int take_size(struct memreg_several *all, uint32_t i, uint64_t bytes)
 {
 	struct memreg_sizing *log = &all->log[i], *last = &all->log[i > 0 ? i - 1 : 0];
@@ -88,7 +91,7 @@ static bool is_estimate(const struct memreg_sizing *log)
 	return log->job.sampled > 1 || log->job.lost > 0;
 }
 
-/* Whether the log fits, as it was recorded. */
+/* Whether the log fits as it was recorded. */
 static int replay_log(struct memreg_several *all, uint32_t i, uint64_t bytes, bool *fits_out)
 {
 	int rc = take_size(all, i, bytes);
@@ -116,7 +119,7 @@ static int not_shown(struct memreg_several *all, uint32_t i, const char *why)
 	return 0;
 }
 
-/* Moves a size up until each log fits in it, by replay. */
+/* Raises a size until the replay of each log fits in it. */
 static int raise_size(struct memreg_several *all, uint64_t *bytes)
 {
 	uint32_t fitting = 0;
@@ -158,7 +161,7 @@ static int size_each(struct memreg_several *all)
 	return rc;
 }
 
-/* Real runs of all logs at the size named, which moves while one of them is not clean. */
+/* Runs all logs at the named size, which is raised while a run is not clean. */
 static int verify_named(struct memreg_several *all)
 {
 	uint32_t clean = 0;
@@ -184,14 +187,14 @@ static int verify_named(struct memreg_several *all)
 	return rc;
 }
 
-/* A step below the smallest size some log is not clean: the one that needs most, as a rule. */
+/* Finds a log that is not clean a step below the smallest size: usually the one that needs most. */
 static int verify_below(struct memreg_several *all)
 {
 	uint64_t bytes = all->smallest - all->step_bytes;
 	int rc = 0;
 
 	if (all->smallest < TWI_REPLAY_POOL_MIN + all->step_bytes)
-		return 0; /* there is no smaller pool */
+		return 0; /* no pool is smaller */
 	for (uint32_t k = 0; k < all->count && rc == 0; k++) {
 		uint32_t i = (all->worst + k) % all->count;
 		struct memreg_run run;
@@ -237,7 +240,7 @@ static int share_sizes(struct memreg_several *all)
 			bool fits;
 
 			rc = replay_log(all, i, all->candidate[k].bytes, &fits);
-			/* A part of a log says nothing below its scaled need. */
+			/* An incomplete log says nothing below its scaled need. */
 			if (is_estimate(&all->log[i]))
 				fits = fits && all->log[i].named <= all->candidate[k].bytes;
 			all->candidate[k].fits += fits;
@@ -245,7 +248,7 @@ static int share_sizes(struct memreg_several *all)
 	return rc;
 }
 
-/* What makes any size of these logs an estimate, and the bound for other orders of them all. */
+/* Notes why a size for these logs is an estimate, and the bound for other orders of all of them. */
 static void weigh_logs(struct memreg_several *all)
 {
 	bool known = true;
@@ -286,7 +289,7 @@ static int find_all(struct memreg_several *all)
 	return rc;
 }
 
-/* --premap: for how many of them is it enough? */
+/* --premap: counts the logs for which the size is enough. */
 static int check_all(struct memreg_several *all)
 {
 	int rc = 0;

@@ -1,5 +1,5 @@
 /*
- * memreg_several_report.c - one size for several logs, as text and as JSON.
+ * memreg_several_report.c - prints one size for several logs, as text and as JSON.
  */
 #include <inttypes.h>
 #include <jansson.h>
@@ -75,7 +75,7 @@ static json_t *number_json(uint64_t value)
 	return json_integer((json_int_t)value);
 }
 
-/* A file's name need not be UTF-8, which JSON has to be. */
+/* A file name may be invalid UTF-8, which JSON does not allow. */
 static json_t *name_json(const char *text)
 {
 	json_t *json = json_string(text);

@@ -1,15 +1,15 @@
 /*
- * memreg_size.c - which premap_memory_bytes a job needs, and the proof.
+ * memreg_size.c - finds the premap_memory_bytes that a job needs, and proves it.
  *
- *   probe     what the runtime takes for itself, and which arena it has (memreg_arena.c)
- *   search    the smallest pool that the replay fits in
- *   others    what other runs of the program need: on other CPUs, in other orders of its threads
- *             (memreg_others.c)
- *   verify    real runs at that size and a step below it; where they disagree they are right
- *   curve     real runs of pools that are too small: what that costs
+ *   probe     the runtime's own memory, and its arena (memreg_arena.c)
+ *   search    the smallest pool in which the replay fits
+ *   others    the needs of other runs of the program, on other CPUs and in other orders of its
+ *             threads (memreg_others.c)
+ *   verify    real runs at that size and a step below; they win over the replay
+ *   curve     real runs of pools that are too small, and their cost
  *
- * The size named is the smallest that is clean, plus what the other runs need, which is at most a
- * third: a size that is larger is named, and not verified.
+ * The named size is the smallest clean one plus the needs of the other runs, at most a third. When
+ * they need more, the size is named but not verified.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -26,8 +26,8 @@
 #define GIB         ((uint64_t)1 << 30)
 #define CORRECTIONS 8
 #define PROBES      12
-#define CURVE_SHORT 2  /* points of a curve that is to be had soon */
-#define GAPS_PART   6  /* of the size: what the gaps of a log of several threads may hide */
+#define CURVE_SHORT 2  /* points of the curve for a quick answer */
+#define GAPS_PART   6  /* divisor of the size: what gaps may hide, with several threads */
 #define BOTH_STEPS  64 /* above the larger of two sizes, for one that fits in both */
 
 static const unsigned percents[] = { 90, 50, 75, 25 };
@@ -78,7 +78,7 @@ static int search_size(struct memreg_sizing *sizing, uint64_t least)
 	const struct twi_replay *replay = sizing->job.replay;
 	struct twi_replay_search wanted = memreg_search_of(sizing, least);
 
-	/* On huge pages the pool is a whole number of them, whatever was asked. */
+	/* The pool has a whole number of huge pages, whatever the request. */
 	wanted.step_bytes = twi_max(twi_replay_step(replay->peak_rounded + sizing->own.bytes),
 				    sizing->own.page_bytes);
 	if (twi_replay_find(replay, &wanted, &sizing->found) == TOW_OK)
@@ -87,8 +87,9 @@ static int search_size(struct memreg_sizing *sizing, uint64_t least)
 }
 
 /*
- * From `least` upwards. What the runtime takes hangs on the size of its pool, as staging gets at
- * most a quarter of it: ask again with the size found, which falls each time by less.
+ * Searches from `least` upwards. The runtime's own memory depends on the pool's size, as staging
+ * gets at most a quarter of it. So the runtime is probed again with the size found, which falls by
+ * less each time.
  */
 static int search_all(struct memreg_sizing *sizing, uint64_t least)
 {
@@ -112,8 +113,8 @@ static int search_all(struct memreg_sizing *sizing, uint64_t least)
 }
 
 /*
- * Where the arena is not known the size is one that does in both: of the one that needs more. What
- * the first one needs does in the second, too, or else the search goes on from there.
+ * When the arena is not known, finds a size that is enough in both: that of the arena that needs
+ * more. The size of the first is enough in the second too, or the search continues from there.
  */
 static int search_arenas(struct memreg_sizing *sizing)
 {
@@ -146,7 +147,7 @@ static int search_arenas(struct memreg_sizing *sizing)
 	return 0;
 }
 
-/* How much more there was than the log holds; 1: it is whole. */
+/* The factor between all events and those in the log; 1: the log is whole. */
 static double missing_factor(const struct memreg_job *job)
 {
 	double events = (double)job->replay->count;
@@ -178,8 +179,9 @@ static void not_verified(struct memreg_sizing *sizing, const char *fmt, const ch
 }
 
 /*
- * The smallest size, for real. What the replay does not know of (an allocation by the runtime that
- * it makes while it runs, say) shows here, and moves the size. 1: verified; 0: not.
+ * Verifies the smallest size with real runs. The replay does not know, for example, allocations
+ * that the runtime makes while it runs. They show here and raise the size. Returns whether it is
+ * verified.
  */
 static bool verify_smallest(struct memreg_sizing *sizing)
 {
@@ -206,14 +208,14 @@ static bool verify_below(struct memreg_sizing *sizing)
 	uint64_t step = sizing->found.step_bytes;
 
 	if (sizing->below_step > 0) {
-		sizing->run[sizing->runs++] = sizing->below_run; /* it was tried first */
+		sizing->run[sizing->runs++] = sizing->below_run; /* it was tried before */
 		return true;
 	}
 	for (int i = 0; i < CORRECTIONS; i++) {
 		const struct memreg_run *run;
 
 		if (sizing->smallest < TWI_REPLAY_POOL_MIN + step)
-			return true; /* there is no smaller pool */
+			return true; /* no pool is smaller */
 		sizing->below_step = sizing->smallest - step;
 		run = memreg_real_run(sizing, sizing->below_step);
 		if (!run->ran) {
@@ -231,7 +233,7 @@ static bool verify_below(struct memreg_sizing *sizing)
 	return false;
 }
 
-/* A real run may have moved the size since the replay was asked; no two arenas agree. */
+/* A real run may have changed the size since the replay, and arenas differ. */
 static bool named_fits(const struct memreg_sizing *sizing)
 {
 	bool is_found = sizing->smallest == sizing->found.bytes && sizing->headroom == 0;
@@ -263,7 +265,7 @@ static void scale_by_missing(struct memreg_sizing *sizing)
 {
 	const struct memreg_job *job = &sizing->job;
 	double factor = missing_factor(job), rest;
-	/* What was there before is known to the byte. */
+	/* The memory from before the log is known exactly. */
 	uint64_t known = twi_max(sizing->own.bytes, job->before_bytes);
 
 	sizing->named = sizing->smallest + sizing->headroom;
@@ -293,7 +295,7 @@ static void replay_curve(struct memreg_sizing *sizing)
 		uint64_t bytes = sizing->named / 100 * percents[i] / grain * grain;
 		struct memreg_run *run;
 
-		/* To the byte: this is the size that others check. */
+		/* Exact, as other programs check this size. */
 		if (percents[i] == 90)
 			bytes = sizing->named / 10 * 9;
 		if (bytes < TWI_REPLAY_POOL_MIN || (i >= CURVE_SHORT && is_short(sizing)))
@@ -305,7 +307,7 @@ static void replay_curve(struct memreg_sizing *sizing)
 	}
 }
 
-/* The same sizes and those between them, replayed. */
+/* Replays the same sizes and some between them. */
 static int replay_shadow(struct memreg_sizing *sizing)
 {
 	uint32_t points = is_short(sizing) ? 6 : 33;
@@ -340,7 +342,7 @@ static void measure_runs(struct memreg_sizing *sizing)
 	memreg_progress("timing premap and late registrations", 96, 100);
 	sizing->rows = (struct memreg_rows){ .quick = sizing->options->quick,
 					     .rounds = sizing->options->quick ? 1 : 3 };
-	/* A size that no run was made for is named soon. */
+	/* An unverified size had no runs, so its answer comes soon. */
 	if (!sizing->verified)
 		bytes = twi_min(bytes, 256 * MIB);
 	if (sizing->options->quick)
@@ -357,14 +359,14 @@ static int compare_runs(const void *a, const void *b)
 }
 
 /*
- * From here on all goes by the log as it was recorded. The largest pool of a real run and all that
- * is known of a long log are not in memory at once.
+ * Frees all but the recorded order of the log, which is enough from here on. So the largest pool of
+ * a real run and the data on a long log are not in memory at once.
  */
 static int keep_little(struct memreg_sizing *sizing)
 {
 	struct twi_replay *replay = sizing->job.replay;
 
-	/* A picture has who had what over time. */
+	/* A picture shows the owners over time. */
 	if (sizing->options->svg == NULL && twi_replay_slim(replay) < 0)
 		return memreg_sizing_failed(sizing);
 	return 0;

@@ -1,14 +1,15 @@
 /*
- * memreg_svg.c - a sizing as one picture that needs nothing else: no script, no font, no link.
+ * memreg_svg.c - draws a sizing as one picture that needs nothing else: no script, no font, no
+ * link.
  *
  *   title, and the answer
- *   | what the pool is for: one bar, a piece for each line of the sum |
- *   | what was live over time, by tag (memreg_svg_time.c)             |
+ *   | the uses of the pool: one bar, a piece for each line of the sum  |
+ *   | live memory over time, by tag (memreg_svg_time.c)                |
  *   | requests without room, by pool size | step time, by pool size    |
  *   | bytes copied, by pool size          | a late registration, by size |
  *
- * Points are real runs, the thin line between them is replayed. Blue and orange differ in lightness
- * as well as in hue, and marks differ in shape, so that the picture is read without colour too.
+ * Points are real runs; the thin line between them is replayed. Blue and orange differ in lightness
+ * as well as in hue, and marks differ in shape. So the picture can be read without colour too.
  */
 #include <errno.h>
 #include <math.h>
@@ -17,7 +18,7 @@
 #include "bench/memreg/memreg_canvas.h"
 
 #define WIDTH       1000
-#define ROW_PITCH   290 /* from one row of fields to the next */
+#define ROW_PITCH   290 /* from one row of plots to the next */
 #define TIME_PITCH  330
 #define NAME_MOST   46 /* characters of a line of the sum */
 #define SOURCE_MOST 40
@@ -31,7 +32,7 @@ const char *memreg_fill(uint32_t line)
 	return fills[line % (sizeof(fills) / sizeof(fills[0]))];
 }
 
-/* The size that is named, as a line through a field whose x is the pool's size. */
+/* Draws the named size as a line through a plot whose x is the pool's size. */
 static void named_line(struct memreg_canvas *c, const struct memreg_plot *p, bool label)
 {
 	double x = memreg_plot_x(p, memreg_in_unit(c, c->sizing->named));
@@ -42,7 +43,7 @@ static void named_line(struct memreg_canvas *c, const struct memreg_plot *p, boo
 				 memreg_as_text(c->sizing->named).text);
 }
 
-/* Series `pick` of the real runs: a mark each. */
+/* A series of the real runs: `pick` gives the value of each mark. */
 typedef double (*pick_value)(const struct memreg_run *run);
 
 static double pick_misses(const struct memreg_run *run)
@@ -139,7 +140,7 @@ static void draw_times(struct memreg_canvas *c)
 	memreg_x_ticks(c, &p);
 	named_line(c, &p, false);
 	draw_series(c, &p, pick_first, 1, false, MEMREG_ORANGE);
-	/* A log is one step: there is none after it. */
+	/* A log is one step, so no step comes after it. */
 	if (c->sizing->job.strategy[0] != '\0')
 		draw_series(c, &p, pick_later, 1, true, MEMREG_BLUE);
 	memreg_draw_legend(c, p.x + 4, p.y - 11, false, MEMREG_ORANGE,
@@ -219,7 +220,7 @@ static void draw_late(struct memreg_canvas *c)
 			   "never touched: faults too");
 }
 
-/* The sum as one bar, and its lines as the legend, in two columns. */
+/* Draws the sum as one bar, and its lines as the legend, in two columns. */
 static void draw_budget(struct memreg_canvas *c)
 {
 	const struct twi_budget *budget = &c->sizing->budget;

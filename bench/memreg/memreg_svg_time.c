@@ -1,10 +1,10 @@
 /*
- * memreg_svg_time.c - what was live over time: an area for each of the largest tags, one upon the
- * other, up to all that was live; the peak; and the size that is named, which lies above them by
- * staging, rounding, pieces and headroom.
+ * memreg_svg_time.c - draws live memory over time.
  *
- * Each column of the picture shows the moment in it when the most was live, so no peak is lost,
- * however many events a column has.
+ * Each of the largest tags has an area, stacked up to all live memory. The peak and the named size
+ * are drawn too; the size is higher by staging, rounding, pieces and headroom. Each column of the
+ * picture shows the moment in it with the most live memory. So no peak is lost, for any number of
+ * events in a column.
  */
 #include <string.h>
 
@@ -12,7 +12,7 @@
 #include "bench/memreg/memreg_size.h"
 #include <towline/status.h>
 
-#define COLUMNS    580 /* one a pixel */
+#define COLUMNS    580 /* one for each pixel */
 #define HEIGHT     215
 #define REST_FILL  "#e4d9c5"
 #define LEGEND_X   695
@@ -21,7 +21,7 @@
 #define PITCH      19
 #define FILLS      12
 
-/* The tag has the colour that it has in the sum, where that is its alone. */
+/* A tag has its colour of the sum, where that colour is its alone. */
 static void choose_fills(const struct memreg_sizing *s, const struct twi_replay_timeline *line,
 			 const char **fill)
 {
@@ -37,7 +37,7 @@ static void choose_fills(const struct memreg_sizing *s, const struct twi_replay_
 			fill[k] = memreg_fill(i);
 		}
 	}
-	/* Else one that the sum does not use, as long as there is one. */
+	/* Other tags get colours that the sum does not use, as long as there are any. */
 	for (uint32_t k = 0, i = s->budget.count; k < line->count; k++) {
 		if (fill[k] != NULL)
 			continue;
@@ -65,7 +65,9 @@ static uint64_t sum_up_to(const uint64_t *bin, uint32_t series)
 	return sum;
 }
 
-/* From the axis up to the sum of the series up to this one; those below are drawn over it. */
+/*
+ * Draws from the axis up to the sum of the series up to this one. Lower series are drawn over it.
+ */
 static void draw_area(struct memreg_canvas *c, const struct memreg_plot *p,
 		      const struct twi_replay_timeline *line, uint32_t series, const char *fill,
 		      const char *name)
@@ -88,7 +90,7 @@ static void draw_area(struct memreg_canvas *c, const struct memreg_plot *p,
 	fputs("</path>\n", c->file);
 }
 
-/* What the axis of time counts: text and plans have no times, but a place in their order. */
+/* The unit of the time axis. Text logs and plans have no times, only an order. */
 static double scale_time(const struct memreg_canvas *c, const struct twi_replay_timeline *line,
 			 const char **label_out)
 {
@@ -103,7 +105,7 @@ static double scale_time(const struct memreg_canvas *c, const struct twi_replay_
 	return span >= 2000000000 ? 1e9 : span >= 2000000 ? 1e6 : 1e3;
 }
 
-/* A row of the legend: what its mark, which is drawn elsewhere, means, and how much that is. */
+/* Draws a row of the legend, without its mark: a name and its bytes. */
 static void draw_row(struct memreg_canvas *c, double y, const char *name, uint64_t bytes)
 {
 	char text[NAME_MOST + 1];
@@ -126,7 +128,7 @@ static uint64_t rest_most(const struct twi_replay_timeline *line)
 	return most;
 }
 
-/* The series from the last one, which lies on top, so that both have the same order. */
+/* Draws from the last series, which lies on top, so that picture and legend have the same order. */
 static void draw_series(struct memreg_canvas *c, const struct memreg_plot *p,
 			const struct twi_replay_timeline *line, double y)
 {

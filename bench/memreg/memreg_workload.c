@@ -1,17 +1,17 @@
 /*
- * memreg_workload.c - what the library takes of the pool while a workload's collectives run.
+ * memreg_workload.c - the pool memory of the library while a workload's collectives run.
  *
  * The plan of a workload says which collectives its job starts, and when it waits for them. For
- * each of them the library's own code is asked which plan it would choose (coll_choose.c), with the
- * knobs of this environment, and that plan says how much scratch a run has. Runs of equal
- * calls share what has ended; so the most that are under way at once is what there is in the end.
- * Small all-reduces that are started together are fused, in a buffer of the library's.
+ * each of them, the library's own code chooses the plan (coll_choose.c), with the knobs of this
+ * environment. That plan says how much scratch a run has. Runs of equal calls reuse the memory of
+ * ended runs. So the memory at the end is that of the most runs under way at once. Small
+ * all-reduces that start together are fused, in a buffer of the library's.
  *
  *   plan    | set-up |                              step | end |
  *   becomes | set-up | step with LIBRARY blocks ... | step | end, LIBRARY blocks freed |
  *
- * Supposed is the worst of what can be: that each transfer is under way until it is awaited. A
- * step is repeated in the set-up until nothing is added any more.
+ * The worst case is assumed: each transfer is under way until it is awaited. A step is repeated in
+ * the set-up until it adds nothing more.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -33,24 +33,24 @@
 #define FUSED_ALIGN  64u /* as PART_ALIGN there */
 #define LANE_DEFAULT "auto"
 
-/* Equal calls: the scratch of each run, how many runs there are, and are under way. */
+/* Equal calls: the scratch of each run, the number of runs, and how many are under way. */
 struct equal_calls {
 	struct twi_coll_call call;
 	uint64_t scratch_bytes;
 	uint32_t runs, busy;
 };
 
-/* A buffer that small ones are fused in. */
+/* A buffer in which small all-reduces are fused. */
 struct fused_buffer {
 	uint32_t buffer; /* STRATEGY_NO_BUFFER: none yet */
 	uint64_t room;
 	bool busy;
 };
 
-/* A transfer of the user's that was started. `ends`: its run and its buffer end with it. */
+/* A transfer of the user's that was started. Its run and its fused buffer may end with it. */
 struct flying {
 	uint32_t from, to;
-	int64_t calls, fused; /* index; -1: none that ends with it */
+	int64_t calls, fused; /* index; -1: none ends with it */
 };
 
 struct library_model {
@@ -60,13 +60,13 @@ struct library_model {
 	struct equal_calls *calls;
 	uint32_t call_count, call_room;
 	struct fused_buffer fused[STRATEGY_IN_FLIGHT];
-	uint32_t spare[STRATEGY_IN_FLIGHT], spare_count; /* of fused, the last first */
+	uint32_t spare[STRATEGY_IN_FLIGHT], spare_count; /* of fused, the last one first */
 	struct flying flying[STRATEGY_IN_FLIGHT];
 	uint64_t begun, ended;
 	struct strategy_event *out;
 	uint64_t out_count, out_room;
-	uint32_t buffers; /* the plan's, and the library's behind them */
-	uint64_t added;   /* blocks of the library, in this step */
+	uint32_t buffers; /* those of the plan, then those of the library */
+	uint64_t added;   /* blocks of the library in this step */
 	int rc;
 };
 
@@ -116,9 +116,11 @@ static void give_block(struct library_model *model, uint32_t buffer)
 	put_event(model, &event);
 }
 
-/* --- what the library would do --- */
+/* --- what the library does --- */
 
-/* The most that a run takes, of the ranks that are likely to differ: first, middle, last. */
+/*
+ * The most scratch that a run takes, over the ranks that are likely to differ: first, middle, last.
+ */
 static uint64_t scratch_of(struct library_model *model, const struct twi_coll_call *call)
 {
 	struct twi_coll_group *group = model->group;
@@ -174,7 +176,7 @@ static int64_t find_calls(struct library_model *model, const struct twi_coll_cal
 	return model->rc == 0 ? (int64_t)model->call_count++ : -1;
 }
 
-/* A run begins; what it is to give back when it ends. */
+/* Begins a run. Returns the index that ends with it. */
 static int64_t begin_call(struct library_model *model, const struct twi_coll_call *call)
 {
 	int64_t index = find_calls(model, call);
@@ -213,7 +215,7 @@ static uint32_t free_fused(const struct library_model *model)
 	for (uint32_t i = 0; i < STRATEGY_IN_FLIGHT; i++)
 		if (!model->fused[i].busy && model->fused[i].buffer == STRATEGY_NO_BUFFER)
 			return i;
-	return 0; /* never: each stands for one that is under way, or is spare */
+	return 0; /* never reached: each buffer is under way or spare */
 }
 
 static int64_t begin_fused(struct library_model *model, uint64_t bytes)
@@ -259,7 +261,7 @@ static struct twi_coll_call call_of(const struct library_model *model,
 	return call;
 }
 
-/* How many of [0, count) become one (run_length of coll_batch.c). */
+/* The number of sends in [0, count) that are fused (run_length of coll_batch.c). */
 static uint64_t fused_length(const struct library_model *model,
 			     const struct strategy_event *const *sends, uint64_t count)
 {
@@ -313,7 +315,7 @@ static void issue_sends(struct library_model *model, const struct strategy_event
 
 /* --- the plan's events --- */
 
-/* Transfers up to the last one of the buffer have ended. */
+/* Ends the transfers up to the last one of the buffer. */
 static void settle_buffer(struct library_model *model, uint32_t buffer)
 {
 	uint64_t upto = model->ended;
@@ -334,7 +336,7 @@ static bool is_collective(const struct strategy_event *event)
 	       event->transfer != STRATEGY_RECEIVE;
 }
 
-/* Events [begin, end) of the plan, and what the library does meanwhile. */
+/* Walks events [begin, end) of the plan, with what the library does meanwhile. */
 static void walk_events(struct library_model *model, uint64_t begin, uint64_t end)
 {
 	const struct strategy_plan *plan = &model->job->plan;
@@ -360,7 +362,7 @@ static void walk_events(struct library_model *model, uint64_t begin, uint64_t en
 	}
 }
 
-/* Blocks that are there at the end. */
+/* Frees the blocks of the library that are live at the end. */
 static void free_library(struct library_model *model)
 {
 	uint32_t first = model->job->plan.buffers, count = model->buffers - first;
@@ -380,7 +382,7 @@ static void free_library(struct library_model *model)
 	free(live);
 }
 
-/* What a group has from its set-up on: scratch to gather its ranks' records; its region. */
+/* Takes the memory of a group's set-up: scratch to gather its ranks' records, and its region. */
 static void take_setup(struct library_model *model)
 {
 	const struct twi_coll_call records = { .kind = TWI_COLL_ALL_GATHER,
@@ -430,9 +432,9 @@ static void rewrite_plan(struct library_model *model)
 	model->out = NULL;
 }
 
-/* --- the group that there would be --- */
+/* --- the group of the job --- */
 
-/* A group as it is when it is set up; `local`: on one host, by shared memory. */
+/* Fills in a group as after its set-up. `local`: all ranks are on one host and share memory. */
 static int fill_group(struct twi_coll_group *group, struct twi_engine *engine, uint32_t size,
 		      bool local)
 {
@@ -494,7 +496,9 @@ static void close_model(struct library_model *model)
 	free(model->out);
 }
 
-/* Whether the ranks share memory by it: the group's own rule (where_is of coll_setup.c). */
+/*
+ * Whether the ranks of the lane share memory, by the group's own rule (where_is of coll_setup.c).
+ */
 static int judge_lane(const char *lane, bool *local_out)
 {
 	char address[TOW_ADDRESS_MAX], names[BENCH_LANES_HELP_BYTES];

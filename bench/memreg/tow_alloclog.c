@@ -1,5 +1,5 @@
 /*
- * tow_alloclog.c - reads a saved allocation log: as JSON, or what it amounts to.
+ * tow_alloclog.c - reads a saved allocation log, and prints it as JSON or as a summary.
  *
  *	tow-alloclog [--summary] FILE        FILE may be - for the standard input
  */
@@ -17,7 +17,7 @@
 #include "memreg/sizing/alloclog_read.h"
 
 #define EXIT_USAGE  2
-#define SHOWN_NAMES 8 /* of each kind, in a summary */
+#define SHOWN_NAMES 8 /* names of each kind in a summary */
 
 static const char usage[] =
 	"tow-alloclog - an allocation log as JSON\n"
@@ -38,7 +38,7 @@ static const char *kind_name(const struct twi_alloc_event *event)
 	return names[event->kind];
 }
 
-/* A name is printable ASCII, whatever the file has. */
+/* A name is printable ASCII for any file. */
 static void print_quoted(const char *text)
 {
 	putchar('"');
@@ -105,7 +105,7 @@ static void print_gap(const struct twi_alloc_event *e)
 	       e->bytes, e->caller, e->id);
 }
 
-/* What a kind has no use for is left out. */
+/* Members that a kind does not use are left out. */
 static void print_event(const struct twi_alloc_event *e, const char *before)
 {
 	printf("%s\n    {\"ns\": %" PRIu64 ", \"kind\": \"%s\"", before, e->ns, kind_name(e));
@@ -150,8 +150,8 @@ static bool is_named(const struct twi_alloc_event *event, const struct twi_alloc
 }
 
 /*
- * The most that was live at once of what the name allocated. `made` has allocations by their id.
- * False: it has allocated nothing, but freed or begun steps.
+ * Counts the most that was live at once of the name's allocations. `made` has allocations by their
+ * id. Returns false when the name has allocated nothing, and only freed or begun steps.
  */
 static bool count_named(const struct twi_alloc_trace *t, const struct twi_alloc_event *const *made,
 			const struct twi_alloclog_name *name, uint64_t *most_out,
@@ -175,7 +175,7 @@ static bool count_named(const struct twi_alloc_trace *t, const struct twi_alloc_
 	return *allocs_out > 0;
 }
 
-/* They stand in the file in the order of what they had live at most. */
+/* The names stand in the file in the order of the most that they had live. */
 static void print_largest(const struct twi_alloc_trace *t, enum twi_alloclog_named kind,
 			  const char *title)
 {

@@ -1,6 +1,7 @@
 /*
- * tow_size.c - how large must the pool be, and what does memory cost on this machine: the
- * options of the two programs that tow-size is.
+ * tow_size.c - the options of tow-size, which is two programs.
+ *
+ * One finds how large a pool must be; the other measures the cost of memory on this machine.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -81,7 +82,7 @@ static int parse_sizes(struct memreg_options *options, char *list)
 	return 0;
 }
 
-/* What the numbers are is up to the strategy; the lane is the only one that is none. */
+/* The strategy defines the numbers. Only the lane is no number. */
 static int parse_set(struct memreg_options *options, const char *text)
 {
 	if (strncmp(text, "lane=", 5) == 0) {
@@ -96,7 +97,7 @@ static int parse_set(struct memreg_options *options, const char *text)
 	return 0;
 }
 
-/* A whole number of an option. */
+/* Reads a whole number of an option. */
 static int parse_count(const char *name, const char *text, long max, long *out)
 {
 	char *end;
@@ -155,7 +156,7 @@ static const struct option long_options[] = {
 	{ "version", no_argument, NULL, 'V' },        { NULL, 0, NULL, 0 },
 };
 
-/* -1: help or the version was asked for and given. */
+/* Returns -1 when help or the version was printed. */
 static int apply_option(struct memreg_options *options, int option, char *value)
 {
 	long number = 0;
@@ -212,12 +213,12 @@ static int apply_option(struct memreg_options *options, int option, char *value)
 		return -1;
 	default:
 		fputs("tow-size --help tells the options\n", stderr);
-		return MEMREG_USAGE; /* getopt has said why */
+		return MEMREG_USAGE; /* getopt has printed why */
 	}
 	return rc;
 }
 
-/* Options that do not go together. */
+/* Refuses options that do not go together. */
 static int check_options(const struct memreg_options *options)
 {
 	int programs = options->machine + (options->workload != NULL) + (options->replay != NULL);

@@ -1,11 +1,11 @@
 /*
- * alloclog_bench.c - what the allocation log costs a pair of alloc and free.
+ * alloclog_bench.c - measures what the allocation log costs a pair of alloc and free.
  *
  *	alloclog_bench [--quick]
  *
- * The same loop without the hook, with the hook and the log off, and with the log on, round after
- * round in turn, so that what the machine does meanwhile falls on all alike. Each figure is the
- * median of the rounds; with two threads each has its own memory in one pool.
+ * The same loop runs without the hook, with the hook and the log off, and with the log on. The
+ * three take turns in each round, so that other work of the machine slows all alike. Each figure is
+ * the median of the rounds. Of two threads each has its own memory in one pool.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@
 #include "memreg/pool/pool.h"
 
 #define ROUNDS 21
-#define LIVE   64 /* blocks that a thread cycles through: more than one address */
+#define LIVE   64 /* blocks that a thread cycles through, so more than one address */
 
 enum way { WITHOUT, OFF, ON, WAYS };
 
@@ -27,7 +27,7 @@ static struct twi_pool *pool;
 static struct twi_alloclog *alloclog;
 static uint64_t pairs = 200000;
 
-/* Its own function for each way, as a program has one. Returns ns a pair. */
+/* Each variant has its own function, as in a program. Returns ns of a pair. */
 static double loop_without(uint64_t bytes, void **live)
 {
 	uint64_t start = twi_clock_gettime_ns();
@@ -79,7 +79,7 @@ static void *run_loop(void *arg)
 	return NULL;
 }
 
-/* One round, on one or two threads; the log is on for ON alone. */
+/* Measures one round, on one or two threads. The log is on only for ON. */
 static double measure_way(enum way way, uint64_t bytes, int threads)
 {
 	struct twi_alloclog_capture *capture = NULL;

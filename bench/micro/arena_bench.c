@@ -1,12 +1,12 @@
 /*
- * arena_bench.c - what an allocation costs with each provider of arena.h, side by side.
+ * arena_bench.c - measures what an allocation costs with each provider of arena.h, side by side.
  *
- * Rounds alternate between the providers, so that both see the same machine; each figure is the
- * median of the rounds. An arena has a litter of live blocks first, so that its lists are not
- * trivial. The patterns:
+ * Rounds alternate between the providers, so that both see the same state of the machine. Each
+ * figure is the median of the rounds. An arena first gets many live blocks, so that its lists are
+ * not trivial. The patterns:
  *
- *   pair    one block taken and given again and again: what the front cache is for
- *   batch   64 blocks, but at most 64 MiB, taken, then all given: more than the cache keeps
+ *   pair    one block taken and freed repeatedly: the case for the front cache
+ *   batch   64 blocks, but at most 64 MiB, taken, then all freed: more than the cache keeps
  *   sizes   pairs of sizes from 1 to 2 times the given one: the cache seldom has the right one
  */
 #include <pthread.h>
@@ -116,7 +116,7 @@ static void *run_pattern(void *arg)
 	return NULL;
 }
 
-/* ns for one alloc+free, the mean of the threads; negative when one failed. */
+/* ns of one alloc and free, the mean over the threads; negative when one failed. */
 static double round_of(const struct job *model, int threads)
 {
 	struct job job[THREADS_MAX];

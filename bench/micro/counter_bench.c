@@ -1,12 +1,13 @@
 /*
- * counter_bench.c - what diagnostics cost: nanoseconds of each thing that the data path records.
+ * counter_bench.c - measures what diagnostics cost: nanoseconds of each record of the data path.
  *
  *	counter_bench [--quick]
  *
- * Each figure is the median of several rounds of a loop, alone and with a second thread doing the
- * same to the same runtime's counters (it has slots of its own, so it should not matter). A shared
- * atomic counter is timed beside it, as what we do not do. What the whole costs per message is
- * measured by tow-perf against a build with -Ddiagnostics=false (docs/performance.md).
+ * Each figure is the median of several rounds of a loop. It is measured alone, and with a second
+ * thread that does the same to the counters of the same runtime. That thread has slots of its own,
+ * so it should not matter. A shared atomic counter, which the library does not use, is timed for
+ * comparison. tow-perf measures the cost for each message, against a build with -Ddiagnostics=false
+ * (docs/performance.md).
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -24,7 +25,7 @@ static struct twi_diag *diag;
 static _Atomic uint64_t shared;
 static _Atomic int stop;
 static uint64_t loops = 2000000;
-static const char places[64][24]; /* for return addresses */
+static const char places[64][24]; /* used as return addresses */
 
 static void time_nothing(uint64_t i)
 {
@@ -42,14 +43,14 @@ static void time_latency(uint64_t i)
 	twi_latency_record(diag, TWI_LANE_TCP, 8, 4000 + (i & 1023));
 }
 
-/* One place again and again, as a loop that receives late does it. */
+/* One place for all records, as in a loop whose receives come late. */
 static void time_copy(uint64_t i)
 {
 	twi_copy_record(diag, TWI_R_unexpected_arrival, 64, 100 + (i & 15),
 			(struct twi_site){ .caller = places, .tag = 1 });
 }
 
-/* Sixty-four places in turn: what the hashing costs beside the memory it touches. */
+/* Sixty-four places in turn: the cost of hashing and of the memory that it touches. */
 static void time_copies(uint64_t i)
 {
 	twi_copy_record(diag, TWI_R_unexpected_arrival, 64, 100 + (i & 15),
@@ -69,7 +70,7 @@ static void time_span(uint64_t i)
 	twi_span_record(diag, &span);
 }
 
-/* As each small message asks: one in 64 is wanted. */
+/* The question for each small message: one in 64 is wanted. */
 static void time_wanted(uint64_t i)
 {
 	bool wanted = twi_span_wanted(diag, 8 + (i & 15));

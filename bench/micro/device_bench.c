@@ -1,13 +1,14 @@
 /*
- * device_bench.c - what it costs when host memory is not mapped for a device.
+ * device_bench.c - measures the cost of host memory that is not mapped for a device.
  *
  *	device_bench [--device SPEC] [--json] [--quick]
  *
- * Three tables. Rates of copies each way, from memory of the pool (mapped, where the device maps at
- * all) and from other memory (through the staging part, where the device needs it), by size. The
- * same with eight copies in flight. And what mapping a piece of host memory late costs, by size:
- * memory that is faulted in, and memory that is not. Medians of several rounds. With the fake
- * device the numbers say what Towline itself costs, and nothing about any accelerator.
+ * There are three tables. The first has rates of copies each way, by size. One side is memory of
+ * the pool (mapped, where the device maps at all) or other memory (through the staging part, where
+ * the device needs it). The second has the same with eight copies in flight. The third has the cost
+ * of mapping host memory late, by size, for memory that is faulted in and memory that is not.
+ * Figures are medians of several rounds. With the fake device they are the cost of Towline itself,
+ * and say nothing about any accelerator.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -83,7 +84,10 @@ static void print_title(const struct bench *bench, const char *text)
 		printf("%s\n", text);
 }
 
-/* `count` copies started at once, each of `bytes` in its own place: the time until all ended. */
+/*
+ * Starts `count` copies at once, each of `bytes` in its own place. *ns_out is the time until all
+ * have ended.
+ */
 static int one_round(struct bench *bench, enum tow_direction direction, uint8_t *host,
 		     uint64_t bytes, unsigned count, double *ns_out)
 {
@@ -149,7 +153,7 @@ static int measure_rates(struct bench *bench, const char *table, unsigned count,
 	return TOW_OK;
 }
 
-/* One mapping of fresh memory, faulted in before or by the mapping itself. */
+/* Maps fresh memory once. It is faulted in before, or by the mapping itself. */
 static int map_round(struct bench *bench, uint64_t bytes, bool touched, double *ns_out)
 {
 	struct twi_device *backend = bench->device->backend;
@@ -210,7 +214,7 @@ static int run_bench(struct bench *bench)
 	if (!bench->json)
 		printf("device %s %s, pool %s%s\n", info.kind, info.name,
 		       info.mapped_bytes > 0 ? "mapped" : "not mapped: ", info.unmapped_because);
-	/* What was never written cannot be read on every device. */
+	/* Some devices cannot read memory that was never written. */
 	status = measure_rate(bench, "first", "to device, all of it", TOW_TO_DEVICE, pool,
 			      bench->largest, 1);
 	print_title(bench, "one copy at a time");

@@ -1,13 +1,13 @@
 /*
- * engine_bench.c - what a call costs beside the lane's own work, and what the library costs when
- * nothing happens.
+ * engine_bench.c - measures what a call costs beside the lane's own work, and what an idle library
+ * costs.
  *
  *	engine_bench [--quick]
  *
  *	pair      a send, a receive and both releases of 8 bytes, by one thread on the loop lane
- *	test      looking at an operation that is not done
- *	expire    operations with deadlines, all of which pass at once, for each operation
- *	idle      processor time of a process with 100 idle tcp connections, in percent of one core
+ *	test      a test of an operation that is not done
+ *	expire    operations with deadlines that all pass at once, for each operation
+ *	idle      CPU time of a process with 50 idle tcp connections to itself, in % of one core
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@
 #include <towline/towline.h>
 
 #define ROUNDS      9
-#define CONNECTIONS 50 /* each has two ends here */
+#define CONNECTIONS 50 /* each has both ends in this process */
 #define EXPIRING    60000
 
 #define OK(call)                                                                                   \
@@ -118,7 +118,7 @@ static double time_tests(struct tow_peer *a, struct tow_peer *b, unsigned count)
 	return start;
 }
 
-/* They all have the same second left, so that the first poll after it ends them all. */
+/* All operations have a timeout of 1 ns, so that the first poll after it ends them all. */
 static double time_expiry(struct tow_peer *a, struct tow_peer *b, unsigned count)
 {
 	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
@@ -129,7 +129,7 @@ static double time_expiry(struct tow_peer *a, struct tow_peer *b, unsigned count
 	(void)a;
 	if (ops == NULL)
 		exit(2);
-	options.timeout_ns = 1; /* but nobody drives yet */
+	options.timeout_ns = 1; /* no thread polls yet, so none expires early */
 	for (unsigned i = 0; i < count; i++)
 		OK(tow_recv_start(b, &in, sizeof(in), 3 + i, &options, &ops[i]));
 	start = now_s();
@@ -179,7 +179,7 @@ int main(int argc, char **argv)
 	OK(tow_endpoint_open(runtime, "tcp://127.0.0.1:0", &tcp));
 	for (unsigned i = 0; i < CONNECTIONS; i++)
 		join_peers(tcp, &a, &b);
-	usleep(100000); /* the library's thread takes over */
+	usleep(100000); /* until the library's thread takes over */
 	cpu = cpu_s();
 	start = now_s();
 	usleep(quick ? 200000 : 10000000);

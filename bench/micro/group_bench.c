@@ -1,14 +1,16 @@
 /*
- * group_bench.c - what groups cost: two ranks that are processes make some, by each way.
+ * group_bench.c - measures what groups cost: two ranks, which are processes, make some in three
+ * ways.
  *
  *	group_bench [--groups N] [--quick]
  *
  *	create    tow_group_create, by the members alone
  *	split     tow_group_split, by all ranks of the parent
- *	runtime   a runtime and a job of its own for each, which is what a program can do that has
- *	          neither; a pool of 16 MiB
+ *	runtime   a runtime and a job for each group, as in a program that uses neither call; a
+ *	          pool of 16 MiB
  *
- * For each: until all of them are there, and until all have made a barrier; then they are closed.
+ * Each way is timed until all groups exist, until all have made a barrier, and until all are
+ * closed.
  */
 #include <netinet/in.h>
 #include <stdbool.h>
@@ -68,7 +70,10 @@ static int open_job(int rank, const char *store, struct tow_runtime **runtime_ou
 	return status < 0 ? status : tow_group_open(*runtime_out, &where, group_out);
 }
 
-/* A port of loopback for each store, that nobody else gets: bound, and not listened at. */
+/*
+ * Reserves a port of loopback for a store. It is bound and not listened at, so no other socket gets
+ * it.
+ */
 static void reserve_port(char out[32])
 {
 	struct sockaddr_in address = { .sin_family = AF_INET,

@@ -1,18 +1,18 @@
 /*
- * peers_bench.c - what connections cost that two processes have beside the one that they use.
+ * peers_bench.c - measures what idle connections between two processes cost beside the one in use.
  *
  *	peers_bench [--lane LANE] [--peers N] [--channels] [--pool MIB] [--rounds N] [--quick]
  *
  *	alone    one connection exchanges 8 bytes; there is no other
- *	beside   the same while N - 1 others are open and say nothing
- *	memory   what each of those has added to the resident memory of both processes: all pages
- *	         that they see (rss), and those with what is shared divided among who shares it
- *	         (pss); and to their descriptors
+ *	beside   the same while N - 1 others are open and idle
+ *	memory   the resident memory that each of those adds to both processes, and the descriptors.
+ *	         rss has all pages that a process sees; pss divides shared pages among the processes
+ *	         that share them
  *
  * With --channels the others are message channels of the one connection, and each has carried a
  * message each way.
  *
- * The near side connects all, the far one is a child of it, and answers.
+ * The near side connects all of them. The far side is a child of it, and answers.
  */
 #include <dirent.h>
 #include <stdbool.h>
@@ -43,7 +43,7 @@
 		}                                                                                  \
 	} while (0)
 
-/* Of one process. */
+/* The usage of one process. */
 struct usage {
 	double rss_kib, pss_kib, descriptors;
 };
@@ -102,7 +102,7 @@ static struct usage own_usage(void)
 	return usage;
 }
 
-/* Of both processes, at the near one. */
+/* The usage of both processes, at the near side. */
 static struct usage both_usages(void)
 {
 	struct usage mine = own_usage(), other = { 0 };
@@ -141,7 +141,7 @@ static int compare_doubles(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* After a while, in which connections that are quiet come to be left alone. */
+/* Exchanges for a while first, until the library leaves quiet connections alone. */
 static double median_exchange(void)
 {
 	double all[ROUNDS_MAX];
@@ -165,7 +165,7 @@ static struct tow_peer *peer_of(struct tow_op *op)
 	return result.peer;
 }
 
-/* The next of both sides. The near one connects when the far one accepts. */
+/* Makes the next connection of both sides. The near side connects when the far side accepts. */
 static void join_one(unsigned i, const char *address)
 {
 	struct tow_op *op;
@@ -177,7 +177,7 @@ static void join_one(unsigned i, const char *address)
 	peers[i] = peer_of(op);
 }
 
-/* A channel in place of a connection. */
+/* Opens a channel in place of a connection. */
 static void open_channel(unsigned number)
 {
 	struct tow_op_options with = TOW_OP_OPTIONS_INIT;

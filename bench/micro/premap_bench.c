@@ -1,10 +1,11 @@
 /*
- * premap_bench.c - how fast a pool is faulted in, against what the kernel alone takes.
+ * premap_bench.c - measures how fast a pool is faulted in, compared with the kernel alone.
  *
- * For each kind of pages that can be had: A is twi_extent_open (addresses, memfd, mapping, faulting
- * in), B is MADV_POPULATE_WRITE alone, on a memfd of the same kind that is mapped already, each of
- * as many threads as there are CPUs taking its share. They alternate; medians. speed = B / A: what
- * the rest costs. Kinds that are not to be had are listed with the reason and what mends it.
+ * Each available kind of pages is measured in two ways that alternate; figures are medians. A is
+ * twi_extent_open: addresses, memfd, mapping, faulting in. B is only MADV_POPULATE_WRITE, on a
+ * memfd of the same kind that is mapped already. As many threads as there are CPUs take a share
+ * each. speed is B / A: the cost of the rest. Kinds that are not available are listed with the
+ * reason and the cure.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -64,7 +65,7 @@ static void *populate_share(void *arg)
 	return NULL;
 }
 
-/* From all cores at once, each a share in whole pages; 0 or the errno. */
+/* Faults in from all CPUs at once, a share in whole pages each. Returns 0 or the errno. */
 static int populate_all(char *base, uint64_t bytes, uint64_t page_bytes, unsigned threads)
 {
 	uint64_t each = twi_align_up((bytes + threads - 1) / threads, page_bytes);
@@ -87,7 +88,7 @@ static int populate_all(char *base, uint64_t bytes, uint64_t page_bytes, unsigne
 	return err;
 }
 
-/* Maps the file at `base` and faults it in: ns, or less than 0. */
+/* Maps the file at `base` and faults it in. Returns ns, or less than 0. */
 static double time_file(int fd, char *base, enum twi_page_kind kind, uint64_t bytes,
 			uint64_t page_bytes, unsigned threads)
 {
@@ -103,7 +104,7 @@ static double time_file(int fd, char *base, enum twi_page_kind kind, uint64_t by
 	return (double)(twi_now_ns() - start);
 }
 
-/* B: ns, or less than 0. The mapping is made before the clock starts. */
+/* B: returns ns, or less than 0. The mapping is made before the clock starts. */
 static double time_bare(enum twi_page_kind kind, uint64_t bytes, uint64_t page_bytes,
 			unsigned threads)
 {
@@ -128,7 +129,7 @@ static double time_bare(enum twi_page_kind kind, uint64_t bytes, uint64_t page_b
 	return ns;
 }
 
-/* A: ns, or less than 0 with *why. *got: pages of the first round. */
+/* A: returns ns, or less than 0 with *why. *got has the pages of the first round. */
 static double time_ours(enum twi_page_kind kind, uint64_t bytes, struct twi_extent *got,
 			const char **why)
 {

@@ -1,11 +1,12 @@
 /*
- * reduce_bench.c - how fast each variant reduces, against the machine's memcpy.
+ * reduce_bench.c - measures how fast each variant reduces, compared with the machine's memcpy.
  *
  *	reduce_bench [--plain] [--quick] [--only WORD] [--variant NAME] [--bytes N]
  *
- * A rate is the bytes that are read and written (sources and results; what a store fetches first is
- * not counted) by the time, the median of several rounds, in which all variants and memcpy, over
- * as many bytes, take turns. Every result is compared with the plain variant's.
+ * A rate is the bytes read and written, divided by the time. The bytes are those of sources and
+ * results; a line that a store fetches first is not counted. Each figure is the median of several
+ * rounds. In a round all variants and memcpy, over as many bytes, take turns. Every result is
+ * compared with that of the plain variant.
  *
  *	--plain         lines: reduce avx512 f32-sum-2x1 1048576 GBps 21.3
  *	--quick         small and few, for the test suite
@@ -13,8 +14,8 @@
  *	--variant NAME  this one alone
  *	--bytes N       this size alone, up to 64 MiB, instead of 16 KiB, 1 MiB and 64 MiB
  *
- * A subject's name: type, operator, sources x results; `stream`: around the caches; `in`: the first
- * result is the first source. The size is that of one source.
+ * A subject's name has the type, the operator, and sources x results. `stream`: around the caches.
+ * `in`: the first result is the first source. The size is that of one source.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -92,12 +93,12 @@ static uint8_t *map_bytes(uint64_t bytes)
 		perror("reduce_bench: mmap");
 		exit(1);
 	}
-	madvise(at, bytes, MADV_HUGEPAGE); /* as the pool lies, where the system has them */
+	madvise(at, bytes, MADV_HUGEPAGE); /* as in the pool, where the system has huge pages */
 	memset(at, 0, bytes);
 	return at;
 }
 
-/* Small numbers of the type, different in each source. */
+/* Fills the sources with small numbers of the type, different in each source. */
 static void fill_sources(const struct subject *subject)
 {
 	const uint8_t ones[TOW_TYPE_COUNT] = {
@@ -165,7 +166,7 @@ static int compare_values(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Whether all results are the plain variant's. */
+/* Whether all results equal those of the plain variant. */
 static bool is_right(const struct subject *subject, const struct twi_reduce_variant *variant)
 {
 	struct twi_reduction r = reduction_of(subject);
@@ -282,7 +283,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	largest = options.bytes ? options.bytes : options.quick ? sizes[0] : sizes[2];
-	apart = largest + 4096; /* else all buffers would begin in the same set of the cache */
+	apart = largest + 4096; /* so that not all buffers begin in the same set of the cache */
 	memory = map_bytes((SOURCES_MAX + RESULTS_MAX + 1) * apart);
 	for (unsigned z = 0; z < (options.quick || options.bytes ? 1 : 3); z++) {
 		rig.bytes = options.bytes ? options.bytes : sizes[z];

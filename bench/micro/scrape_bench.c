@@ -1,11 +1,11 @@
 /*
- * scrape_bench.c - what it costs a job that its stats are read all the time.
+ * scrape_bench.c - measures what constant reading of its stats costs a job.
  *
- * Rank 0 sends windows of large messages to rank 1, a process of its own. A third process asks rank
- * 0's stats socket for a document `rate` times a second, in every other turn. Turns go off, on, on,
- * off, so that a drift of the machine falls on both; each pair of neighbours gives one ratio, and
- * the median of them is the answer. On a machine with no CPU to spare the reader's own work is in
- * it; how long the server's threads have worked for a scrape is said apart.
+ * Rank 0 sends windows of large messages to rank 1, a process of its own. In every other turn, a
+ * third process asks rank 0's stats socket for a document `rate` times a second. Turns go off, on,
+ * on, off, so that a drift of the machine falls on both. Each pair of neighbours gives one ratio,
+ * and the median of them is the answer. On a machine with no CPU to spare, the reader's own work is
+ * in it. The time that the server's threads have worked for a scrape is printed apart.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -80,7 +80,7 @@ static int dial_socket(const char *path)
 	return fd;
 }
 
-/* One request on a connection that stays; returns the bytes of its answer. */
+/* Makes one request on a connection that stays open. Returns the bytes of its answer. */
 static uint64_t scrape_once(int fd, const char *request)
 {
 	static char text[1 << 16];
@@ -107,7 +107,7 @@ static uint64_t scrape_once(int fd, const char *request)
 	return bytes;
 }
 
-/* Reads from `path` until a byte comes by `stop`, then says what it has done. */
+/* Reads the document until a byte comes by `in`, then writes its counts to `out`. */
 static void read_on(int in, int out, const char *socket_path)
 {
 	struct scrapes scrapes = { 0 };
@@ -132,7 +132,7 @@ static void read_on(int in, int out, const char *socket_path)
 		die_of("write");
 }
 
-/* Waits for the path of a socket, then reads whenever it is told to. */
+/* Waits for the path of a socket. Then each byte starts and the next one stops the reading. */
 static void read_pages(int pipe_fd)
 {
 	char path[128];
@@ -252,7 +252,7 @@ static void lead_open(struct lead *lead, const char *dir, int address_fd)
 	memset(lead->memory, 1, WINDOW * options.bytes);
 }
 
-/* Bytes a second of one turn. */
+/* Returns the bytes per second of one turn. */
 static double time_turn(struct lead *lead, int reader_fd, bool scraped, struct scrapes *scrapes)
 {
 	uint64_t start, end, until, windows = 0;
@@ -278,7 +278,7 @@ static double time_turn(struct lead *lead, int reader_fd, bool scraped, struct s
 	return (double)(windows * WINDOW * options.bytes) / ((double)(end - start) / 1e9);
 }
 
-/* CPU time of this process's threads that serve the stats, by the scheduler's account. */
+/* CPU time of this process's threads that serve the stats, from the scheduler. */
 static uint64_t server_ns(void)
 {
 	DIR *tasks = opendir("/proc/self/task");
@@ -343,7 +343,7 @@ static void measure_lead(struct lead *lead, int reader_fd)
 	if (scrapes.count == 0)
 		die_of("nothing was read");
 	worked = server_ns() - worked;
-	middle = median_of(ratios, options.pairs); /* and they are sorted */
+	middle = median_of(ratios, options.pairs); /* it has sorted them */
 	printf("lane %s, %llu bytes, %u pairs of %.3g s, %s %u times a second\n", options.lane,
 	       (unsigned long long)options.bytes, options.pairs, options.seconds, options.path,
 	       options.rate);
@@ -370,7 +370,7 @@ static void run_bench(void)
 	fflush(stdout);
 	children[0] = fork();
 	if (children[0] == 0) {
-		close(reader_fds[0]); /* else it would never see the end */
+		close(reader_fds[0]); /* so that the reader sees the end of its socket */
 		read_pages(reader_fds[1]);
 	}
 	children[1] = fork();

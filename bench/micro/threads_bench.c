@@ -1,5 +1,5 @@
 /*
- * threads_bench.c - what threads cost that a thread shares a runtime with.
+ * threads_bench.c - measures what other threads cost a thread that shares a runtime with them.
  *
  *	threads_bench [--lane LANE] [--threads N] [--style wait|test] [--window N] [--bytes N]
  *		      [--seldom US] [--for MS] [--quick]
@@ -7,19 +7,20 @@
  *	alone     one pair of threads exchanges 8 bytes; no other thread has used the runtimes
  *	blocked   the same while the N - 1 other pairs have exchanged and block in tow_op_wait
  *	ended     the same after those have ended
- *	all       N pairs exchange at once: their rate in sum while all of them do, that from the
- *	          start of the first thread to the end of the last, and the longest time for which
- *	          one of the threads has got nothing done
+ *	all       N pairs exchange at once: the sum of their rates while all of them do, the rate
+ *	          from the start of the first thread to the end of the last, and the longest time
+ *	          in which one of the threads has completed nothing
  *
- * An exchange is 8 bytes there and back. With --window it is so many messages of --bytes from and
- * to registered memory, all started before the first is waited for, and 8 bytes back.
+ * An exchange is 8 bytes there and back. With --window it is that many messages of --bytes, and 8
+ * bytes back. The messages use registered memory, and all are started before the first is waited
+ * for.
  *
- * With --seldom the last of the N pairs exchanges 8 bytes once in so many microseconds beside the
- * others, and how long that takes it is printed.
+ * With --seldom the last of the N pairs exchanges 8 bytes beside the others, once in that many
+ * microseconds. The time of these exchanges is printed.
  *
- * The near and the far threads are two processes, on the loop lane one. All pairs share one
- * connection, each has tags of its own. alone, blocked and ended are measured in turns, several
- * times, and the median counts: a machine that others use is slow for all three then.
+ * The near and the far threads are two processes; on the loop lane they are one. All pairs share
+ * one connection, and each has tags of its own. alone, blocked and ended are measured in turns,
+ * several times, and the median counts. So a machine that others use is slow for all three.
  */
 #include <inttypes.h>
 #include <pthread.h>
@@ -38,13 +39,13 @@
 
 #define THREADS_MAX 256
 #define WINDOW_MAX  64u
-#define SELDOM_MAX  100000u     /* exchanges of which the time is kept */
-#define BYTES_MAX   (64u << 20) /* of all windows of a side */
+#define SELDOM_MAX  100000u     /* exchanges whose time is kept */
+#define BYTES_MAX   (64u << 20) /* of all windows of one side */
 #define ROUNDS_MAX  9
-#define BEGIN_NS    50000000u /* until all exchange */
+#define BEGIN_NS    50000000u /* until all pairs exchange */
 #define PART_MAX_NS 10000000000ull
 #define STOP        UINT64_MAX
-#define TAG_ASK     1000u /* + the pair's number */
+#define TAG_ASK     1000u /* plus the pair's number */
 #define TAG_ANSWER  2000u
 #define TAG_BLOCK   3000u
 #define TAG_MEET    4000u
@@ -66,25 +67,25 @@ struct side {
 	bool near;
 };
 
-/* One thread of a side. */
+/* One thread of one side. */
 struct worker {
 	const struct side *side;
 	pthread_t thread;
 	unsigned number;
-	bool block;  /* after it has exchanged */
-	bool seldom; /* it does so once in options.seldom_us */
+	bool block;  /* blocks after its exchanges */
+	bool seldom; /* exchanges once in options.seldom_us */
 	uint64_t from_ns, until_ns;
 	uint64_t exchanges, worst_ns;
-	uint64_t counted; /* of the exchanges: those between from_ns and until_ns */
+	uint64_t counted; /* exchanges between from_ns and until_ns */
 };
 
 static struct {
 	const char *lane;
 	unsigned threads, rounds, window, seldom_us;
-	uint64_t bytes; /* of a window's message */
+	uint64_t bytes; /* of a message of a window */
 	uint64_t part_ns;
 	bool test;     /* tow_op_test instead of tow_op_wait */
-	bool only_all; /* the last measurement alone, for a profiler */
+	bool only_all; /* only the last measurement, for a profiler */
 } options = { "tcp", 64, 5, 0, 0, 65536, 300000000, false, false };
 
 static double seldom_took_us[SELDOM_MAX];
@@ -127,14 +128,14 @@ static uint64_t get_value(const struct side *side, uint64_t tag)
 	return value;
 }
 
-/* Both sides have come here. */
+/* Returns when both sides have called it. */
 static void meet_other(const struct side *side)
 {
 	put_value(side, TAG_MEET + side->near, 0);
 	(void)get_value(side, TAG_MEET + !side->near);
 }
 
-/* The near side sends, the far side receives. */
+/* Moves one window from the near side to the far side. */
 static void move_window(const struct worker *worker, uint8_t *memory)
 {
 	const struct side *side = worker->side;
@@ -240,7 +241,7 @@ static void *worker_run(void *arg)
 	return NULL;
 }
 
-/* Those who do not block exchange until `until_ns`. */
+/* Starts workers that exchange until `until_ns`; 0: that block after one exchange. */
 static void begin_workers(struct worker *workers, const struct side *side, unsigned first,
 			  unsigned count, uint64_t from_ns, uint64_t until_ns)
 {
@@ -400,7 +401,7 @@ static struct tow_peer *peer_of(struct tow_op *op)
 	return result.peer;
 }
 
-/* Both sides in this process. */
+/* Runs both sides in this process. */
 static void run_here(struct figures *figures)
 {
 	struct tow_runtime *runtime = open_runtime();
@@ -424,7 +425,7 @@ static void run_here(struct figures *figures)
 	OK(tow_runtime_close(runtime));
 }
 
-/* The far side is a child. */
+/* Runs the far side in a child. */
 static void run_apart(struct figures *figures)
 {
 	struct side side = { .near = true };

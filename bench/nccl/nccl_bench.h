@@ -21,13 +21,15 @@ struct nccl_bench {
 	size_t bytes;
 	int steps;
 	bool pin;      /* each process to a CPU of its own */
-	double *value; /* of side 0, in memory that both sides have */
+	double *value; /* result of side 0, in memory that both sides share */
 };
 
-/* The memory for it; NULL: there is none. */
+/* Allocates that shared memory. NULL: no memory. */
 double *nccl_bench_shared(void);
 
-/* The exit status of a process that is one side; `fd` leads to the other one. */
+/*
+ * Runs one side, and returns the exit status of its process. `fd` is connected to the other side.
+ */
 int nccl_bench_side(const struct nccl_bench *bench, int side, int fd);
 
 #endif

@@ -1,8 +1,8 @@
 /*
  * nccl_side.c - one process of a measurement: connects, then runs the pattern.
  *
- * NCCL's progress thread keeps up to 8 messages of a communicator under way and tests the oldest
- * request of each; so does a pump here.
+ * NCCL's progress thread keeps up to 8 messages of a communicator under way, and tests the oldest
+ * request of each. A pump does the same here.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -20,11 +20,11 @@
 #define TAG     7
 #define GIVE_UP 60.0
 
-/* What one thread moves: a communicator in one direction. */
+/* The work of one thread: a communicator in one direction. */
 struct pump {
 	struct net_table *net;
 	void *comm, *region;
-	char *memory; /* SLOTS messages */
+	char *memory; /* of SLOTS messages */
 	size_t bytes;
 	bool sends;
 	int steps, posted, done;
@@ -80,7 +80,7 @@ static int meet_other(const struct side *side)
 	return exchange_bytes(side, &mine, &theirs, 1);
 }
 
-/* One communicator in each direction. */
+/* Makes one communicator in each direction. */
 static int connect_pair(struct side *side, int index)
 {
 	char mine[NCCL_HANDLE_BYTES] = { 0 }, theirs[NCCL_HANDLE_BYTES];
@@ -137,7 +137,7 @@ static int post_one(struct pump *pump)
 	return result;
 }
 
-/* One turn: posts what has room, tests the oldest. 0 when all has been moved. */
+/* One turn: posts a message if there is room, and tests the oldest. Returns 0 when all are done. */
 static int pump_turn(struct pump *pump)
 {
 	int done = 0;
@@ -175,7 +175,7 @@ static double run_rtt(struct side *side)
 	for (int i = 0; i < warm + side->bench->steps; i++) {
 		if (i == warm)
 			begin = now_s();
-		/* The receive stands before the message comes, as NCCL has it. */
+		/* The receive is posted before the message comes, as NCCL does. */
 		if (side->side == 0 &&
 		    (post_one(in) != 0 || finish_one(out) != 0 || finish_one(in) != 0))
 			return -1;
@@ -237,7 +237,7 @@ static double run_rate(struct side *side)
 	return failed != 0 ? -1 : bytes * side->bench->comms / took / 1e9;
 }
 
-/* What /proc/self/status and fd say. */
+/* Prints memory, threads and descriptors, from /proc/self/status and fd. */
 static void print_cost(void)
 {
 	char line[128], command[64];

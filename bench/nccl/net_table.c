@@ -1,5 +1,5 @@
 /*
- * net_table.c - a plugin's table, of whatever version, by one signature.
+ * net_table.c - calls a plugin's table of any version through one signature.
  */
 #include "bench/nccl/net_table.h"
 
@@ -7,7 +7,7 @@
 #include <limits.h>
 #include <stdio.h>
 
-/* The member of whichever version the table is. */
+/* A member of the table, in the table's version. */
 #define FIELD(net, member)                                                                         \
 	((net)->version == 8    ? ((const struct nccl_net_v8 *)(net)->table)->member               \
 	 : (net)->version == 9  ? ((const struct nccl_net_v9 *)(net)->table)->member               \

@@ -1,6 +1,8 @@
 /*
- * net_table.h - a network plugin of NCCL's, loaded as NCCL loads it, and its functions by one
- * signature whatever the version of its table. Each returns NCCL's result.
+ * net_table.h - loads a network plugin of NCCL's as NCCL does, and calls it.
+ *
+ * Each function has one signature for all versions of the plugin's table, and returns NCCL's
+ * result.
  */
 #ifndef NET_TABLE_H
 #define NET_TABLE_H
@@ -19,7 +21,7 @@ struct net_table {
 	void *module;
 };
 
-/* What getProperties says, as far as all versions have it; -1: this one has not. */
+/* The result of getProperties, with what the newest version has; -1: this version has none. */
 struct net_properties {
 	const char *name, *pci_path;
 	uint64_t guid;
@@ -27,7 +29,7 @@ struct net_properties {
 	int64_t members, max_p2p_bytes, max_coll_bytes, max_multi_request, rail_id;
 };
 
-/* version 0: the newest one. 0, or -1 after a line on stderr. */
+/* version 0 is the newest. Returns 0, or -1 after printing why. */
 int net_load(struct net_table *net, const char *path, int version);
 
 const char *net_name(const struct net_table *net);

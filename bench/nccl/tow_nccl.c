@@ -1,11 +1,11 @@
 /*
- * tow_nccl.c - what a network plugin of NCCL's costs, called as NCCL calls it, and two plugins side
- * by side:
+ * tow_nccl.c - measures a network plugin of NCCL's, called as NCCL calls it, or two plugins side by
+ * side:
  *
  *	tow-nccl [options] PLUGIN.so [PLUGIN.so]
  *
- * Two processes, each of which loads the plugin. With two plugins each measurement is made with one
- * and then the other, round by round, and the medians are compared.
+ * Each of two processes loads the plugin. With two plugins each measurement is made with one and
+ * then the other, round by round, and the medians are compared.
  *
  *	rtt:BYTES             half a round trip, us
  *	ring:COMMS:BYTES      each process sends to the other over COMMS communicators, with 8
@@ -45,7 +45,7 @@ static double median_of(double *values, int count)
 	return count % 2 != 0 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
 }
 
-/* One measurement in two fresh processes. Negative: it has failed. */
+/* Makes one measurement in two fresh processes. Returns a negative value when it failed. */
 static double measure_once(const struct nccl_bench *bench)
 {
 	double value = -1;

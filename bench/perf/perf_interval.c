@@ -1,9 +1,9 @@
 /*
- * perf_interval.c - what a measurement brings while it runs: a line for each interval (--interval).
+ * perf_interval.c - prints rates while a measurement runs: a line for each interval (--interval).
  *
- * Rank 0 alone counts, in the timed phase. An interval ends with the first message, or window of
- * them, that completes when its time is over, so it is a little longer; rates are of the time that
- * it really took. The last one is shorter.
+ * Only rank 0 counts, in the timed phase. An interval ends with the first message, or window of
+ * messages, that completes after its time is over. So it is a little longer, and rates use the time
+ * that it really took. The last interval is shorter.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -34,7 +34,7 @@ void perf_interval_start(struct perf_side *side)
 		all->start_s = all->from_s = perf_now();
 }
 
-/* The one that is over is shown at once, and kept for documents. */
+/* Ends an interval: prints it at once, and keeps it for documents. */
 static void end_interval(struct perf_side *side, double now)
 {
 	struct perf_intervals *all = &side->intervals;

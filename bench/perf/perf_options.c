@@ -1,9 +1,9 @@
 /*
- * perf_options.c - what to measure: command line over BENCH_ environment over the method's
- * defaults.
+ * perf_options.c - reads what to measure: the command line first, then the BENCH_ environment, then
+ * the method's defaults.
  *
- * The defaults are the method of the side-by-side baselines (sizes, windows, volumes), so that two
- * lines with the same op and size mean the same thing whoever printed them.
+ * The defaults are the method of the side-by-side baselines (sizes, windows, volumes). So two lines
+ * with the same op and size mean the same, whichever program printed them.
  */
 #include "bench/common/lanes.h"
 #include "bench/perf/perf.h"
@@ -231,7 +231,7 @@ static int parse_bytes(const char *text, struct perf_options *options)
 	return rc;
 }
 
-/* Options that take a value. */
+/* Takes an option with a value. */
 static int apply_value(struct perf_options *options, int option, const char *value)
 {
 	double number = 0;
@@ -277,7 +277,7 @@ static int apply_value(struct perf_options *options, int option, const char *val
 		options->path = value;
 		return 0;
 	}
-	return PERF_FAILED; /* getopt has said why */
+	return PERF_FAILED; /* getopt has printed why */
 }
 
 static int apply_option(struct perf_options *options, int option, const char *value, bool *cold)
@@ -317,7 +317,7 @@ static int apply_option(struct perf_options *options, int option, const char *va
 	return apply_value(options, option, value);
 }
 
-/* An address as it is; else HOST, HOST:PORT or [HOST]:PORT of TCP. */
+/* Takes an address as it is, or HOST, HOST:PORT or [HOST]:PORT of TCP. */
 static int take_host(struct perf_options *options, const char *host)
 {
 	const char *colon = strchr(host, ':');
@@ -338,7 +338,9 @@ static int take_host(struct perf_options *options, const char *host)
 	return n < (int)sizeof(options->address) ? 0 : usage_error("too long an address", host);
 }
 
-/* Whether it says what is measured: then whoever gives no address measures on this host. */
+/*
+ * Whether the option says what to measure. With such an option and no address, both sides run here.
+ */
 static bool measures_here(int option)
 {
 	switch (option) {
@@ -355,13 +357,13 @@ static bool measures_here(int option)
 	}
 }
 
-/* All addresses of this host, of which an endpoint at [::] has those of IPv4, too. */
+/* The address of all interfaces. An endpoint at [::] takes IPv4 connections too. */
 static const char *any_address(void)
 {
 	int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
 	if (fd < 0)
-		return "0.0.0.0"; /* this kernel has no other */
+		return "0.0.0.0"; /* this kernel has no IPv6 */
 	close(fd);
 	return "[::]";
 }
@@ -420,7 +422,7 @@ static uint64_t clamp_value(uint64_t value, uint64_t min, uint64_t max)
 	return value < min ? min : value > max ? max : value;
 }
 
-/* A rate is always of 8 bytes, as the baselines measure it. */
+/* A rate always has messages of 8 bytes, as in the baselines. */
 const struct bench_sizes *perf_op_sizes(const struct perf_options *options, enum perf_op op)
 {
 	static const struct bench_sizes rate_sizes = { { 8 }, 1 };

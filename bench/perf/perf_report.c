@@ -1,8 +1,9 @@
 /*
- * perf_report.c - results as a table, as the baselines' plain lines, or as one JSON document.
+ * perf_report.c - prints results as a table, as the baselines' plain lines, or as one JSON
+ * document.
  *
- * Each result is printed when it is there, so that a run that is stopped still shows its first
- * part; the JSON document is complete only at its end, and says so in "verified".
+ * Each result is printed as soon as it is there, so that a stopped run still shows its first part.
+ * The JSON document is complete only at its end, which "verified" says.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -32,7 +33,7 @@ static void plain_result(const struct perf_options *options, const struct perf_r
 	}
 }
 
-/* Whole numbers of messages, and two digits of a second, as iperf3 has them. */
+/* Prints whole numbers of messages, and two digits of a second, as iperf3 does. */
 static void table_interval(const struct perf_intervals *of, const struct perf_interval *row)
 {
 	const bool timed = row->mean_us > 0;
@@ -105,7 +106,7 @@ static void table_result(const struct perf_result *r)
 	static enum perf_op last = PERF_OP_COUNT;
 
 	if (r->intervals->count > 0)
-		last = PERF_OP_COUNT; /* their lines stand between */
+		last = PERF_OP_COUNT; /* the lines of intervals stand between */
 	if (r->op != last && perf_is_latency(r->op))
 		printf("\n%-10s %10s %12s %12s %12s\n", "op", "bytes", "p50 us", "p99 us",
 		       "mean us");
@@ -123,7 +124,7 @@ static void table_result(const struct perf_result *r)
 		printf(" %12.1f %12.3f\n", r->mbps, r->cpu_s_per_gib);
 }
 
-/* A name for a JSON string: what would end or escape it becomes '?'. */
+/* Prints a name as a JSON string. Characters that would end or escape the string become '?'. */
 static void json_name(const char *key, const char *name)
 {
 	printf("\"%s\": \"", key);
@@ -169,7 +170,7 @@ void perf_report_end(const struct perf_options *options, bool complete)
 	fflush(stdout);
 }
 
-/* The library's own documents; on stderr where stdout is for a program to read. */
+/* Prints the library's own documents, on stderr when a program may read stdout. */
 int perf_report_stats(const struct perf_side *side)
 {
 	static const char *const paths[] = { "/v1/latency", "/v1/counters" };

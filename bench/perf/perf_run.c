@@ -1,7 +1,7 @@
 /*
  * perf_run.c - the measured loops and the protocol around them.
  *
- * A measurement is three phases, each ordered by rank 0 and reported on by rank 1:
+ * A measurement has three phases. Rank 0 orders each phase, and rank 1 reports on it:
  *
  *   warm    untimed; tells how many rounds fill --seconds
  *   timed   the figures; its `lead` rounds run before the clock starts
@@ -10,9 +10,9 @@
  *   rank 0   ORDER ->        fills          <- READY   loop            <- REPORT
  *   rank 1        -> ORDER   clears         READY ->   loop   verifies REPORT ->
  *
- * Filling, clearing and verifying thus lie outside of the clock. The loops themselves are those of
- * the side-by-side baselines: blocking send and receive for latency; for streams a window of
- * messages, then an acknowledgement of one byte.
+ * So filling, clearing and verifying are not timed. The loops are those of the side-by-side
+ * baselines. Latency uses blocking send and receive. A stream is a window of messages, then an
+ * acknowledgement of one byte.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -22,11 +22,11 @@
 #include "bench/common/pattern.h"
 #include "bench/perf/perf.h"
 
-#define ORDER_MAGIC  UINT64_C(0x746f777065726631) /* differs when the hosts' byte orders do */
-#define SEED_STRIDE  (UINT64_C(1) << 32)          /* more than a phase has buffers */
-#define BACK         (UINT64_C(1) << 31)          /* sets the seeds of the way back apart */
+#define ORDER_MAGIC  UINT64_C(0x746f777065726631) /* differs with the byte order of the host */
+#define SEED_STRIDE  (UINT64_C(1) << 32)          /* more than the buffers of a phase */
+#define BACK         (UINT64_C(1) << 31)          /* offset for the seeds of the other direction */
 #define ROUNDS_LIMIT UINT64_C(10000000)
-#define RATE_TURN    256 /* messages of a rate between two looks at the clock */
+#define RATE_TURN    256 /* messages of a rate between two clock readings */
 
 enum { TAG_PING = 1, TAG_DATA, TAG_ACK, TAG_ORDER, TAG_READY, TAG_REPORT };
 enum phase { PHASE_WARM, PHASE_TIMED, PHASE_CHECK, PHASE_QUIT };
@@ -34,7 +34,7 @@ enum phase { PHASE_WARM, PHASE_TIMED, PHASE_CHECK, PHASE_QUIT };
 struct order {
 	uint64_t magic, phase, op;
 	uint64_t bytes, window, slots;
-	uint64_t lead, rounds; /* untimed, timed */
+	uint64_t lead, rounds; /* untimed rounds, timed rounds */
 	uint64_t seed;
 };
 
@@ -45,7 +45,7 @@ struct report {
 
 struct timing {
 	double seconds, cpu_s;
-	double *samples; /* latency: half round trips, or NULL */
+	double *samples; /* half round trips of a latency, or NULL */
 };
 
 static uint8_t *slot_at(const struct perf_side *side, const struct order *order, uint64_t slot)
@@ -53,7 +53,7 @@ static uint8_t *slot_at(const struct perf_side *side, const struct order *order,
 	return side->area + slot * perf_stride(order->bytes);
 }
 
-/* How many buffers the messages of a phase come by. */
+/* The number of buffers that the messages of a phase use. */
 static uint64_t slots_used(const struct order *order)
 {
 	uint64_t messages = order->window * (order->lead + order->rounds);
@@ -100,7 +100,7 @@ static int verify_order(const struct perf_side *side, const struct order *order,
 	return rc;
 }
 
-/* The buffers of one measurement; the first phase makes them, the others find them. */
+/* Allocates the buffers of one measurement in its first phase. Later phases use them again. */
 static int make_area(struct perf_side *side, const struct order *order)
 {
 	uint64_t buffers = order->window > order->slots ? order->window : order->slots;
@@ -122,7 +122,7 @@ static void drop_area(struct perf_side *side)
 	side->area = NULL;
 }
 
-/* Half a round trip; the clock is read once for each. */
+/* Takes half a round trip, with one clock reading. */
 static void take_sample(struct perf_side *side, const struct order *order, struct timing *timing,
 			uint64_t i, double *last)
 {
@@ -159,7 +159,7 @@ static int ping_pong(struct perf_side *side, const struct order *order, struct t
 	return rc;
 }
 
-/* Each side sends its own buffer and looks at the other's where it lies. */
+/* Each side sends its own buffer, and reads the other's as a view. */
 static int ping_pong_views(struct perf_side *side, const struct order *order, struct timing *timing)
 {
 	double begin = perf_now(), last = begin;
@@ -184,7 +184,7 @@ static int ping_pong_views(struct perf_side *side, const struct order *order, st
 	return rc;
 }
 
-/* One message of a window; the slot walks on. */
+/* Starts one message of a window, and moves to the next slot. */
 static int start_one(struct perf_side *side, const struct order *order, bool sends, uint64_t *slot,
 		     struct tow_op **op_out)
 {
@@ -198,7 +198,7 @@ static int start_one(struct perf_side *side, const struct order *order, bool sen
 	return 0;
 }
 
-/* What was started is given back when a start fails. */
+/* Starts a window. When a start fails, the operations before it are released. */
 static int start_window(struct perf_side *side, const struct order *order, bool sends,
 			uint64_t *slot)
 {
@@ -215,8 +215,8 @@ static int start_window(struct perf_side *side, const struct order *order, bool 
 }
 
 /*
- * One way, from rank 0 to rank 1, as the baselines' rates of message queues are measured: a window
- * that slides, and one acknowledgement at the end.
+ * Measures one way, from rank 0 to rank 1, as the baselines measure rates of message queues. The
+ * window slides, and one acknowledgement comes at the end.
  */
 static int slide_window(struct perf_side *side, const struct order *order, struct timing *timing)
 {
@@ -250,7 +250,7 @@ static int slide_window(struct perf_side *side, const struct order *order, struc
 	return rc;
 }
 
-/* One way, from rank 0 to rank 1. */
+/* Measures one way, from rank 0 to rank 1. */
 static int stream_order(struct perf_side *side, const struct order *order, struct timing *timing)
 {
 	double start = perf_now(), cpu = perf_cpu(), began = start;
@@ -284,7 +284,9 @@ static int stream_order(struct perf_side *side, const struct order *order, struc
 	return rc;
 }
 
-/* The sending half of a check: every buffer another pattern, sent when all receives are posted. */
+/*
+ * The sending half of a check. Every buffer has another pattern, and all receives are posted first.
+ */
 static int check_send(struct perf_side *side, const struct order *order, uint64_t seed)
 {
 	uint64_t slot = 0;
@@ -324,7 +326,7 @@ static int loop_order(struct perf_side *side, const struct order *order, struct 
 				     : stream_order(side, order, timing);
 }
 
-/* Rank 0's half of a phase between order and report. */
+/* Runs rank 0's half of a phase between order and report. */
 static int lead_phase(struct perf_side *side, const struct order *order, struct timing *timing)
 {
 	uint8_t ready;
@@ -391,7 +393,7 @@ static struct perf_result evaluate_timing(const struct order *order, const struc
 	return result;
 }
 
-/* With --seconds the warm-up's pace says how many rounds that is. */
+/* The rounds that fill --seconds, at the pace of the warm-up. */
 static uint64_t rounds_for(double seconds, uint64_t rounds, double took)
 {
 	double want = seconds / (took / (double)rounds);
@@ -474,7 +476,7 @@ int perf_lead(struct perf_side *side)
 	return rc;
 }
 
-/* An order of another version or byte order of this program must not become a wild loop. */
+/* An order from another version or byte order of this program must not cause an endless loop. */
 static bool order_valid(const struct order *order)
 {
 	return order->magic == ORDER_MAGIC && order->phase <= PHASE_QUIT &&
@@ -485,7 +487,7 @@ static bool order_valid(const struct order *order)
 		 order->slots <= PERF_SPAN));
 }
 
-/* Rank 1's half of a phase, from order to report. */
+/* Runs rank 1's half of a phase, from order to report. */
 static int follow_phase(struct perf_side *side, const struct order *order)
 {
 	struct timing timing = { 0, 0, NULL };
@@ -498,7 +500,7 @@ static int follow_phase(struct perf_side *side, const struct order *order)
 		if (rc != PERF_FAILED && check_send(side, order, order->seed + BACK) != 0)
 			rc = PERF_FAILED;
 	} else if (rc == 0) {
-		/* what is sent as a view is this side's own */
+		/* a view shows this side's own buffer to the other */
 		if (order->op == PERF_VIEW)
 			fill_order(side, order, order->seed);
 		else
@@ -519,7 +521,10 @@ static int follow_phase(struct perf_side *side, const struct order *order)
 	return rc != 0 ? rc : sent;
 }
 
-/* A wrong payload is reported and remembered; rank 0 decides that it is over. */
+/*
+ * Follows orders to the end. A wrong payload is reported and remembered; rank 0 decides when to
+ * end.
+ */
 int perf_follow(struct perf_side *side)
 {
 	struct order order;

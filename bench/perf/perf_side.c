@@ -1,8 +1,8 @@
 /*
  * perf_side.c - one side of a measurement: a runtime, one peer, and blocking messages on them.
  *
- * Every wait ends after the time limit of the options, so that a lost message or a dead partner
- * fails the run and never hangs it. Two sides of lane loop share the runtime of rank 0.
+ * Every wait ends after the time limit of the options. So a lost message or a dead partner fails
+ * the run and never hangs it. Two sides of the loop lane share the runtime of rank 0.
  */
 #include <sched.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 
 #include "bench/perf/perf.h"
 
-/* Room in the pool beyond our buffers: the library keeps its own there too. */
+/* Pool memory beyond our buffers, for the library's own. */
 #define HEADROOM  (UINT64_C(64) << 20)
 #define CANCEL_NS UINT64_C(1000000000)
 
@@ -25,7 +25,7 @@ double perf_now(void)
 	return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
 }
 
-/* CPU seconds of this process, all its threads. */
+/* CPU seconds of all threads of this process. */
 double perf_cpu(void)
 {
 	struct rusage ru;
@@ -35,7 +35,7 @@ double perf_cpu(void)
 	       (double)ru.ru_stime.tv_sec + (double)ru.ru_stime.tv_usec * 1e-6;
 }
 
-/* Pins the calling thread and those that it makes later, the library's among them. */
+/* Pins the calling thread and the threads that it makes later, also those of the library. */
 void perf_pin(int rank)
 {
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
@@ -62,7 +62,9 @@ static int open_runtime(struct perf_side *side)
 	uint64_t need = perf_need(side->options);
 	int rc;
 
-	/* The environment decides where it says something: a field set here would win over it. */
+	/*
+	 * A variable of the environment must win, but a field that is set here would win over it.
+	 */
 	if (getenv("TOW_PREMAP_MEMORY_BYTES") == NULL)
 		options.premap_memory_bytes =
 			(int64_t)(need * (side->options->loop ? 2 : 1) + HEADROOM);
@@ -74,7 +76,7 @@ static int open_runtime(struct perf_side *side)
 	return rc < 0 ? perf_failed(side, "opening the runtime", rc) : 0;
 }
 
-/* Opens the endpoint, and before it the runtime unless the other rank's was put there. */
+/* Opens the endpoint, and first the runtime unless the side already has the other rank's. */
 int perf_side_open(struct perf_side *side, const char *address)
 {
 	int rc = side->runtime == NULL ? open_runtime(side) : 0;
@@ -85,7 +87,7 @@ int perf_side_open(struct perf_side *side, const char *address)
 	return rc < 0 ? perf_failed(side, address, rc) : 0;
 }
 
-/* Waits for a connect or an accept; takes the operation. */
+/* Waits for a connect or an accept, and releases the operation. */
 static int take_peer(struct perf_side *side, struct tow_op *op, const char *what,
 		     uint64_t timeout_ns)
 {
@@ -140,7 +142,7 @@ void perf_side_part(struct perf_side *side)
 	side->peer = NULL;
 }
 
-/* Leaves the runtime, which two sides may share, to its owner. */
+/* Closes the side but not the runtime, which two sides may share. */
 void perf_side_close(struct perf_side *side)
 {
 	perf_side_part(side);
@@ -149,7 +151,7 @@ void perf_side_close(struct perf_side *side)
 	side->endpoint = NULL;
 }
 
-/* Ends as tow_op_wait does, in the way that the options ask for. */
+/* Waits by tow_op_wait or by tow_op_test, as the options say. Returns as tow_op_wait does. */
 static int drive_op(const struct perf_side *side, struct tow_op *op)
 {
 	double until;
@@ -173,7 +175,7 @@ int perf_send_start(struct perf_side *side, const void *data, uint64_t bytes, ui
 {
 	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
 
-	/* Nobody writes to what is sent while it is looked at. */
+	/* The buffer does not change while the other side views it. */
 	options.flags =
 		(side->options->at_once ? TOW_OP_AT_ONCE : 0) | (side->lends ? TOW_OP_LEND : 0);
 	return tow_send_start(side->peer, data, bytes, tag, options.flags != 0 ? &options : NULL,
@@ -193,14 +195,14 @@ int perf_recv_start(struct perf_side *side, void *data, uint64_t bytes, uint64_t
 }
 
 /*
- * TOW_COPIED is success, and no operation an ended one: what was copied, and why, is in the
- * counters (--stats).
+ * TOW_COPIED is a success, and no operation means a complete one. The counters (--stats) say what
+ * was copied, and why.
  */
 static int finish_op(struct perf_side *side, struct tow_op *op, const char *what)
 {
 	int rc = op == NULL ? TOW_OK : drive_op(side, op);
 
-	if (rc == TOW_ETIMEDOUT) { /* its buffer may end with the caller's function */
+	if (rc == TOW_ETIMEDOUT) { /* the caller's buffer may end when it returns */
 		tow_op_cancel(op);
 		tow_op_wait(op, CANCEL_NS);
 	}

@@ -1,10 +1,10 @@
 /*
- * tow_perf.c - latency, bandwidth and message rate of two Towline peers.
+ * tow_perf.c - measures latency, bandwidth and message rate of two Towline peers.
  *
- * Who runs where:
+ * The processes of the two ranks:
  *
  *   (default)    this process is rank 0; rank 1 is a child, forked before any runtime is open,
- *                which says its address through a pipe
+ *                which sends its address through a pipe
  *   --lane loop  rank 1 is a thread, on the runtime of rank 0
  *   --listen     this process is rank 1, for a rank 0 elsewhere that has --connect
  *   no argument  the same at a port of its own, for one rank 0 after another (tow-perf HOST)
@@ -26,7 +26,7 @@
 #define LOOP_LISTEN  "loop://tow-perf-1"
 #define LOOP_CONNECT "loop://tow-perf-0"
 
-/* Rank 1 with a runtime of its own; the address goes to fd, when that is one, else to stderr. */
+/* Runs rank 1 with its own runtime. The address goes to fd, or to stderr when fd is below 0. */
 static int run_follower(const struct perf_options *options, const char *address, int fd)
 {
 	struct perf_side side = { .options = options, .rank = 1 };
@@ -53,7 +53,9 @@ static int run_follower(const struct perf_options *options, const char *address,
 	return rc;
 }
 
-/* Rank 1 for whoever comes, until it is stopped. One that goes wrong does not end it. */
+/*
+ * Runs rank 1 for one client after another, until it is stopped. A failed client does not end it.
+ */
 static int run_server(const struct perf_options *options)
 {
 	struct perf_side side = { .options = options, .rank = 1 };
@@ -86,7 +88,7 @@ static int run_server(const struct perf_options *options)
 	return rc;
 }
 
-/* Rank 0, whose side is open: measures, reports, and closes what it owns. */
+/* Runs rank 0, whose side is open: measures, reports, and closes the side. */
 static int run_leader(struct perf_side *side, const char *address)
 {
 	const struct perf_options *options = side->options;
@@ -163,7 +165,7 @@ static int run_loop(const struct perf_options *options)
 	return rc != 0 ? rc : (int)(intptr_t)followed;
 }
 
-/* Waits for the child, which has its own time limits; one that overstays a little is ended. */
+/* Waits for the child, which has its own time limits. A child that takes longer is killed. */
 static int reap_child(pid_t child)
 {
 	int status = 0;
@@ -181,7 +183,7 @@ static int reap_child(pid_t child)
 	return PERF_FAILED;
 }
 
-/* The child's address, or nothing when it failed, which it has then said. */
+/* Reads the child's address. When the child failed, it has printed why. */
 static int read_address(const struct perf_options *options, int fd, char *address)
 {
 	struct pollfd wait = { .fd = fd, .events = POLLIN };

@@ -1,10 +1,10 @@
 /*
- * tow_rpc.c - calls between two processes: latency by size, and calls per second.
+ * tow_rpc.c - measures calls between two processes: latency by size, and calls per second.
  *
- * A raw unary call as gRPC's: the request has the size, the answer as well (latency is of the whole
- * round trip), one at a time; then calls of 64 bytes, 64 of them on their way: the oldest is waited
- * for, and another started in its place. The figures to hold them against are in docs/rpc.md.
- * Exit: 0; 1 when an answer was wrong; 2 when a call failed.
+ * A call is raw and unary, as of gRPC. Request and answer both have the size. Latency is that of
+ * the whole round trip, one call at a time. The rate is that of calls of 64 bytes with 64 of them
+ * under way. When the oldest has ended, another is started in its place. docs/rpc.md has figures to
+ * compare with. Exit: 0; 1 when an answer was wrong; 2 when a call failed.
  */
 #include <getopt.h>
 #include <sched.h>
@@ -66,7 +66,7 @@ static double now_us(void)
 	return (double)ts.tv_sec * 1e6 + (double)ts.tv_nsec / 1e3;
 }
 
-/* Where both sides are on one processor each waits for the other to have polled in vain. */
+/* With both sides on one processor, each would wait while the other polls in vain. */
 static void pin_side(int side)
 {
 	long count = sysconf(_SC_NPROCESSORS_ONLN);
@@ -109,7 +109,7 @@ static struct tow_peer *finish_op(struct tow_op *op, const char *what)
 	return result.peer;
 }
 
-/* Serves until the client has gone, at most two minutes. */
+/* Serves until the client has gone, for two minutes at most. */
 static void serve_client(int fd)
 {
 	struct tow_runtime *runtime = open_runtime();
@@ -251,7 +251,7 @@ static int set_lane(const char *name)
 	return 2;
 }
 
-/* -1 to go on, else the exit status. */
+/* Returns -1 to go on, else the exit status. */
 static int apply_option(int option, const char *value)
 {
 	switch (option) {
@@ -273,7 +273,7 @@ static int apply_option(int option, const char *value)
 		puts("tow-rpc " TOW_VERSION);
 		return 0;
 	}
-	fputs("tow-rpc --help tells the options\n", stderr); /* getopt has said why */
+	fputs("tow-rpc --help tells the options\n", stderr); /* getopt has printed why */
 	return 2;
 }
 

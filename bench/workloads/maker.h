@@ -1,11 +1,11 @@
 /*
- * maker.h - a plan while it is made: events are put one behind the other, and a failure sticks.
+ * maker.h - a plan under construction: events are appended, and a failure is kept to the end.
  *
  *   strategy.c          names, numbers, and whether they go together
- *   strategy_facts.c    what a list of tensors tells of its model
- *   strategy_cost.c     what is sent
- *   strategy_replica.c  plans of those who send gradients and parameters
- *   strategy_stage.c    plans of those who send activations and caches
+ *   strategy_facts.c    facts about a model from its list of tensors
+ *   strategy_cost.c     the bytes that are sent
+ *   strategy_replica.c  plans of jobs that send gradients and parameters
+ *   strategy_stage.c    plans of jobs that send activations and caches
  */
 #ifndef BENCH_MAKER_H
 #define BENCH_MAKER_H
@@ -20,12 +20,12 @@ struct maker {
 };
 
 uint32_t maker_take(struct maker *maker, enum strategy_use use, uint64_t tensor, uint64_t bytes);
-/* NO_BUFFER is none. */
+/* STRATEGY_NO_BUFFER is ignored. */
 void maker_give(struct maker *maker, uint32_t buffer);
-/* A SEND that is issued at once. */
+/* Appends a SEND that is issued at once. */
 void maker_send(struct maker *maker, enum strategy_transfer transfer, uint32_t from, uint32_t to,
 		uint64_t bytes, uint32_t element_bytes);
-/* Any event. */
+/* Appends any event. */
 void maker_put(struct maker *maker, struct strategy_event event);
 void maker_begin_step(struct maker *maker);
 void maker_end_step(struct maker *maker);
@@ -37,7 +37,7 @@ void make_tensor_parallel(struct maker *maker);
 void make_expert_parallel(struct maker *maker);
 void make_kv_transfer(struct maker *maker);
 
-/* Neighbouring tensors of one layer, and what this rank has of them. */
+/* Neighbouring tensors of one layer, and this rank's buffers for them. */
 struct layer {
 	uint64_t tensor, bytes, shard_bytes;
 	uint32_t element_bytes;
@@ -45,9 +45,9 @@ struct layer {
 	bool numbered, experts; /* has a number in its name; has experts */
 };
 
-/* NULL: no memory. To be freed. */
+/* The layers; the caller frees the array. NULL: no memory. */
 struct layer *fact_layers(const struct workload *work, uint64_t *count_out);
-/* What a workload shows of its model; 0: it does not. */
+/* Facts about a model; 0: the workload does not show them. */
 uint64_t fact_width(const struct workload *work);
 uint64_t fact_element_bytes(const struct workload *work);
 uint64_t fact_layer_count(const struct workload *work);

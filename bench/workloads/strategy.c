@@ -1,6 +1,6 @@
 /*
- * strategy.c - strategies by name, the numbers that they assume, and whether these go together. The
- * plans themselves: strategy_replica.c and strategy_stage.c; strategy.h draws them.
+ * strategy.c - strategies by name, the numbers that they assume, and the check that these go
+ * together. The plans are in strategy_replica.c and strategy_stage.c; strategy.h draws them.
  */
 #include "bench/workloads/strategy.h"
 
@@ -25,7 +25,7 @@ static const char *const names[STRATEGY_COUNT] = {
 #undef X
 };
 
-/* The number that says how many ranks there are; NULL: two. */
+/* The number that says how many ranks there are; NULL: there are two. */
 static const char *const rank_numbers[STRATEGY_COUNT] = {
 #define X(name, text, ranks) ranks,
 	STRATEGY_MAP(X)
@@ -85,7 +85,7 @@ const char *strategy_use_why(enum strategy_use use)
 
 /* --- numbers --- */
 
-/* One number: its default, or the fact of the workload that is its default; its range. */
+/* One number: its default, or the fact of the workload that is its default, and its range. */
 struct number {
 	enum strategy_kind kind;
 	const char *name;
@@ -212,7 +212,7 @@ static int refuse_set(const struct strategy_plan *plan, const char *text, char *
 	return -1;
 }
 
-/* The unit behind a number of bytes; 0: it is none of them, or nothing of its kind is counted. */
+/* The unit behind a number of bytes; 0: it is no unit, or the number does not count bytes. */
 static uint64_t unit_bytes(const char *name, const char *unit)
 {
 	static const char *const units[] = { "", "KiB", "MiB", "GiB" };
@@ -250,7 +250,7 @@ int strategy_set_text(struct strategy_plan *plan, const char *text, char *error,
 		       : refuse_set(plan, text, error, error_size);
 }
 
-/* The largest buffer that the numbers make: in floating point, as they may be any. */
+/* The largest buffer that the numbers make. Floating point, as the product may exceed 64 bits. */
 static double largest_buffer(const struct strategy_plan *plan)
 {
 	static const char *const factors[] = { "tokens",   "width",    "element_bytes",   "top_k",

@@ -1,40 +1,42 @@
 /*
- * strategy.h - what one rank of a job allocates and sends in a step, by how the job is spread.
+ * strategy.h - what one rank of a job allocates and sends in a step, by the strategy of the job.
  *
  *   plan   | set-up          | one step, repeated                 | end      |
  *          | ALLOC ALLOC ... | ALLOC SEND FREE ... SEND ... STEP  | FREE ... |
  *
- * Pure. tow-grads takes its buffers from a plan, and tow-size sizes pools by the same plan, so
- * that the size which the one names is the size that the other needs. A step leaves the memory as
- * it found it: what it allocates it frees; the end frees what the set-up has allocated.
+ * Pure. tow-grads takes its buffers from a plan, and tow-size sizes pools by the same plan. So the
+ * size that tow-size names is the size that tow-grads needs. A step frees what it allocates; the
+ * end frees what the set-up has allocated.
  *
- *   data-parallel    each rank has all parameters. For each tensor, in the file's order, one buffer
- *                    for the rank's gradient and one for the mean of all ranks', from the start to
- *                    the end. A step sends the last tensor's first, a bucket of them together. In
- *                    place (as PyTorch's DDP): a bucket is one buffer, reduced where it is.
- *   fsdp             each rank has 1/ranks of the parameters of each layer. Forward and backward,
- *                    a layer's parameters are gathered before their use, `prefetch` layers ahead,
- *                    and freed behind it; backward also fills a whole layer's gradient, which is
- *                    reduced and scattered into this rank's part of it, kept until the end of the
- *                    step.
- *   pipeline         this rank is one stage of several and sends activations, not gradients. For
- *                    each micro-batch it receives the activation of the stage before, keeps it
- *                    until the backward pass, sends its own to the next; backwards likewise with
- *                    the gradients of both. One forward, one backward, after a warm-up (1F1B). The
- *                    first stage receives no activation and sends no gradient of one; the last one
- *                    the reverse.
- *   tensor-parallel  each rank has a part of each matrix, and of a layer's output a partial sum for
- *                    all tokens, which is reduced in place: twice forward and twice backward.
- *   expert-parallel  each rank has some experts of each layer that has any. Tokens go to their
- *                    experts and come back, by an all-to-all each, forward and backward.
- *   kv-transfer      rank 0 reads prompts and sends each layer's keys and values to rank 1 as they
- *                    are made; rank 1 keeps those of `requests` prompts.
+ *   data-parallel    Each rank has all parameters. Each tensor, in the file's order, has one
+ *                    buffer for the rank's gradient and one for the mean of all ranks'. Both are
+ *                    kept from start to end. A step sends the last tensor's first, a bucket of them
+ *                    together. In place (as PyTorch's DDP): a bucket is one buffer, reduced in
+ *                    place.
+ *   fsdp             Each rank has 1/ranks of the parameters of each layer. Forward and
+ *                    backward, a layer's parameters are gathered before their use, `prefetch`
+ *                    layers ahead, and freed after it. Backward also fills a whole layer's
+ *                    gradient. It is reduced and scattered into this rank's part, which is kept
+ *                    until the end of the step.
+ *   pipeline         This rank is one stage of several and sends activations, not gradients. For
+ *                    each micro-batch it receives the activation of the stage before, and keeps
+ *                    it until the backward pass. It sends its own activation to the next stage.
+ *                    Backwards it does the same with the gradients of both. After a warm-up,
+ *                    forward and backward passes alternate (1F1B). The first stage receives no
+ *                    activation and sends no gradient of one; the last stage does the reverse.
+ *   tensor-parallel  Each rank has a part of each matrix. Of a layer's output it has a partial
+ *                    sum for all tokens, which is reduced in place: twice forward and twice
+ *                    backward.
+ *   expert-parallel  Each rank has some experts of each layer with experts. Tokens go to their
+ *                    experts and come back, each way by an all-to-all, forward and backward.
+ *   kv-transfer      Rank 0 reads prompts, and sends each layer's keys and values to rank 1 as
+ *                    they are made. Rank 1 keeps those of `requests` prompts.
  *
- * SEND only starts a transfer. It has ended before a buffer of it is freed (FREE), at the end of
- * the step, and where more than STRATEGY_IN_FLIGHT are under way. What a rank sends to one other
- * rank is made of what it has received: the receives before it have ended.
+ * SEND only starts a transfer. The transfer has ended before a buffer of it is freed (FREE) and at
+ * the end of the step. At most STRATEGY_IN_FLIGHT transfers are under way. A message to another
+ * rank depends on what was received, so the receives before it have ended.
  *
- * What a plan takes for granted stands in `assumptions`, with the meaning of each number.
+ * `assumptions` lists what a plan assumes, with the meaning of each number.
  */
 #ifndef BENCH_STRATEGY_H
 #define BENCH_STRATEGY_H
@@ -45,7 +47,7 @@
 
 #include "bench/workloads/workload.h"
 
-/* X(NAME, name, how many ranks there are: a number's name) */
+/* X(NAME, name, name of the number that says how many ranks there are) */
 #define STRATEGY_MAP(X)                                                                            \
 	X(DATA_PARALLEL, "data-parallel", "ranks")                                                 \
 	X(FSDP, "fsdp", "ranks")                                                                   \
@@ -61,7 +63,7 @@ enum strategy_kind {
 		STRATEGY_COUNT
 };
 
-/* STRATEGY_USE(name, budget line, why): what a buffer is for. */
+/* STRATEGY_USE(name, budget line, why): the purpose of a buffer. */
 #define STRATEGY_USE_MAP(X)                                                                        \
 	X(GRADIENT_SEND, "gradients: send buffers", "this rank's gradient of each tensor")         \
 	X(GRADIENT_RECV, "gradients: receive buffers", "the mean of each tensor's, of all ranks")  \
@@ -92,7 +94,7 @@ enum strategy_use {
 		STRATEGY_USES
 };
 
-/* What a SEND is: with all ranks, with one of them, or a message of one. */
+/* The kind of a SEND: a collective of all ranks, or a message to or from one rank. */
 enum strategy_transfer {
 	STRATEGY_ALL_REDUCE,     /* the mean */
 	STRATEGY_ALL_GATHER,     /* bytes: of one rank's part */
@@ -108,23 +110,23 @@ struct strategy_event {
 	enum strategy_event_kind kind;
 	enum strategy_use use; /* ALLOC */
 	uint32_t buffer;       /* ALLOC, FREE; SEND: from */
-	uint32_t to;           /* SEND: the buffer that receives the like of it */
-	uint32_t tensor;       /* the tensor or the layer's first one, for messages */
+	uint32_t to;           /* SEND: the receive buffer, if any */
+	uint32_t tensor;       /* the tensor, or the layer's first one, for printing */
 	uint64_t bytes;        /* ALLOC, SEND */
 	/* SEND */
 	enum strategy_transfer transfer;
 	uint32_t element_bytes;
-	uint32_t peer, tag; /* MESSAGE, RECEIVE: the rank, and which of all between the two */
-	bool issue;         /* the last of those that are started together */
+	uint32_t peer, tag; /* MESSAGE, RECEIVE: the rank, and the message between the two */
+	bool issue;         /* the last of those that start together */
 };
 
 #define STRATEGY_NO_BUFFER UINT32_MAX
 #define STRATEGY_IN_FLIGHT 64 /* transfers at once: TOW_COLL_IN_FLIGHT */
 
-/* In the meaning of a number on which neither buffers nor messages depend. */
+/* Ends the meaning of a number on which neither buffers nor transfers depend. */
 #define STRATEGY_INTENSITY "for --intensity alone"
 
-/* A number that the plan is made by. */
+/* A number on which the plan depends. */
 struct strategy_assumption {
 	char name[32];
 	uint64_t value;
@@ -139,12 +141,15 @@ struct strategy_plan {
 	struct strategy_event *events;
 	uint64_t count;
 	uint64_t step_begin, step_end; /* [0, begin) set-up, [begin, end) a step, then the end */
-	uint32_t buffers;              /* buffer numbers are below */
+	uint32_t buffers;              /* buffer numbers are below this */
 	struct strategy_assumption assumptions[STRATEGY_ASSUMPTIONS];
 	uint32_t assumption_count;
 };
 
-/* "data-parallel", "fsdp", ...; case and dashes do not matter. False: none of them. */
+/*
+ * Reads "data-parallel", "fsdp", ...; case and dashes do not matter. Returns false for another
+ * name.
+ */
 bool strategy_parse(const char *text, enum strategy_kind *out);
 /* "data-parallel, fsdp, ..." */
 #define STRATEGY_NAMES_BYTES 128
@@ -154,34 +159,37 @@ const char *strategy_use_name(enum strategy_use use);
 const char *strategy_use_why(enum strategy_use use);
 
 /*
- * The assumptions of a strategy for a workload, with their defaults. Change the values, then plan.
+ * Sets the assumptions of a strategy for a workload to their defaults. The caller may change the
+ * values before it makes the plan.
  */
 void strategy_assume(enum strategy_kind kind, const struct workload *work,
 		     struct strategy_plan *out);
-/* 0; -1: this strategy has no such number, or it cannot have that value. */
+/* Returns 0, or -1 when the strategy has no such number, or the value is out of range. */
 int strategy_set(struct strategy_plan *plan, const char *name, uint64_t value);
-/* "NAME=VALUE" of a command line; 0, or -1 with what is wrong with it in `error`. */
+/* Takes "NAME=VALUE" of a command line. Returns 0, or -1 with the reason in `error`. */
 int strategy_set_text(struct strategy_plan *plan, const char *text, char *error, size_t error_size);
-/* The value of one of its numbers; 0: it has no such number. */
+/* The value of a number; 0: the strategy has no such number. */
 uint64_t strategy_value(const struct strategy_plan *plan, const char *name);
-/* Whether the numbers go together; -1: not, and why in `error`. */
+/* Checks whether the numbers go together. Returns 0, or -1 with the reason in `error`. */
 int strategy_check(const struct strategy_plan *plan, char *error, size_t error_size);
 
-/* How many ranks the job has, by its numbers; and the numbers as rank `rank` has them. */
+/* The number of ranks of the job, and the change of the numbers to those of rank `rank`. */
 uint32_t strategy_ranks(const struct strategy_plan *plan);
 void strategy_become(struct strategy_plan *plan, uint32_t rank);
-/* Which rank that is; where all ranks do alike, 0. */
+/* The rank that the numbers are for; 0 when they are the same for all ranks. */
 uint32_t strategy_rank(const struct strategy_plan *plan);
 
 /*
- * Fills in the events; *plan is what strategy_assume made of it, with numbers that
- * strategy_check has nothing against. 0; -1: no memory, or more events than a plan may have. To be
- * given to strategy_free either way.
+ * Fills in the events. *plan comes from strategy_assume and has passed strategy_check. Returns 0,
+ * or -1 when there is no memory or too many events. The caller calls strategy_free in either case.
  */
 int strategy_make(struct strategy_plan *plan, const struct workload *work);
 void strategy_free(struct strategy_plan *plan);
 
-/* What a rank sends for an event, and in a step; receives are not counted (strategy_cost.c). */
+/*
+ * The bytes that a rank sends for an event, and in a step. Receives are not counted
+ * (strategy_cost.c).
+ */
 uint64_t strategy_sent_bytes(const struct strategy_event *event, uint32_t ranks);
 uint64_t strategy_step_bytes(const struct strategy_plan *plan);
 

@@ -1,10 +1,10 @@
 /*
- * strategy_cost.c - what a rank sends in a transfer and in a step, in bytes on its way out.
+ * strategy_cost.c - the bytes that a rank sends in a transfer and in a step.
  *
- * The volumes of algorithms that send no more than they must: 2 (n - 1) / n of the vector for an
- * all-reduce, (n - 1) / n of all parts for an all-gather, a reduce-scatter and an all-to-all
- * (Thakur, Rabenseifner, Gropp, "Optimization of Collective Communication Operations in MPICH",
- * 2005). A plan that the library chooses for small ones may send more to be sooner done.
+ * They are the volumes of algorithms that send no more than they must. An all-reduce sends 2 (n -
+ * 1) / n of the vector. An all-gather, a reduce-scatter and an all-to-all send (n - 1) / n of all
+ * parts (Thakur, Rabenseifner, Gropp, "Optimization of Collective Communication Operations in
+ * MPICH", 2005). For small vectors the library may choose a plan that sends more and ends sooner.
  */
 #include "bench/workloads/strategy.h"
 

@@ -1,17 +1,18 @@
 /*
- * strategy_facts.c - what a list of tensors tells of its model: names and shapes, nothing else. A
- * fact that the list does not show is 0, and has to be given by hand (--set).
+ * strategy_facts.c - facts about a model from the names and shapes in its list of tensors.
+ *
+ * A fact that the list does not show is 0, and must be given by hand (--set).
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "bench/workloads/maker.h"
 
-/* Names of projections to keys, and of those to queries, keys and values at once. */
+/* Names of projections to keys, and of those to queries, keys and values together. */
 static const char *const key_names[] = { "wk.weight", "k_proj.weight" };
 static const char *const joint_names[] = { "c_attn.weight", "qkv_proj.weight" };
 
-/* A kernel of more than two extents: the model's activations are images, which have no width. */
+/* Whether a kernel has more than two extents. Then activations are images, which have no width. */
 static bool has_images(const struct workload *work)
 {
 	for (uint64_t i = 0; i < work->count; i++)
@@ -20,7 +21,7 @@ static bool has_images(const struct workload *work)
 	return false;
 }
 
-/* The extent that most one-dimensional tensors (norms, biases) have: the model's width. */
+/* The model's width: the extent of most one-dimensional tensors (norms, biases). */
 uint64_t fact_width(const struct workload *work)
 {
 	uint64_t best = 0, best_count = 0;
@@ -47,7 +48,10 @@ uint64_t fact_element_bytes(const struct workload *work)
 	return work->count > 0 ? work->tensors[0].element_bytes : 4;
 }
 
-/* The part of a name that a layer shares: up to its first number, else without its last part. */
+/*
+ * The length of the part of a name that a layer shares: up to its first number, else without its
+ * last part.
+ */
 static size_t layer_prefix(const char *name, bool *numbered_out)
 {
 	const char *last = strrchr(name, '.');
@@ -117,7 +121,7 @@ static bool ends_with(const char *name, const char *end)
 	return length >= tail && strcmp(name + length - tail, end) == 0;
 }
 
-/* How many numbers a token's keys have in a layer: all key heads. */
+/* The number of elements of a token's keys in a layer, over all key heads. */
 static uint64_t key_width(const struct workload *work)
 {
 	for (uint64_t i = 0; i < work->count; i++) {
@@ -128,7 +132,7 @@ static uint64_t key_width(const struct workload *work)
 		for (size_t n = 0; n < sizeof(key_names) / sizeof(key_names[0]); n++)
 			if (ends_with(tensor->name, key_names[n]))
 				return tensor->extent[0];
-		/* Three times the width, on whichever side; no grouped queries. */
+		/* One side is three times the width; queries are not grouped. */
 		for (size_t n = 0; n < sizeof(joint_names) / sizeof(joint_names[0]); n++)
 			if (ends_with(tensor->name, joint_names[n]))
 				return (tensor->extent[0] > tensor->extent[1] ? tensor->extent[0]
@@ -138,7 +142,10 @@ static uint64_t key_width(const struct workload *work)
 	return 0;
 }
 
-/* Only the product with the heads counts: 128 where that divides it and leaves several heads. */
+/*
+ * A guess, as only the product with the number of heads counts: 128 where it divides the width and
+ * leaves several heads.
+ */
 uint64_t fact_head_dim(const struct workload *work)
 {
 	uint64_t width = key_width(work);

@@ -5,14 +5,17 @@
 
 #include "bench/workloads/maker.h"
 
-/* Where a bucket of gradients ends that begins with tensor `end - 1` and goes down: its first. */
+/* The first tensor of the bucket of gradients that begins with tensor `end - 1` and goes down. */
 static uint64_t bucket_first(const struct maker *maker, uint64_t end, bool flat)
 {
 	const struct workload_tensor *tensors = maker->work->tensors;
 	uint64_t most = strategy_value(maker->plan, "bucket_bytes"), first = end - 1;
 	uint64_t bytes = tensors[first].bytes;
 
-	/* Half of what may be in flight, so that the next one can start behind it. */
+	/*
+	 * Half of the transfers that may be in flight, so that the next bucket can start behind
+	 * this one.
+	 */
 	while (first > 0 && bytes < most && (flat || end - first < STRATEGY_IN_FLIGHT / 2)) {
 		if (flat && tensors[first - 1].element_bytes != tensors[first].element_bytes)
 			break;
@@ -35,7 +38,7 @@ static void send_gradient(struct maker *maker, uint32_t from, uint32_t to, uint6
 				 .issue = issue });
 }
 
-/* Each bucket is one buffer, which is reduced where it is. */
+/* Each bucket is one buffer, which is reduced in place. */
 static void make_flat(struct maker *maker)
 {
 	const struct workload *work = maker->work;
@@ -107,7 +110,7 @@ static void backward_layer(struct maker *maker, struct layer *layer, uint64_t ra
 	maker_give(maker, layer->full);
 }
 
-/* Parts are whole elements of any type: what is missing to that is padding, as FSDP has it. */
+/* Parts are whole elements of any type. The rest is padding, as in FSDP. */
 static void cut_shards(struct maker *maker, struct layer *layers, uint64_t count, uint64_t ranks)
 {
 	for (uint64_t l = 0; l < count; l++) {
@@ -124,7 +127,7 @@ void make_fsdp(struct maker *maker)
 	struct layer *layers = fact_layers(maker->work, &count);
 
 	maker->failed = maker->failed || layers == NULL;
-	/* More than all of them is all of them. */
+	/* A prefetch above the number of layers gathers all of them. */
 	ahead = ahead < count ? ahead : count;
 	cut_shards(maker, layers, count, ranks);
 	maker_begin_step(maker);

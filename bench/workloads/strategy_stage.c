@@ -35,8 +35,8 @@ static void put_message(struct maker *maker, enum strategy_transfer transfer, ui
 }
 
 /*
- * A stage. `leaving` are its buffers that were sent last, each way: they are freed when the next
- * receive has been posted, as else two stages that send to each other would wait for each other.
+ * A stage. `leaving` has its last sent buffers, one each way. They are freed after the next receive
+ * is posted. Otherwise two stages that send to each other would wait for each other.
  */
 struct stage {
 	struct maker *maker;
@@ -53,7 +53,10 @@ static void free_leaving(struct stage *stage)
 	}
 }
 
-/* Forward of one micro-batch: what it received, which stays; NO_BUFFER at the first stage. */
+/*
+ * Forward of one micro-batch. Returns the received buffer, which is kept; STRATEGY_NO_BUFFER at the
+ * first stage.
+ */
 static uint32_t pipe_forward(struct stage *stage, uint64_t batch)
 {
 	uint32_t in = STRATEGY_NO_BUFFER;
@@ -101,7 +104,10 @@ void make_pipeline(struct maker *maker)
 		maker,       activation_bytes(maker), number,
 		number == 0, number + 1 == stages,    { STRATEGY_NO_BUFFER, STRATEGY_NO_BUFFER }
 	};
-	/* Before the first backward pass arrives, a stage has run as many forward as lie behind. */
+	/*
+	 * Before the first backward pass arrives, a stage has run one forward pass for itself and
+	 * one for each later stage.
+	 */
 	uint64_t ahead = stages - number;
 	uint32_t *kept = calloc(batches, sizeof(*kept));
 
@@ -118,7 +124,7 @@ void make_pipeline(struct maker *maker)
 	free(kept);
 }
 
-/* The partial sum before it is added to the next one's input when that is being made. */
+/* A partial sum is kept until the next one is being made, as it is part of the next one's input. */
 void make_tensor_parallel(struct maker *maker)
 {
 	uint64_t bytes = activation_bytes(maker), sums = 4 * value_of(maker, "layers");
@@ -137,7 +143,7 @@ void make_tensor_parallel(struct maker *maker)
 	maker_end_step(maker);
 }
 
-/* Rows that a rank sends to the experts of one rank: its share of all, and what capacity adds. */
+/* The rows that a rank sends to the experts of one rank: an equal share, scaled by the capacity. */
 static uint64_t capacity_rows(const struct maker *maker)
 {
 	uint64_t ranks = value_of(maker, "ranks");
@@ -163,7 +169,10 @@ static void exchange_tokens(struct maker *maker, uint64_t bytes)
 	maker_give(maker, back);
 }
 
-/* Backward is the same with gradients: those of the results go there, those of the tokens back. */
+/*
+ * Backward is the same with gradients: those of the results go to the experts, those of the tokens
+ * come back.
+ */
 void make_expert_parallel(struct maker *maker)
 {
 	uint64_t passes = 2 * value_of(maker, "layers");
@@ -176,7 +185,7 @@ void make_expert_parallel(struct maker *maker)
 	maker_end_step(maker);
 }
 
-/* Keys and values of all tokens of one prompt in one layer. */
+/* The bytes of keys and values of all tokens of one prompt in one layer. */
 static uint64_t cache_bytes(const struct maker *maker)
 {
 	return 2 * value_of(maker, "kv_heads") * value_of(maker, "head_dim") *

@@ -26,7 +26,7 @@ static const struct {
 	       { "u64", 8 },  { "i32", 4 },    { "u32", 4 },    { "i16", 2 },
 	       { "u16", 2 },  { "i8", 1 },     { "u8", 1 },     { "bool", 1 } };
 
-/* Where a message about the file goes. */
+/* Where an error message about the file goes. */
 struct report {
 	const char *path;
 	unsigned int line;
@@ -52,7 +52,7 @@ static int report_failed(struct report *report, const char *fmt, ...)
 	return -1;
 }
 
-/* Digits and nothing else, from 1 to max. */
+/* Reads digits and nothing else, from 1 to max. */
 static bool parse_u64(const char *text, const char *end, uint64_t max, uint64_t *out)
 {
 	uint64_t value = 0;
@@ -99,7 +99,7 @@ static int parse_dtype(struct report *report, const char *text, struct workload_
 			     text);
 }
 
-/* The bytes must be what shape and dtype say: a column that is off by one line shows here. */
+/* The bytes must match shape and dtype. A column that is shifted by one line shows here. */
 static int check_bytes(struct report *report, const struct workload_tensor *tensor)
 {
 	uint64_t product = tensor->element_bytes;
@@ -160,7 +160,10 @@ static int parse_line(struct report *report, char *line, struct workload_tensor 
 static int append_tensor(struct report *report, struct workload *work,
 			 const struct workload_tensor *tensor)
 {
-	/* Grows when the count is a power of two: there are hundreds of tensors, not millions. */
+	/*
+	 * The array grows when the count is a power of two; there are hundreds of tensors, not
+	 * millions.
+	 */
 	if ((work->count & (work->count - 1)) == 0) {
 		uint64_t room = work->count == 0 ? 1 : work->count * 2;
 		void *grown = realloc(work->tensors, room * sizeof(*tensor));
@@ -176,7 +179,7 @@ static int append_tensor(struct report *report, struct workload *work,
 	return 0;
 }
 
-/* One line without its end. 1: there was one; 0: the file has ended; -1: it is no text. */
+/* Reads one line without its end. Returns 1; 0 at the end of the file; -1 when it is no text. */
 static int next_line(struct report *report, FILE *file, char *line)
 {
 	size_t length = 0;
@@ -254,7 +257,7 @@ void workload_free(struct workload *work)
 	*work = (struct workload){ NULL, 0, 0 };
 }
 
-/* What people call the models, and the file that means. */
+/* Short names of the models, and the file of each. */
 static const char *const short_names[][2] = {
 	{ "gpt2", "gpt2-124m" },       { "gpt2-small", "gpt2-124m" }, { "resnet50", "resnet-50" },
 	{ "llama3-8b", "llama-3-8b" }, { "llama3", "llama-3-8b" },    { "mixtral", "mixtral-8x7b" },

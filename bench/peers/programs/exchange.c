@@ -88,7 +88,10 @@ static void time_echoes(const struct exchange *by, uint64_t bytes, char *memory)
 	free(each);
 }
 
-/* Sends `count` messages. Returns the seconds until the server has had them; CPU of both. */
+/*
+ * Sends `count` messages. Returns the seconds until the server has received them; *cpu_s is the CPU
+ * time of both sides.
+ */
 static double send_stream(const struct exchange *by, uint64_t bytes, uint64_t count, unsigned slots,
 			  char *memory, double *cpu_s)
 {
@@ -114,7 +117,7 @@ static void time_stream(const struct exchange *by, enum peer_op op, uint64_t byt
 	double seconds, cpu_s;
 
 	seconds = send_stream(by, bytes, rate ? count : count / 10 + 1, slots, memory, &cpu_s);
-	if (rate) /* as many as the time of a rate has room for */
+	if (rate) /* as many as fit the time of a rate */
 		count = (uint64_t)((double)count / seconds * RATE_S) + 1;
 	seconds = send_stream(by, bytes, count, slots, memory, &cpu_s);
 	peer_print_stream(op, bytes, count, seconds, cpu_s);

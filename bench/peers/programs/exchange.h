@@ -1,21 +1,21 @@
 /*
- * exchange.h - how two processes are timed that exchange messages by whatever sends and receives.
+ * exchange.h - times two processes that exchange messages through any pair of send and receive.
  *
- * The client drives: it sends an order, then both do what the order says. At the end of a stream,
- * and not before, the server answers with the CPU time that the stream took it.
+ * The client drives: it sends an order, and both sides do it. Only at the end of a stream does the
+ * server answer, with the CPU time that the stream took there.
  */
 #ifndef EXCHANGE_H
 #define EXCHANGE_H
 
 #include <stddef.h>
 
-/* Both return when the message is sent, or is here; they end the program where they cannot. */
+/* Both return when the message is sent or received. They end the program on an error. */
 struct exchange {
 	void (*send)(const void *data, size_t bytes);
 	void (*receive)(void *data, size_t bytes);
 };
 
-/* Messages up to this are copied where a peer gives or wants memory of its own. */
+/* Messages up to this size are copied where a peer has memory of its own. */
 #define EXCHANGE_COPIED 4096u
 
 void exchange_serve(const struct exchange *by);

@@ -3,8 +3,9 @@
  *
  *	peer-gloo RANK RANKS EMPTY-FOLDER INTERFACE [OP...]
  *
- * OP is of lat, bw, bw_spread, rate (two ranks alone), allreduce, allgather, reduce_scatter,
- * alltoall, bcast; sizes mean what they mean in mpi_coll.c. The ranks meet by files in the folder.
+ * OP is one of lat, bw, bw_spread, rate (these with two ranks only), allreduce, allgather,
+ * reduce_scatter, alltoall, bcast. Sizes have the meaning of mpi_coll.c. The ranks meet by files in
+ * the folder.
  */
 #include <gloo/allgather.h>
 #include <gloo/allreduce.h>
@@ -81,7 +82,7 @@ void sum_of(void *out, const void *a, const void *b, size_t count)
 	gloo::sum<double>(out, a, b, count);
 }
 
-/* One number of each rank, reduced. */
+/* Reduces one number of each rank. */
 double reduce_number(double mine, unsigned tag, reduction by)
 {
 	gloo::AllreduceOptions options(context);
@@ -134,7 +135,7 @@ void time_echoes(uint64_t bytes)
 
 using buffers = std::vector<std::unique_ptr<gloo::transport::UnboundBuffer>>;
 
-/* So many messages in flight, then an answer of one byte. */
+/* Moves a window of messages in flight, then an answer of one byte. */
 void move_window(buffers &walk, size_t first, unsigned window,
 		 gloo::transport::UnboundBuffer &answer)
 {
@@ -169,7 +170,7 @@ void time_stream(enum peer_op op, uint64_t bytes)
 	double begin_s = 0, used_s = 0;
 	floats memory(bytes * slots), word(sizeof(float));
 	auto answer = context->createUnboundBuffer(word.first, 1);
-	buffers walk; /* of Gloo's own, one for each message in flight at least */
+	buffers walk; /* Gloo's buffers, at least one for each message in flight */
 
 	for (unsigned i = 0; i < std::max(slots, rate_window); i++)
 		walk.push_back(context->createUnboundBuffer(
@@ -206,7 +207,7 @@ void time_coll(enum peer_coll coll, uint64_t bytes, const std::function<void()> 
 
 	call_once();
 	each_s = reduce_number(time_calls(call_once, 3), tag_most, greater_of);
-	calls = peer_calls(each_s); /* the same everywhere */
+	calls = peer_calls(each_s); /* the same at all ranks */
 	used_s = peer_cpu_s();
 	each_s = time_calls(call_once, calls);
 	used_s = reduce_number(peer_cpu_s() - used_s, tag_sum, sum_of);
@@ -215,7 +216,7 @@ void time_coll(enum peer_coll coll, uint64_t bytes, const std::function<void()> 
 		peer_print_coll(coll, ranks, bytes, calls, each_s, used_s);
 }
 
-/* Every element was 1. */
+/* Every element was 1, so each sum is the number of ranks. */
 void check_sum(const floats &out)
 {
 	for (size_t i = 0; i < out.count; i++)
@@ -256,7 +257,7 @@ void run_allgather(uint64_t bytes)
 	});
 }
 
-/* Gloo has this one in an older form, which reduces in place. */
+/* Gloo has only an older form of this one, which reduces in place. */
 void run_reduce_scatter(uint64_t bytes)
 {
 	floats memory(bytes * ranks);
@@ -328,7 +329,7 @@ void meet_all(const char *folder, const char *interface)
 	context->connectFullMesh(store, device);
 }
 
-/* A small number without anything behind it; -1: it is none. */
+/* Reads a small number with nothing behind it; -1: it is none. */
 int parse_rank(const char *text)
 {
 	char *end;

@@ -4,7 +4,7 @@
  *	peer-grpc server ADDRESS                         IPV4:PORT or unix:PATH; until it is ended
  *	peer-grpc client ADDRESS unary|stream [OP...]    OP of lat, bw, bw_spread, rate
  *
- * What is sent is a grpc::ByteBuffer whose slice lies in the caller's memory. The service and the
+ * Each message is a grpc::ByteBuffer whose slice lies in the caller's memory. The service and the
  * client are what gRPC's generator would write for such messages: the blocking interface, which
  * most users have. A protobuf message with a field of bytes costs one more copy on each side.
  *

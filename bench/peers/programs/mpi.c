@@ -1,9 +1,9 @@
 /*
- * mpi.c - any MPI: messages between ranks 0 and 1, and collectives of all.
+ * mpi.c - any MPI: messages between ranks 0 and 1, and collectives of all ranks.
  *
  *	mpirun -np RANKS peer-mpi.WHICH [OP...]
  *
- * OP is of lat, bw, bw_spread, rate, allreduce, allgather, reduce_scatter, alltoall, bcast.
+ * OP is one of lat, bw, bw_spread, rate, allreduce, allgather, reduce_scatter, alltoall, bcast.
  */
 #include "bench/peers/programs/mpi.h"
 
@@ -55,7 +55,7 @@ static void time_echoes(uint64_t bytes)
 	free(each);
 }
 
-/* What a stream walks over. */
+/* The buffers that a stream walks over. */
 struct walk {
 	char *memory;
 	uint64_t bytes;
@@ -87,7 +87,7 @@ static void move_window(struct walk *walk, unsigned window)
 		send_bytes(&answer, 1, 0, TAG_ANSWER);
 }
 
-/* One way: a window of messages, then an answer of one byte, and again. */
+/* Measures one way: a window of messages, then an answer of one byte, repeatedly. */
 static void time_stream(enum peer_op op, uint64_t bytes)
 {
 	bool rate = op == PEER_RATE;
@@ -135,7 +135,7 @@ static void time_all(void)
 
 int main(int argc, char **argv)
 {
-	/* Before MPI_Init, so that threads of the library are pinned, too. */
+	/* Before MPI_Init, so that the library's threads are pinned too. */
 	const char *rank = bench_env("OMPI_COMM_WORLD_RANK", bench_env("PMI_RANK", "0"));
 
 	peer_begin(atoi(rank), argc - 1, argv + 1, true);

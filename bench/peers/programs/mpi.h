@@ -6,7 +6,7 @@
 
 #include "bench/peers/programs/peer.h"
 
-/* Which rank this is, and of how many. */
+/* The rank of this process, and the number of ranks. */
 struct mpi_place {
 	int rank, ranks;
 };

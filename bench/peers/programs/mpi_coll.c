@@ -2,8 +2,8 @@
  * mpi_coll.c - collectives of float32, out of place. The size is
  *
  *	allreduce, bcast  that of the vector of a rank
- *	allgather         that of what a rank gives
- *	reduce_scatter    that of what a rank gets
+ *	allgather         that of a rank's part of the input
+ *	reduce_scatter    that of a rank's part of the result
  *	alltoall          that of all that a rank sends, itself included
  *
  * The time is the mean of the slowest rank over calls without a barrier between them.
@@ -43,7 +43,7 @@ static void call_once(const struct coll_call *call)
 	}
 }
 
-/* The seconds of one of so many calls, on this rank. */
+/* Runs so many calls. Returns the seconds of one of them, on this rank. */
 static double time_calls(const struct coll_call *call, unsigned calls)
 {
 	double begin_s;
@@ -55,7 +55,7 @@ static double time_calls(const struct coll_call *call, unsigned calls)
 	return (peer_now_s() - begin_s) / calls;
 }
 
-/* Every element was 1: the sum is how many ranks there are. */
+/* Every element was 1, so each sum is the number of ranks. */
 static void check_sum(const struct coll_call *call)
 {
 	bool sums = call->coll == PEER_ALLREDUCE || call->coll == PEER_REDUCE_SCATTER;
@@ -82,7 +82,7 @@ void mpi_time_coll(enum peer_coll coll, uint64_t bytes)
 	check_sum(&call);
 	each_s = time_calls(&call, 3);
 	MPI_Allreduce(&each_s, &slowest_s, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-	calls = peer_calls(slowest_s); /* the same everywhere */
+	calls = peer_calls(slowest_s); /* the same at all ranks */
 	used_s = peer_cpu_s();
 	each_s = time_calls(&call, calls);
 	used_s = peer_cpu_s() - used_s;

@@ -1,18 +1,18 @@
 /*
- * nccl_sockets.c - NCCL's own sockets as a network plugin, so that tow-nccl can call them as it
- * calls any other:
+ * nccl_sockets.c - NCCL's own sockets as a network plugin, which tow-nccl can call as any other:
  *
  *	tow-nccl libnccl-net-towline.so nccl-sockets.so
  *
- * NCCL has its sockets inside: their table, ncclNetSocket, is a local symbol of libnccl.so.2. It is
- * looked up in the file's own list of symbols, and copied when this library is loaded. So what is
- * timed is the code that NCCL's makers have compiled.
+ * NCCL has its sockets inside: their table, ncclNetSocket, is a local symbol of libnccl.so.2. The
+ * symbol is looked up in the file's own list of symbols, and the table is copied when this library
+ * is loaded. So the measured code is the code that NCCL's makers have compiled.
  *
  * That code calls CUDA once for a connection, to know the current device (cudaGetDevice, which lies
- * in libnccl.so.2 as well). Without a driver the call fails, and the connection with it. There its
- * first instructions are replaced by ones that answer 0; no message comes by them.
+ * in libnccl.so.2 as well). Without a driver the call fails, and the connection with it. In this
+ * case the first instructions of cudaGetDevice are replaced by code that returns 0. No message
+ * passes that code.
  *
- * The build says the table's version (NCCL_TABLE_VERSION) and where NCCL is (NCCL_LIBRARY).
+ * The build defines the table's version (NCCL_TABLE_VERSION) and the path of NCCL (NCCL_LIBRARY).
  */
 #include <dlfcn.h>
 #include <elf.h>
@@ -55,13 +55,13 @@ struct image {
 	size_t length;
 };
 
-/* Of a symbol: where it is in memory, and its size. */
+/* The address of a symbol in memory, and its size. */
 struct place {
 	char *at;
 	size_t bytes;
 };
 
-/* `count` things of `each` bytes at an offset of the file, or NULL: they are not all in it. */
+/* `count` items of `each` bytes at an offset of the file; NULL: not all of them are in it. */
 static const void *image_part(const struct image *image, uint64_t offset, uint64_t count,
 			      uint64_t each)
 {
@@ -70,7 +70,7 @@ static const void *image_part(const struct image *image, uint64_t offset, uint64
 	return image->bytes + offset;
 }
 
-/* The symbol of that name in one list, or NULL. */
+/* The symbol of that name in one list; NULL: there is none. */
 static const Elf64_Sym *find_in_list(const struct image *image, const Elf64_Shdr *list,
 				     const Elf64_Shdr *strings, const char *name)
 {
@@ -108,7 +108,10 @@ static const Elf64_Sym *find_symbol(const struct image *image, const char *name)
 	return NULL;
 }
 
-/* Both places in the library that is loaded at `base`. False: the file has not both symbols. */
+/*
+ * Finds both symbols in the library that is loaded at `base`. Returns false when the file lacks
+ * one.
+ */
 static bool find_places(const char *path, uint64_t base, struct place *table, struct place *cuda)
 {
 	const struct {
@@ -146,7 +149,7 @@ static bool has_driver(void)
 	return driver != NULL;
 }
 
-/* The function at that place answers 0 from now on. */
+/* Replaces the function at that address by one that returns 0. */
 static bool replace_code(const struct place *place)
 {
 	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
@@ -166,7 +169,7 @@ __attribute__((noreturn)) static void give_up(const char *what, const char *why)
 	exit(1);
 }
 
-/* NCCL stays loaded to the end of the process: its functions are called from the table. */
+/* NCCL stays loaded to the end of the process, as the table has pointers to its functions. */
 __attribute__((constructor)) static void load_table(void)
 {
 	void *library = dlopen(NCCL_LIBRARY, RTLD_NOW | RTLD_LOCAL);

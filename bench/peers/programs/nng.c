@@ -3,7 +3,7 @@
  *
  *	peer-nng server|client tcp://ADDRESS:PORT|ipc://PATH [OP...]
  *
- * nng sends memory of its own, so each message is copied into it; a large one is read in place.
+ * nng sends memory of its own, so each message is copied into it. A large message is read in place.
  */
 #include <nng/nng.h>
 #include <nng/protocol/pair0/pair.h>

@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define ROUNDS_LEAST 4u /* windows of a bandwidth, however large they are */
+#define ROUNDS_LEAST 4u /* the least number of windows of a bandwidth, for any size */
 #define LARGE_BYTES  65536u
 #define LARGE_ITERS  200u
 #define CALLS_LEAST  3u
@@ -36,7 +36,7 @@ void peer_end(int status, const char *format, ...)
 	exit(status);
 }
 
-/* A number from the environment; 0 is none. */
+/* Reads a number from the environment. */
 static double read_number(const char *name, const char *fallback, double least, double most)
 {
 	const char *text = bench_env(name, fallback);

@@ -1,16 +1,15 @@
 /*
- * peer.h - what the programs of this folder share: settings, clocks, and the lines that they print.
+ * peer.h - what the programs of this folder share: settings, clocks, and output lines.
  *
- * Each program does with one peer what tow-perf and tow-coll do with Towline, by the same method,
- * and prints the same lines:
+ * Each program measures one peer by the method of tow-perf and tow-coll, and prints the same lines:
  *
  *	PEER PATH OP BYTES METRIC VALUE
  *
  * PEER and PATH are names from the environment. A latency is half of a round trip. `bw` uses one
- * buffer again and again, `bw_spread` walks over PEER_SPAN. CPU time is that of all ranks.
+ * buffer for all messages; `bw_spread` walks over PEER_SPAN. CPU time is that of all ranks.
  *
- * What is wrong with a setting is said with its name, and ends the program with status 2. Whatever
- * happens, an alarm ends a program after PEER_LIMIT_S.
+ * An error in a setting is printed with its name, and ends the program with status 2. In any case
+ * an alarm ends a program after PEER_LIMIT_S.
  */
 #ifndef PEER_H
 #define PEER_H
@@ -44,8 +43,8 @@ enum peer_op { PEER_LAT = 1, PEER_BW = 2, PEER_BW_SPREAD = 4, PEER_RATE = 8 };
 struct peer_settings {
 	const char *peer, *path;
 	unsigned iters;        /* round trips of a latency */
-	uint64_t volume_bytes; /* of a bandwidth */
-	double seconds;        /* of a collective */
+	uint64_t volume_bytes; /* bytes of a bandwidth */
+	double seconds;        /* time of a collective */
 	struct bench_sizes lat, bw, coll[PEER_COLLS];
 	unsigned ops;   /* bits of peer_op */
 	unsigned colls; /* bits by peer_coll */
@@ -54,24 +53,26 @@ struct peer_settings {
 extern struct peer_settings peer_settings;
 extern const char *const peer_coll_names[PEER_COLLS];
 
-/* Reads the environment and the names of operations (none: all), and pins the process to the CPU
- * of its rank. A program that has no collectives passes false. */
+/*
+ * Reads the environment and the names of operations (none: all), and pins the process to the CPU of
+ * its rank. A program without collectives passes false.
+ */
 void peer_begin(int rank, int count, char *const *ops, bool has_colls);
 
 double peer_now_s(void);
 double peer_cpu_s(void); /* of all threads of this process */
 
-/* Memory that is mapped already, of which each byte is 1. */
+/* Mapped memory in which each byte is 1. */
 void *peer_memory(uint64_t bytes);
-void *peer_walk_memory(void); /* PEER_SPAN, or the largest message that the settings have */
+void *peer_walk_memory(void); /* PEER_SPAN, or the largest message of the settings */
 
 unsigned peer_iters(uint64_t bytes);  /* round trips of that size */
 unsigned peer_window(uint64_t bytes); /* messages in flight */
 unsigned peer_windows(uint64_t bytes, unsigned window, unsigned most);
-uint64_t peer_messages(uint64_t bytes, uint64_t most); /* of a stream without windows */
+uint64_t peer_messages(uint64_t bytes, uint64_t most); /* in a stream without windows */
 unsigned peer_slots(uint64_t bytes, bool spread);      /* buffers that a stream walks over */
 
-/* How often a collective is called in the time of the settings. */
+/* The number of calls of a collective that fit the time of the settings. */
 unsigned peer_calls(double seconds_each);
 
 void peer_print(const char *op, uint64_t bytes, const char *metric, double value);
@@ -81,7 +82,7 @@ void peer_print_stream(enum peer_op op, uint64_t bytes, uint64_t messages, doubl
 void peer_print_coll(enum peer_coll coll, int ranks, uint64_t bytes, unsigned calls,
 		     double slowest_s, double cpu_s);
 
-/* A line on stderr, and the end: 1 for what has failed, 2 for what was asked wrongly. */
+/* Prints a line on stderr and exits: 1 for a failure, 2 for a wrong request. */
 __attribute__((format(printf, 2, 3), noreturn)) void peer_end(int status, const char *format, ...);
 
 #ifdef __cplusplus

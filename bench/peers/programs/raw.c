@@ -1,11 +1,11 @@
 /*
- * raw.c - the floor of this machine, which no library can be below of:
+ * raw.c - the speed of this machine without a library, which no library can exceed:
  *
  *	peer-raw shm [OP...]             two processes that spin on shared memory
  *	peer-raw server ADDRESS          two processes over a socket, tcp:IPV4:PORT or unix:PATH;
- *	peer-raw client ADDRESS [OP...]  it sleeps in recv, or spins with RAW_SPIN=1
+ *	peer-raw client ADDRESS [OP...]  they sleep in recv, or spin with RAW_SPIN=1
  *
- * OP is of lat, bw, bw_spread, rate.
+ * OP is one of lat, bw, bw_spread, rate.
  */
 #include <stdbool.h>
 #include <stdio.h>

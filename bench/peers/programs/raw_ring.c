@@ -3,8 +3,8 @@
  *
  *	flags of the slots, a cache line each | slots of 32 KiB
  *
- * The sender may write a slot whose flag is 0, and sets it; the receiver may read one whose flag is
- * 1, and clears it. Each side counts its slots for itself.
+ * The sender may write a slot whose flag is 0, and then sets the flag. The receiver may read a slot
+ * whose flag is 1, and then clears the flag. Each side has its own index of the next slot.
  */
 #include <errno.h>
 #include <signal.h>
@@ -22,7 +22,7 @@
 
 #define SLOT_BYTES ((size_t)32 << 10)
 #define SLOTS      16u
-#define LOOKS      (1u << 20) /* without a message, until the other side is asked for */
+#define LOOKS      (1u << 20) /* spins without a message, until the other process is checked */
 
 struct ring {
 	struct {
@@ -33,9 +33,9 @@ struct ring {
 
 static struct ring *outward, *inward;
 static unsigned next_out, next_in;
-static pid_t parent; /* in the child: whose end is also the child's */
+static pid_t parent; /* in the child: it ends when this process ends */
 
-/* Spins until the flag is as it should be; the acquire is the partner of flip_flag's release. */
+/* Spins until the flag has the wanted value. The acquire pairs with flip_flag's release. */
 static void await_flag(atomic_uint *flag, unsigned wanted)
 {
 	for (unsigned looks = 0; atomic_load_explicit(flag, memory_order_acquire) != wanted;) {
@@ -108,7 +108,7 @@ int raw_ring_run(int count, char *const *ops)
 
 	if (rings == MAP_FAILED)
 		peer_end(1, "there is no memory for two rings: %s", strerror(errno));
-	memset(rings, 0, 2 * sizeof(*rings)); /* so that its pages are there */
+	memset(rings, 0, 2 * sizeof(*rings)); /* so that its pages are faulted in */
 	peer_begin(0, count, ops, false);
 	child = fork();
 	if (child < 0)

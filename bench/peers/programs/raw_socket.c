@@ -1,7 +1,7 @@
 /*
  * raw_socket.c - messages without frames over one stream socket: both sides know each size.
  *
- * RAW_SPIN=1 asks a socket that does not block again and again, in place of sleeping in it.
+ * With RAW_SPIN=1 the socket does not block, and the calls are repeated instead of sleeping.
  */
 #include <arpa/inet.h>
 #include <errno.h>

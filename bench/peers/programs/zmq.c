@@ -3,7 +3,7 @@
  *
  *	peer-zmq server|client tcp://ADDRESS:PORT|ipc://PATH [OP...]
  *
- * A large message is sent from where it lies, and read where ZeroMQ has put it.
+ * A large message is sent from the caller's memory, and read in ZeroMQ's memory.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -21,7 +21,7 @@ static void must_succeed(int result, const char *what)
 		peer_end(1, "%s: %s", what, zmq_strerror(zmq_errno()));
 }
 
-/* ZeroMQ calls this when it needs the memory no more; it stays ours. */
+/* ZeroMQ calls this when it no longer needs the memory, which stays the caller's. */
 static void keep_memory(void *data, void *hint)
 {
 	(void)data;

@@ -24,7 +24,7 @@
 #define DOZE_TICKS    8u
 #define SLEEP_MAX_NS  (1000ull * 1000 * 1000)
 #define GIVE_WAY_SPIN 500u
-#define OWNER_SPIN    60u /* meanwhile an owner of a slice that exchanges begins another wait */
+#define OWNER_SPIN    60u /* in this time an owner that exchanges begins another wait */
 #define RARE_TICKS    8u  /* between two looks at rings where nothing is urgent */
 
 struct twi_background {
@@ -33,20 +33,20 @@ struct twi_background {
 	sem_t settled; /* it has its ring, or will never have one */
 	_Atomic uint32_t stop;
 	struct twi_ring *ring;
-	uint64_t drives; /* of callers, when it looked last */
-	uint64_t waits;  /* likewise */
+	uint64_t drives; /* engine->drives when it looked last */
+	uint64_t waits;  /* engine->waits when it looked last */
 	unsigned same;   /* ticks in which the same wait went on */
-	unsigned ticks;  /* since the rings were looked at for an owner without one */
-	bool urgent;     /* messages came by rings, or deadlines stood, at that look */
+	unsigned ticks;  /* since it polled rings for an owner without one */
+	bool urgent;     /* at that poll messages came by rings, or deadlines stood */
 	uint64_t tick_ns;
-	uint32_t notices;  /* of zero-copy sends, that its ring must fetch */
+	uint32_t notices;  /* zero-copy notices that its ring must fetch */
 	uint64_t due_ns;   /* the deadline that it sleeps for */
-	uint64_t awake_ns; /* when its last sleep ended; 0: that has been told */
+	uint64_t awake_ns; /* when its last sleep ended; 0: that is passed on */
 };
 
 bool twi_background_self(const struct twi_engine *engine)
 {
-	/* relaxed: it asks whether the thread itself has stored its mark there */
+	/* relaxed: only a mark that this thread itself has stored matters */
 	uint32_t mark = atomic_load_explicit(&engine->background_mark, memory_order_relaxed);
 
 	return mark != 0 && mark == twi_self.mark;
@@ -73,7 +73,7 @@ static uint64_t waits_begun(const struct twi_background *bg)
 	return atomic_load_explicit(&bg->engine->waits, memory_order_relaxed);
 }
 
-/* The owner of the slice exchanges at this very moment: the engine need not be taken to ask. */
+/* Does the owner of the slice exchange at this very moment? The engine need not be taken to ask. */
 static bool owner_exchanges(const struct twi_background *bg)
 {
 	uint64_t before = waits_begun(bg);
@@ -95,17 +95,17 @@ static bool callers_drive(struct twi_background *bg)
 	bg->drives = drives;
 	if (twi_slices_on(&bg->engine->slices) &&
 	    atomic_load_explicit(&bg->engine->sleepers, memory_order_relaxed) > 0)
-		driven = owner_exchanges(bg); /* it may have left meanwhile */
+		driven = owner_exchanges(bg); /* the owner may have left */
 	return driven || twi_wait_covered(bg->engine);
 }
 
 static unsigned own_poll(struct twi_engine *engine)
 {
-	engine->own_polls++; /* the holder's */
+	engine->own_polls++; /* only the holder writes it */
 	return twi_engine_poll(engine);
 }
 
-/* Waits for a wake. What the kernel has for the ring does not wake it: others drive. */
+/* Waits for a wake. Events of the ring do not end it, as other threads drive. */
 static void background_nap(const struct twi_background *bg, uint64_t ns)
 {
 	struct pollfd fd = { .fd = bg->ring->wake_fd, .events = POLLIN };
@@ -119,7 +119,7 @@ static void background_nap(const struct twi_background *bg, uint64_t ns)
 		(void)!read(fd.fd, &drained, sizeof(drained));
 }
 
-/* Has the engine with its ring, which need not be the one that is armed. */
+/* Takes the engine, and binds the ring, which need not be the one that is armed. */
 static bool try_enter(struct twi_background *bg)
 {
 	struct twi_engine *engine = bg->engine;
@@ -132,7 +132,10 @@ static bool try_enter(struct twi_background *bg)
 	return false;
 }
 
-/* Fetches notifications that come to this thread alone; else it keeps out of the callers' way. */
+/*
+ * Fetches notifications that come to this thread alone. If there are none, it keeps out of the
+ * callers' way.
+ */
 static void fetch_notices(struct twi_background *bg)
 {
 	if (bg->notices == 0 || !try_enter(bg))
@@ -142,7 +145,7 @@ static void fetch_notices(struct twi_background *bg)
 	twi_engine_leave(bg->engine);
 }
 
-/* The same wait goes on and on: no tick until it is over. */
+/* The same wait goes on and on: sleeps without a tick until it is over. */
 static void background_doze(struct twi_background *bg)
 {
 	struct twi_engine *engine = bg->engine;
@@ -171,8 +174,9 @@ static bool is_urgent(const struct twi_engine *engine)
 }
 
 /*
- * The owner of a slice that has no ring polls the memory-polled lanes alone, and ends nothing at a
- * deadline. Each look takes the engine from it, and costs the exchange of two processes 10 us.
+ * Polls all lanes for the owner of a slice that has no ring. The owner polls the memory-polled
+ * lanes alone, and ends nothing at a deadline. Each such poll takes the engine from it, and costs
+ * the exchange of two processes 10 us.
  */
 static void poll_rings(struct twi_background *bg)
 {
@@ -185,7 +189,7 @@ static void poll_rings(struct twi_background *bg)
 	bg->urgent = is_urgent(engine);
 	if (twi_slices_ringless(&engine->slices) && twi_engine_bind_ring(engine) == TOW_OK) {
 		own_poll(engine);
-		bg->drives++; /* that was no caller's */
+		bg->drives++; /* that poll was no caller's */
 	}
 	twi_engine_leave(engine);
 }
@@ -202,15 +206,17 @@ static void background_tick(struct twi_background *bg)
 		background_doze(bg);
 		return;
 	}
-	/* Those who sleep in a wait rely on it to see early that nobody drives any more. */
+	/* Threads asleep in a wait rely on this one to see early that no thread drives any more. */
 	if (atomic_load_explicit(&bg->engine->sleepers, memory_order_relaxed) > 0)
 		bg->tick_ns = TICK_NS;
 	background_nap(bg, bg->notices > 0 ? TICK_NS : bg->tick_ns);
-	/* The longer they have driven, the longer they may pause; a tick costs them some 10 us. */
+	/*
+	 * Callers that have driven for longer may pause for longer; a tick costs them some 10 us.
+	 */
 	bg->tick_ns = twi_min(bg->tick_ns * 2, TICK_MAX_NS);
 }
 
-/* A caller wants the engine: for a post, after which this thread goes on, or to drive. */
+/* A caller wants the engine: to start something, after which this thread goes on, or to drive. */
 static void give_way(struct twi_background *bg)
 {
 	struct twi_engine *engine = bg->engine;
@@ -227,7 +233,7 @@ static void give_way(struct twi_background *bg)
 	background_nap(bg, TICK_NS);
 }
 
-/* Is there something for it, or was it only told that callers have come? */
+/* Is there work for the thread, or was it only woken because callers have come? */
 static bool has_cause(const struct twi_background *bg)
 {
 	return twi_ring_has_work(bg->ring) || twi_now_ns() >= bg->due_ns ||
@@ -241,7 +247,7 @@ static bool is_told(const struct twi_background *bg)
 	       is_stopped(bg);
 }
 
-/* Until something comes; meanwhile it looks at who may wait to be told. */
+/* Sleeps until something comes. Meanwhile it looks at the thread that may wait for a report. */
 static void sleep_looking(struct twi_background *bg, uint64_t now_ns)
 {
 	uint64_t end_ns = twi_min(bg->due_ns, now_ns + SLEEP_MAX_NS), ns, until_ns;
@@ -257,7 +263,7 @@ static void sleep_looking(struct twi_background *bg, uint64_t now_ns)
 	} while (now_ns < end_ns);
 }
 
-/* Everything is armed in its ring, and the engine free: sleeps until something comes. */
+/* Everything is armed in its ring: gives the engine back, and sleeps until something comes. */
 static void sleep_armed(struct twi_background *bg)
 {
 	struct twi_engine *engine = bg->engine;
@@ -278,8 +284,8 @@ static void sleep_armed(struct twi_background *bg)
 	bg->awake_ns = twi_now_ns();
 	atomic_store_explicit(&engine->background_asleep, TWI_BG_AWAKE, memory_order_relaxed);
 	/*
-	 * A thread with a tow_fd was woken too and goes first; one that was told of a message that
-	 * waits for company lets it have that company.
+	 * A thread with a tow_fd was woken, too, and goes first. If this thread has no cause of its
+	 * own, it was woken for a message that waits for more messages: it lets that message wait.
 	 */
 	if (atomic_load_explicit(&engine->watchers, memory_order_relaxed) > 0) {
 		if (has_cause(bg))
@@ -290,7 +296,7 @@ static void sleep_armed(struct twi_background *bg)
 	}
 }
 
-/* The owner of the slice has just exchanged, or was woken to. */
+/* Naps: the owner of the slice has just exchanged, or was woken to do so. */
 static void await_owner(struct twi_background *bg)
 {
 	uint64_t before = waits_begun(bg);
@@ -323,7 +329,7 @@ static void take_over(struct twi_background *bg)
 	}
 	if (!twi_list_empty(&engine->waiting) && twi_wait_promote(engine)) {
 		twi_engine_leave(engine);
-		/* who waits drives for itself: that saves a change of threads */
+		/* the waiter drives for itself: that saves a change of threads */
 		background_nap(bg, twi_slices_on(&engine->slices) ? TWI_SLICE_AWAY_NS : TICK_NS);
 		return;
 	}
@@ -407,7 +413,7 @@ bool twi_background_start(struct twi_engine *engine)
 void twi_background_settle(struct twi_engine *engine)
 {
 	if (twi_engine_in_callback(engine))
-		return; /* it waits for the engine that this thread has */
+		return; /* the new thread waits for the engine, which this one has */
 	while (sem_wait(&engine->background->settled) != 0 && errno == EINTR)
 		;
 }
@@ -419,7 +425,7 @@ void twi_background_stop(struct twi_engine *engine)
 	if (bg == NULL)
 		return;
 	atomic_store_explicit(&bg->stop, 1, memory_order_release);
-	twi_engine_enter(engine); /* its ring is there, or it looks after it has made it */
+	twi_engine_enter(engine); /* its ring is there, or it sees `stop` after it has made it */
 	twi_background_wake(engine);
 	twi_engine_leave(engine);
 	pthread_join(bg->thread, NULL);

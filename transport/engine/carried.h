@@ -1,6 +1,6 @@
 /*
- * carried.h - what a peer's messages took on the wire in the last two to four seconds: sums that
- * only grow, and two marks of them. See rank_state.h, for which it is.
+ * carried.h - what a peer's messages took on the wire in the last two to four seconds. It has sums
+ * that only grow, and two marks of them. rank_state.h says what for.
  */
 #ifndef TWI_CARRIED_H
 #define TWI_CARRIED_H

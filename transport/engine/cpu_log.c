@@ -1,6 +1,4 @@
-/*
- * cpu_log.c - see cpu_log.h.
- */
+/* cpu_log.c - reads CPU times of a thread, and keeps points of them. See cpu_log.h. */
 #include "transport/engine/cpu_log.h"
 
 #include <fcntl.h>
@@ -30,12 +28,15 @@ bool twi_cpu_read(const char *tid, uint64_t *on_cpu_ns, uint64_t *run_queue_ns)
 	return true;
 }
 
-/* So often it is read in any case: of who is denied later, an earlier time is to be known. */
+/*
+ * The throttled time is read at least so often: a thread that is denied later needs an earlier
+ * figure.
+ */
 #define THROTTLED_NS 10000000000ull
 
-#define DENIED 10 /* of so many parts of the time one, at least */
+#define DENIED 10 /* of so many parts of the time, at least one was denied */
 
-/* Since the point before, the thread has wanted a CPU for long. */
+/* Has the thread wanted a CPU for long since the point before? */
 static bool is_denied(const struct twi_cpu_log *log, const struct twi_state_cpu *at)
 {
 	const struct twi_state_cpu *before = &log->points[(log->last - 1) % TWI_STATE_CPUS];
@@ -44,7 +45,7 @@ static bool is_denied(const struct twi_cpu_log *log, const struct twi_state_cpu 
 	       (at->run_queue_ns - before->run_queue_ns) * DENIED >= at->at_ns - before->at_ns;
 }
 
-/* Whether another thread takes the place of the one that is followed. */
+/* Does another thread take the place of the one that is followed? */
 static bool takes_place(const struct twi_cpu_log *log, bool polls, uint64_t now_ns)
 {
 	if (log->thread == 0 || (log->polls && !polls))

@@ -1,10 +1,10 @@
 /*
- * engine.c - taking the engine and giving it back, and waking those who sleep. See engine.h.
+ * engine.c - takes the engine, gives it back, and wakes sleepers. See engine.h.
  *
- * Taking it is one compare-and-swap, giving it back a plain store: a thread that asks for it says
- * so in `wanted` and, before it sleeps, makes all threads pass a barrier (membarrier). The holder
- * then sees `wanted` when it gives the engine back, or has given it back already. Where the kernel
- * has no such barrier the store has a fence of its own.
+ * Taking the engine is one compare-and-swap; giving it back is a plain store. A thread that asks
+ * for it counts itself in `wanted`. Before it sleeps, it makes all threads pass a barrier
+ * (membarrier). The holder then sees `wanted` when it gives the engine back, or has given it back
+ * already. If the kernel has no such barrier, the store has a fence of its own.
  */
 #include "transport/engine/engine.h"
 #include "transport/engine/engine_drive.h"
@@ -21,9 +21,11 @@
 #include "transport/engine/background.h"
 #include "transport/engine/poller.h"
 
-#define ASKED_NS 1000000u /* for which callbacks go on though somebody asks */
+#define ASKED_NS 1000000u /* how long callbacks go on though a thread asks */
 
-/* Those behind SPINS_BEFORE_YIELD yield: the holder may need this core. Tests take fewer. */
+/*
+ * After SPINS_BEFORE_YIELD turns a thread yields: the holder may need this core. Tests take fewer.
+ */
 #ifndef SPINS_BEFORE_YIELD
 #define SPINS_BEFORE_YIELD 30
 #define SPINS_BEFORE_FUTEX 40
@@ -41,7 +43,7 @@ static bool try_hold(struct twi_engine *engine, uint32_t mark)
 {
 	uint32_t none = 0;
 
-	/* acquire: pairs with the release in unhold; all of the engine is read after it */
+	/* acquire: pairs with the release in engine_unhold; all of the engine is read after it */
 	return atomic_load_explicit(&engine->held, memory_order_relaxed) == 0 &&
 	       atomic_compare_exchange_strong_explicit(&engine->held, &none, mark,
 						       memory_order_acquire, memory_order_relaxed);
@@ -53,7 +55,7 @@ static void engine_unhold(struct twi_engine *engine)
 
 	if (twi_likely(engine->remote_barriers)) {
 		atomic_store_explicit(&engine->held, 0, memory_order_release);
-		atomic_signal_fence(memory_order_seq_cst); /* enter's barrier does the rest */
+		atomic_signal_fence(memory_order_seq_cst); /* enter_slowly has the barrier */
 		parked = atomic_load_explicit(&engine->parked, memory_order_relaxed);
 	} else {
 		atomic_store_explicit(&engine->held, 0, memory_order_seq_cst);
@@ -68,7 +70,7 @@ bool twi_engine_in_callback(struct twi_engine *engine)
 	return twi_engine_held(engine) && engine->in_callback;
 }
 
-/* The engine is this thread's from now on. */
+/* The calling thread holds the engine from now on. */
 static void begin_hold(struct twi_engine *engine, uint32_t mark)
 {
 	engine->depth = 1;
@@ -98,7 +100,7 @@ static void begin_park(struct twi_engine *engine)
 		twi_barrier_all();
 }
 
-/* False: until_ns, which is looked at before a sleep, has passed. */
+/* False: until_ns has passed, which is checked before each sleep. */
 static bool enter_slowly(struct twi_engine *engine, uint32_t mark, uint64_t until_ns)
 {
 	const struct timespec slice = { .tv_nsec = 1000000 };
@@ -156,7 +158,7 @@ void twi_engine_enter(struct twi_engine *engine)
 	begin_hold(engine, mark);
 }
 
-/* Makes the threads of tow_fd look. */
+/* Makes the threads that have a tow_fd look. */
 static void wake_watchers(struct twi_engine *engine)
 {
 	if (twi_likely(atomic_load_explicit(&engine->watchers, memory_order_relaxed) == 0))
@@ -170,10 +172,9 @@ static void wake_watchers(struct twi_engine *engine)
 }
 
 /*
- * Has this holder left something in hand that comes due before whoever sleeps would look by itself?
- * The lanes, the devices and the collectives are asked, not the call that was made: whatever it has
- * begun, and of whatever kind, shows here. It costs as much as an idle poll, so it is asked only
- * while nobody drives.
+ * Has this holder left something that comes due before the thread that sleeps would look by itself?
+ * The lanes, the devices and the collectives are asked, not the call that was made. So work of any
+ * kind shows. It costs as much as an idle poll, so it is asked only while no thread drives.
  */
 static bool due_earlier(struct twi_engine *engine)
 {
@@ -181,8 +182,8 @@ static bool due_earlier(struct twi_engine *engine)
 }
 
 /*
- * Some sleep, in a wait or on a tow_fd: they take on what this holder leaves, and what is armed in
- * its ring alone, which goes to sleep now.
+ * Threads sleep, in a wait or on a tow_fd. They take on what this holder leaves, and what is armed
+ * in its ring alone, which goes to sleep now.
  */
 static void hand_on(struct twi_engine *engine, bool armed)
 {
@@ -192,14 +193,14 @@ static void hand_on(struct twi_engine *engine, bool armed)
 	bool news;
 
 	if (driven && !watched)
-		return; /* it is back in a moment */
+		return; /* the driver is back in a moment */
 	news = armed || ((watched || guarded) && due_earlier(engine));
 	if (news)
 		wake_watchers(engine);
 	twi_wait_cover(engine, news);
 }
 
-/* Does the library's thread sleep through something that is left to it now? */
+/* Does the library's thread sleep while something is left to it now? */
 static bool background_needed(struct twi_engine *engine, bool armed)
 {
 	switch (atomic_load_explicit(&engine->background_asleep, memory_order_relaxed)) {
@@ -213,7 +214,7 @@ static bool background_needed(struct twi_engine *engine, bool armed)
 	}
 }
 
-/* What this holder leaves undone is others' to do. */
+/* Leaves to other threads what this holder has not done. */
 static void leave_undone(struct twi_engine *engine)
 {
 	bool armed = engine->armed_since_enter;
@@ -225,7 +226,7 @@ static void leave_undone(struct twi_engine *engine)
 		twi_background_wake(engine);
 	if (twi_unlikely(atomic_load_explicit(&engine->watchers, memory_order_relaxed) > 0)) {
 		twi_fd_set(engine);
-		/* Nothing waits, and what comes from now on is told by the descriptor. */
+		/* Nothing waits, and the descriptor shows what comes from now on. */
 		if (engine->away.timed && engine->ring != NULL && engine->ring->watched &&
 		    !twi_ring_has_work(engine->ring))
 			twi_engine_present(engine, twi_engine_clock(engine));
@@ -242,7 +243,7 @@ void twi_engine_leave(struct twi_engine *engine)
 	if (engine->ring != NULL && engine->ring->unsubmitted > 0) {
 		twi_ring_submit(engine->ring); /* a request left unsubmitted would run late */
 		if (twi_ring_ready(engine->ring) > 0)
-			engine->armed_since_enter = true; /* it is over: a sleeper reaps it */
+			engine->armed_since_enter = true; /* it has completed: a sleeper reaps it */
 	}
 	leave_undone(engine);
 	engine->ring = NULL;
@@ -262,7 +263,7 @@ bool twi_engine_is_asked(struct twi_engine *engine, uint64_t *since_ns)
 	*since_ns = *since_ns == 0 ? now : *since_ns;
 	if (now - *since_ns < ASKED_NS)
 		return false;
-	engine->armed_since_enter = true; /* who asks may have given up */
+	engine->armed_since_enter = true; /* the thread that asks may have given up */
 	return true;
 }
 

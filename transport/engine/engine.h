@@ -1,30 +1,29 @@
 /*
- * engine.h - the waiting thread drives: the engine is held by one thread at a time, which moves the
- * lanes.
+ * engine.h - the engine: one thread at a time holds it, and moves the lanes.
  *
- * Any call that touches a lane takes the engine for its time: one compare-and-swap when nobody has
- * it. A thread that waits for an operation keeps it and polls, gives way whenever another thread
- * asks for it (wanted), and gives it back before it sleeps. There is no other lock on the data
- * path.
+ * A call that touches a lane takes the engine while it runs: one compare-and-swap when it is free.
+ * A thread that waits keeps the engine and polls. It gives way whenever another thread asks
+ * (`wanted`), and gives the engine back before it sleeps. The data path has no other lock.
  *
  *	T1: tow_op_wait          T2: tow_send_start       the library's (background.h)
  *	 |  hold, poll, poll      |  wanted++              |  asleep, or looks once in a while
  *	 |  wanted? give way ---> |  hold: frame, submit   |
  *	 |  hold again <--------- |  give back             |
- *	 |  done: computes -------+----------------------> |  nobody has driven for a tick:
+ *	 |  done: computes -------+----------------------> |  no thread has driven for a tick:
  *	 |                                                 |  hold, poll until idle, arm, sleep
  *
- * Every thread that drives has a ring of its own (poller.h), because an io_uring with DEFER_TASKRUN
- * belongs to one thread. When the engine changes hands, the new holder first reaps what the others'
- * rings have posted (their completion queues are plain memory) and then has the lanes arm its own
- * ring.
+ * Each thread that drives has a ring of its own (poller.h), because an io_uring with DEFER_TASKRUN
+ * belongs to one thread. When the engine changes hands, the new holder first reaps what the other
+ * threads' rings have posted: their completion queues are plain memory. Then it has the lanes arm
+ * its own ring.
  *
- * Under the simulator it has a virtual clock: instead of sleeping it jumps to the next deadline.
+ * Under the simulator a virtual clock jumps to the next deadline where a thread would sleep.
  *
- * Files: engine.c takes and gives; engine_ring.c binds rings to threads; engine_drive.h is for who
- * polls and waits, engine_drive.c polls, spins and sleeps; engine_wait.c says which waiter does;
- * engine_fd.c serves tow_fd; engine_thread.c knows threads; engine_heap.c keeps deadlines;
- * engine_away.c knows how long nobody polled; background.c is the library's own thread.
+ * Files: engine.c takes the engine and gives it back; engine_ring.c binds rings to threads.
+ * engine_drive.h is for threads that poll and wait; engine_drive.c polls, spins and sleeps;
+ * engine_wait.c chooses the waiter that polls; engine_fd.c serves tow_fd; engine_thread.c knows
+ * threads. engine_heap.c keeps deadlines; engine_away.c knows how long no thread polled.
+ * background.c is the library's own thread.
  */
 #ifndef TWI_ENGINE_H
 #define TWI_ENGINE_H
@@ -56,11 +55,11 @@
 #include "transport/wire/feature.h"
 
 #define TWI_ENGINE_SINK_BYTES (64u << 10)
-#define TWI_RINGS_MAX         16                  /* of the callers' threads */
-#define TWI_RINGS_KEPT        8                   /* of them: taken from no thread that lives */
-#define TWI_RING_BACKGROUND   TWI_RINGS_MAX       /* the library's own thread has one more */
-#define TWI_RING_SLOTS        (TWI_RINGS_MAX + 1) /* all of them */
-#define TWI_LANE_AUTO         TWI_LANE_COUNT      /* tow://: moves nothing itself (auto.h) */
+#define TWI_RINGS_MAX         16                  /* rings of the callers' threads */
+#define TWI_RINGS_KEPT        8                   /* of these, never taken from a living thread */
+#define TWI_RING_BACKGROUND   TWI_RINGS_MAX       /* slot of the library's own thread */
+#define TWI_RING_SLOTS        (TWI_RINGS_MAX + 1) /* all rings */
+#define TWI_LANE_AUTO         TWI_LANE_COUNT      /* tow://, which moves no bytes itself (auto.h) */
 #define TWI_LANE_SLOTS        (TWI_LANE_COUNT + 1)
 
 struct twi_alloclog;
@@ -84,120 +83,120 @@ struct twi_trace_writer;
 struct twi_uring_closer;
 struct twi_wait;
 struct twi_engine {
-	/* What threads that want the engine look at. */
-	_Alignas(64) _Atomic uint32_t held; /* 0 free, else the holder's thread mark */
+	/* Read by threads that want the engine. */
+	_Alignas(64) _Atomic uint32_t held; /* 0: free; else the thread mark of the holder */
 	_Atomic uint32_t wanted;            /* threads that ask for it, */
 	_Atomic uint32_t parked;            /* and those of them that may sleep until it is free */
 	_Atomic uint32_t sleepers;          /* threads asleep in a wait, and those with a tow_fd */
 	_Atomic uint32_t background_asleep; /* enum twi_background_sleep */
-	_Atomic uint32_t lingerers;       /* waiters that yield until they sleep (engine_wait.h) */
-	_Atomic int32_t linger_pays;      /* negative: it does not */
-	_Atomic uint64_t linger_again_ns; /* not before */
+	_Atomic uint32_t lingerers;       /* waiters that yield before they sleep (engine_wait.h) */
+	_Atomic int32_t linger_pays;      /* negative: lingering does not pay */
+	_Atomic uint64_t linger_again_ns; /* no lingering before this time */
 
-	/* What the holder writes in every call: together, as it goes from core to core with it. */
-	_Alignas(64) uint32_t depth; /* of the holder's calls: more than one in a callback */
+	/* Written by the holder in every call: together, as they go to its core with it. */
+	_Alignas(64) uint32_t depth; /* nested calls of the holder; above 1 in a callback */
 	bool in_callback;
 	bool corked;              /* several messages are being started: lanes wait for the flush */
-	bool armed_since_enter;   /* this holder left something that a sleeper must take on */
-	_Atomic uint32_t waiters; /* callers within a wait, asleep or not: the holder writes */
-	_Atomic uint32_t watchers; /* rings with a tow_fd: likewise */
-	_Atomic uint64_t drives;   /* polls by whomever: likewise */
-	_Atomic uint64_t waits;    /* that have begun: likewise */
-	uint32_t any_waits;        /* for more than one operation: whoever completes one notes it */
-	struct twi_ring *ring;     /* of the thread that drives now */
-	struct twi_ring *last_ring;   /* the last holder's: it may have unreaped completions */
-	struct twi_ring *armed_ring;  /* in which the lanes have armed what they wait for */
-	struct twi_diag_block *block; /* the holder's (held_count.h), found for... */
-	uint32_t block_mark;          /* ...the thread of this mark */
-	uint64_t now_ns;  /* read at most once a call or poll; 0: not read in this one */
-	uint64_t seen_ns; /* the last of these readings */
-	uint64_t turn_ns; /* read just before the poll that comes next; 0: not read */
+	bool armed_since_enter;   /* the holder leaves work for a sleeper */
+	_Atomic uint32_t waiters; /* threads in a wait, asleep or not; the holder writes */
+	_Atomic uint32_t watchers;    /* rings with a tow_fd; the holder writes */
+	_Atomic uint64_t drives;      /* polls by any thread; the holder writes */
+	_Atomic uint64_t waits;       /* waits begun so far; the holder writes */
+	uint32_t any_waits;           /* waits for more than one operation */
+	struct twi_ring *ring;        /* ring of the holder; NULL: not bound */
+	struct twi_ring *last_ring;   /* ring of the last holder; may have unreaped completions */
+	struct twi_ring *armed_ring;  /* ring in which the lanes have armed their requests */
+	struct twi_diag_block *block; /* counters of the holder (held_count.h) */
+	uint32_t block_mark;          /* mark of the thread that `block` belongs to */
+	uint64_t now_ns;              /* time of this call or poll; 0: the clock is not read yet */
+	uint64_t seen_ns;             /* the last of these readings */
+	uint64_t turn_ns;             /* reading for the poll that comes next; 0: none */
 	struct twi_away away;
 
 	struct twi_list callbacks; /* operations whose callback is due (hooks.h) */
 	uint64_t next_expiry_ns;
-	uint64_t alarm_ns;                 /* when whoever went to sleep last looks by itself */
-	_Atomic(struct twi_wait *) driver; /* of those who wait: the one that polls */
-	_Atomic(struct twi_wait *) sentry; /* likewise: the one asleep where all is armed */
-	uint64_t left_ns;  /* when a driver went though others waited; 0: one has come since */
-	uint64_t pause_ns; /* for how long there was none then, the last time */
+	uint64_t alarm_ns;                 /* when the last sleeper wakes by itself */
+	_Atomic(struct twi_wait *) driver; /* the waiter that polls */
+	_Atomic(struct twi_wait *) sentry; /* the waiter asleep on the ring where all is armed */
+	uint64_t left_ns;  /* when a driver left while others waited; 0: a wait has begun since */
+	uint64_t pause_ns; /* how long it took until the next wait began, the last time */
 	struct twi_slices slices;
 	struct twi_heap timed;          /* operations with a deadline (hooks.h) */
-	uint64_t crowded_until_ns;      /* more want to run than there are cores: spinners yield */
-	uint64_t hogged_until_ns;       /* somebody else keeps the core for long: waiters sleep */
-	uint64_t crowd_hogged_until_ns; /* likewise, while more ranks than cores wait */
-	uint64_t probe_at_ns;           /* when to find out whether that is so */
-	uint32_t turns;                 /* of spinning waiters */
+	uint64_t crowded_until_ns;      /* more threads than cores want to run: spinners yield */
+	uint64_t hogged_until_ns;       /* another program keeps the core: waiters sleep */
+	uint64_t crowd_hogged_until_ns; /* the same while more ranks than cores wait */
+	uint64_t probe_at_ns;           /* when a spinner next measures that */
+	uint32_t turns;                 /* turns of spinning waiters */
 	uint32_t notices;               /* zero-copy sends whose notification is to come */
-	uint32_t read_directly;         /* connections that whoever polls reads by itself */
+	uint32_t read_directly;         /* connections that the polling thread reads itself */
 	struct twi_op_table *ops;       /* op/op_table.h */
 
-	/* What seldom changes. */
+	/* Fields that seldom change. */
 	_Alignas(64) bool virtual_clock;
-	bool failing;          /* the runtime is closing: nothing new is taken */
-	bool plain_rings;      /* there is one that is not deferred (uring/ring.h) */
+	bool failing;          /* the runtime is closing: new work is refused */
+	bool plain_rings;      /* some ring is not deferred (uring/ring.h) */
 	bool remote_barriers;  /* giving the engine back needs no fence */
 	uint32_t memory_peers; /* peers of lanes that are memory_polled */
-	uint32_t lane_count;   /* those of lanes[] that are there, TWI_LANE_AUTO excepted */
-	struct twi_lane *moving[TWI_LANE_COUNT]; /* they, closely packed for the poll */
+	uint32_t lane_count;   /* lanes in moving[]: those in use, TWI_LANE_AUTO excepted */
+	struct twi_lane *moving[TWI_LANE_COUNT]; /* the lanes to poll, without gaps */
 	struct twi_lane *lanes[TWI_LANE_SLOTS];
 	struct twi_diag *diag;
 	struct twi_bpf *bpf; /* NULL without a stats socket */
 	struct twi_pool *pool;
-	const _Atomic uint64_t *regions_clock; /* the version of its regions */
-	_Atomic(struct twi_rpc *) rpc;         /* calls; NULL until the first use (rpc.h) */
+	const _Atomic uint64_t *regions_clock; /* version of the pool's regions */
+	_Atomic(struct twi_rpc *) rpc;         /* of calls (rpc.h); NULL until the first use */
 	uint64_t fork_generation;
 	uint64_t binding; /* unique in this process; new when a ring was taken from a live thread */
-	uint64_t take_again_ns;                /* when the next may be taken */
-	struct twi_hooks hooks;                /* of rooms above; never changed after opening */
+	uint64_t take_again_ns;                /* when a ring may next be taken from a thread */
+	struct twi_hooks hooks;                /* calls to rooms above; fixed at opening */
 	struct twi_list polled;                /* parts with items (part.h) */
 	struct twi_part parts[TWI_PART_COUNT]; /* by enum twi_part_id */
-	uint64_t coll_messages, coll_work;    /* that they have started; bytes reduced and copied */
-	struct twi_coll_table *coll_table;    /* NULL: none */
-	struct twi_list coll_groups;          /* all that can have collectives */
-	struct twi_list series;               /* of calls of groups (job/series.h) */
-	struct twi_list foreign_groups;       /* of other libraries (foreign/foreign.h) */
-	struct twi_list formings;             /* jobs that are not whole (job/forming.h) */
-	struct twi_list coll_batches;         /* those that hold calls back (coll/coll_batch.h) */
-	struct twi_coll_region *coll_regions; /* of a job that has ended (coll/coll_kept.h) */
-	_Atomic bool colls_held;              /* there are some */
+	uint64_t coll_messages, coll_work;     /* messages started; bytes reduced and copied */
+	struct twi_coll_table *coll_table;     /* NULL: none */
+	struct twi_list coll_groups;           /* groups that can have collectives */
+	struct twi_list series;                /* series of groups' calls (job/series.h) */
+	struct twi_list foreign_groups;        /* groups of other libraries (foreign/foreign.h) */
+	struct twi_list formings;              /* groups that wait for all ranks (job/forming.h) */
+	struct twi_list coll_batches;         /* batches that hold calls back (coll/coll_batch.h) */
+	struct twi_coll_region *coll_regions; /* regions of an ended job (coll/coll_kept.h) */
+	_Atomic bool colls_held;              /* coll_batches is not empty */
 	struct twi_coll_log *coll_log;  /* the last collectives (coll/coll_report.h), or NULL */
-	_Atomic uint32_t device_signal; /* a device has news that nobody has looked at yet */
+	_Atomic uint32_t device_signal; /* a device has news that no thread has looked at yet */
 	struct twi_knobs knobs;
-	struct twi_job_key job_key;   /* of the secret that knobs.job_key does not show any more */
-	struct twi_features features; /* what its lanes may offer, and require */
-	char poller_refusal[256]; /* why there is no io_uring; "": there is, or none was wanted */
-	struct twi_epoll_notices *epoll_notices; /* of zero-copy sends; NULL: none were made */
-	struct twi_uring_closer *uring_closer; /* NULL: none was closed yet (uring/ring_closer.h) */
+	struct twi_job_key job_key;   /* made of the secret, which knobs.job_key no longer shows */
+	struct twi_features features; /* features that its lanes may offer, and require */
+	char poller_refusal[256]; /* why there is no io_uring; "": there is, or none is wanted */
+	struct twi_epoll_notices *epoll_notices; /* notices of zero-copy sends; NULL: none yet */
+	struct twi_uring_closer *uring_closer; /* NULL: no ring closed yet (uring/ring_closer.h) */
 	_Atomic uint32_t rings_closing;
 	struct twi_ring *rings[TWI_RING_SLOTS];
-	struct twi_life *lives[TWI_RING_SLOTS]; /* of the threads that the rings belong to */
+	struct twi_life *lives[TWI_RING_SLOTS]; /* lives of the threads that the rings belong to */
 	struct twi_fd fds[TWI_RING_SLOTS];
 	struct twi_background *background; /* NULL: none (yet) */
-	_Atomic uint32_t background_mark;  /* of its thread (engine_thread.h); 0: none (yet) */
-	_Atomic bool backed;               /* it is there, and drives where nobody else does */
+	_Atomic uint32_t background_mark;  /* mark of its thread (engine_thread.h); 0: none (yet) */
+	_Atomic bool backed;               /* it is there, and drives while no caller does */
 	struct twi_inquiry *inquiry;       /* NULL: none */
 	struct twi_identity self;          /* this process */
-	struct twi_processes processes;    /* those of peers */
+	struct twi_processes processes;    /* processes of peers */
 	struct twi_list waiting;           /* struct twi_wait */
-	struct twi_room room;              /* in the pool: who waits for it */
-	struct twi_wait_log wait_log;      /* of the thread that waits; likewise: */
+	struct twi_room room;              /* views and threads that wait for pool memory */
+	struct twi_wait_log wait_log;      /* waits of the thread that is followed */
 	struct twi_cpu_log cpu_log;
-	struct twi_told told;         /* the thread that the library's own tells of ends */
-	struct twi_long_ops long_ops; /* that have taken long */
-	uint64_t own_polls;           /* of drives: the library's own */
-	struct twi_list queues;       /* of completions (op/queue.h) */
+	struct twi_told told;         /* the thread that learns of ends from the library's thread */
+	struct twi_long_ops long_ops; /* operations that have taken long */
+	uint64_t own_polls;           /* polls of the library's thread, a part of drives */
+	struct twi_list queues;       /* completion queues (op/queue.h) */
 	struct twi_list endpoints;
 	struct twi_list peers;
-	struct twi_staging staging; /* part of the pool */
+	struct twi_staging staging; /* staging memory, a part of the pool */
 	struct twi_alloclog *alloclog;
-	struct twi_latency *notify_lag; /* of zero-copy sends: completion to notification */
+	struct twi_latency *notify_lag; /* zero-copy sends: completion to notification */
 	uint64_t virtual_ns;
 	struct twi_step step;
 	struct twi_trace_writer *trace_writer;         /* NULL: no knob asks for one (tracing.h) */
-	struct twi_coll_account *_Atomic coll_account; /* of all (coll/coll_account.h), or NULL */
-	_Atomic int64_t job_rank;                      /* -1: not found out (tracing.h) */
-	/* Where bytes go that nobody wants. Never read; not touched until there are some. */
+	struct twi_coll_account *_Atomic coll_account; /* coll/coll_account.h, or NULL */
+	_Atomic int64_t job_rank;                      /* -1: not known yet (tracing.h) */
+	/* Receives bytes that are thrown away. Never read; not touched until there are some. */
 	uint8_t sink[TWI_ENGINE_SINK_BYTES];
 };
 
@@ -206,7 +205,7 @@ static inline bool twi_engine_held(const struct twi_engine *engine)
 {
 	return atomic_load_explicit(&engine->held, memory_order_relaxed) == twi_thread_mark();
 }
-/* Stands at the head of what is for the holder alone; asked in builds with TWI_DEBUG (base.h). */
+/* Asserts that the calling thread holds the engine; checked in builds with TWI_DEBUG (base.h). */
 #define twi_assert_held(engine) twi_assert_hot(twi_engine_held(engine))
 
 /* The engine's time, read now. */
@@ -216,8 +215,8 @@ static inline uint64_t twi_engine_clock(const struct twi_engine *engine)
 }
 
 /*
- * The engine's time. To the thread that holds the engine it stands still within a call, a poll, a
- * callback: one reading serves all that happens there. Others have it read.
+ * The engine's time. For the holder it stands still within a call, a poll or a callback: one
+ * reading serves all that happens there. For other threads the clock is read.
  */
 static inline uint64_t twi_engine_now(const struct twi_engine *engine)
 {
@@ -234,7 +233,7 @@ static inline uint64_t twi_engine_now(const struct twi_engine *engine)
 	return engine->now_ns;
 }
 
-/* The same, where the engine is known to be held. */
+/* The same for a caller that holds the engine. */
 static inline uint64_t twi_engine_batch_now(struct twi_engine *engine)
 {
 	if (twi_unlikely(engine->virtual_clock))
@@ -246,7 +245,7 @@ static inline uint64_t twi_engine_batch_now(struct twi_engine *engine)
 	return engine->now_ns;
 }
 
-/* The last reading of a holder's, from before now: where a clock costs more than its news. */
+/* The last reading of a holder: for code to which a new one is not worth its cost. */
 static inline uint64_t twi_engine_seen(const struct twi_engine *engine)
 {
 	return twi_unlikely(engine->virtual_clock) ? engine->virtual_ns : engine->seen_ns;
@@ -255,7 +254,7 @@ static inline uint64_t twi_engine_seen(const struct twi_engine *engine)
 /* Is a thread in a wait? The engine is held. */
 static inline bool twi_engine_waited(const struct twi_engine *engine)
 {
-	/* relaxed: the holder alone writes it */
+	/* relaxed: only the holder writes it */
 	return atomic_load_explicit(&engine->driver, memory_order_relaxed) != NULL ||
 	       !twi_list_empty(&engine->waiting);
 }
@@ -288,9 +287,9 @@ bool twi_engine_try_enter(struct twi_engine *engine);
 void twi_engine_leave(struct twi_engine *engine);
 
 /*
- * Binds the calling thread's ring to the engine, making one when the thread has none. The engine is
- * held. TOW_OK; TOW_EBUSY, without a message, when other threads use all rings right now: what
- * this one starts is moved by them, or by the library's own; TOW_ENOMEM; TOW_ESYSTEM.
+ * Binds the calling thread's ring to the engine, and makes one when the thread has none. The engine
+ * is held. Returns TOW_OK, TOW_ENOMEM, TOW_ESYSTEM, or TOW_EBUSY without a message: other threads
+ * use all rings now. Then those threads, or the library's own, move what this one starts.
  */
 int twi_engine_bind_ring(struct twi_engine *engine);
 

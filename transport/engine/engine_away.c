@@ -1,6 +1,4 @@
-/*
- * engine_away.c - see engine_away.h.
- */
+/* engine_away.c - adds up the times without a poll. See engine_away.h. */
 #include "transport/engine/engine.h"
 #include "transport/lanes/lane.h"
 
@@ -25,7 +23,7 @@ void twi_engine_look(struct twi_engine *engine, bool all)
 			return; /* a turn that is too short to read the clock for it */
 		now = twi_engine_batch_now(engine);
 	}
-	now = twi_max(now, away->looking_ns); /* of another core's clock, perhaps */
+	now = twi_max(now, away->looking_ns); /* another core's clock may be behind */
 	if (now - away->looking_ns >= TWI_AWAY_NS)
 		away->absent_ns += now - away->looking_ns;
 	away->looked_ns = away->looking_ns;

@@ -1,15 +1,17 @@
 /*
- * engine_away.h - how long nobody polled. What a poll finds has come since the poll before it
- * began: while somebody polls that is a few us, but a callback that computes, or a program that
- * does not drive, leaves messages in sockets and rings meanwhile. A sleep is no absence, as what
- * comes ends it.
+ * engine_away.h - for how long no thread polled.
+ *
+ * All that a poll finds has come since the previous poll began. While a thread polls, that is a few
+ * us. But a callback that computes, or a program that does not drive, leaves messages in sockets
+ * and rings meanwhile. A sleep is no absence, as an arrival ends it.
  *
  *	poll            poll: its callback computes              poll
  *	 |               |                                        |-- it finds a message
- *	 looked_ns ...   looked_ns                                looking_ns
- *	                 |<----------- unseen, at most ---------->|
+ *	looked_ns ...   looked_ns                                looking_ns
+ *	                |<----------- unseen, at most ---------->|
  *
- * Only who needs to know has polls timed: where no clock was read anyway it is read then.
+ * Polls are timed only after a caller has asked for it (time_looks). Then a poll of all lanes reads
+ * the clock, unless it was read anyway.
  */
 #ifndef TWI_ENGINE_AWAY_H
 #define TWI_ENGINE_AWAY_H
@@ -24,19 +26,19 @@ struct twi_engine;
 struct twi_away {
 	bool timed;
 	bool push_due;       /* a callback has taken long (twi_engine_push) */
-	uint64_t looking_ns; /* when the last poll began, of those of which that is known */
-	uint64_t looked_ns;  /* the one before it */
-	uint64_t absent_ns;  /* for how long nobody was there, in all, up to looking_ns */
+	uint64_t looking_ns; /* when the last timed poll began */
+	uint64_t looked_ns;  /* when the timed poll before it began */
+	uint64_t absent_ns;  /* total time without polls, up to looking_ns */
 };
 
 /*
  * The engine is held in all of them.
  *
- *	time_looks  from now on polls are timed
+ *	time_looks  polls are timed from now on
  *	look        a poll begins; `all`: of all lanes, for which the clock may be read
- *	unseen      how long before now_ns what this poll has found can have come, at most
- *	absent      for how long nobody was there, by now_ns, since the start
- *	present     the engine is awake since now_ns, after a sleep in which it would have heard
+ *	unseen      the longest time before now_ns at which this poll's findings can have come
+ *	absent      total time without polls until now_ns, since timing began
+ *	present     the engine is awake since now_ns; arrivals would have ended the sleep before
  */
 void twi_engine_time_looks(struct twi_engine *engine);
 void twi_engine_look(struct twi_engine *engine, bool all);
@@ -45,8 +47,8 @@ uint64_t twi_engine_absent(const struct twi_engine *engine, uint64_t now_ns);
 void twi_engine_present(struct twi_engine *engine, uint64_t now_ns);
 
 /*
- * Between two callbacks of which one has taken long: what it has requested goes now, and not when
- * all of them are through.
+ * Called between two callbacks when one has taken long. Sends what that callback has requested now,
+ * and not after the last callback.
  */
 void twi_engine_push(struct twi_engine *engine);
 

@@ -1,14 +1,17 @@
 /*
- * engine_drive.c - polling, spinning, sleeping: what a thread does that waits. See engine.h.
+ * engine_drive.c - polls, spins and sleeps for a thread that waits. See engine.h.
  *
- * A spinning waiter that has a core of its own spins for spin_ns and then sleeps. One that has not
- * is in the way of the very thread it waits for: once in a while (PROBE_NS) an idle spinner yields
- * and looks how long that took. When somebody else ran meanwhile the machine counts as crowded for
- * CROWDED_NS, and idle spinners yield at every turn: the other rank has its turn in a microsecond.
- * When that somebody kept the core for long (HOG_NS) it was none of ours: for HOGGED_NS an idle
- * waiter sleeps after HOGGED_IDLE_NS and does not yield before: one that is woken gets the core
- * sooner than one that has yielded it. (Sleeping at once would be better still for ranks among
- * themselves, and three times worse for a pair that shares its cores with a compiler.)
+ * A waiter that has a core of its own spins for spin_ns, and then sleeps. A waiter that has none is
+ * in the way of the very thread that it waits for. So once in a while (PROBE_NS) an idle spinner
+ * yields, and measures how long that took. When another thread ran meanwhile, the machine counts as
+ * crowded for CROWDED_NS. Then idle spinners yield at every turn: the other rank has its turn in a
+ * microsecond.
+ *
+ * When the yield took long (HOG_NS), the thread that had the core belongs to another program. For
+ * HOGGED_NS an idle waiter then sleeps after HOGGED_IDLE_NS, and does not yield before. A thread
+ * that is woken gets the core sooner than one that has yielded it. To sleep at once would be better
+ * still for ranks among themselves. For a pair that shares its cores with a compiler it would be
+ * three times worse.
  */
 #include "transport/engine/engine_drive.h"
 #include "diag/base/clock.h"
@@ -27,7 +30,7 @@
 #ifndef SPIN_CLOCK
 #define SPIN_CLOCK 8u /* turns between two looks at the clock */
 #endif
-#define MEMORY_TURNS    8u /* turns of memory-polled lanes alone */
+#define MEMORY_TURNS    8u /* one of so many turns polls all lanes */
 #define IDLE_NS         2000u
 #define PROBE_NS        (1000u * 1000)
 #define YIELDED_NS      10000u
@@ -38,9 +41,9 @@
 #define CROWD_HOGGED_NS (5ull * 1000 * 1000)
 
 /*
- * A notification reaches only the thread that sent. One that has ended gets none any more: its ring
- * goes, and with it the leases. That is safe: an operation in flight holds its memory itself, and
- * once it has ended nobody wants the bytes that are still on their way.
+ * Drops the rings of ended threads that still await notifications: only the thread that sent would
+ * get them. The leases go with the ring. That is safe: an operation in flight holds its memory
+ * itself. Once it has ended, no receiver wants the bytes that are still on their way.
  */
 static void drop_deaf(struct twi_engine *engine)
 {
@@ -55,7 +58,7 @@ static void drop_deaf(struct twi_engine *engine)
 	}
 }
 
-/* This thread's ring takes over: what waits in other threads' rings is armed in it as well. */
+/* The holder's ring takes over: what is armed in other threads' rings is armed in it as well. */
 static void change_driver(struct twi_engine *engine)
 {
 	twi_wait_relieve(engine);
@@ -73,7 +76,7 @@ static unsigned poll_ring(struct twi_engine *engine)
 	return twi_ring_poll(engine->ring);
 }
 
-/* Nothing ends before its time, so the clock is read anew. */
+/* Reads the clock anew, so that no operation ends before its time. */
 static inline void expire_due(struct twi_engine *engine)
 {
 	uint64_t now;
@@ -84,7 +87,10 @@ static inline void expire_due(struct twi_engine *engine)
 		engine->hooks.op->expire(engine, now);
 }
 
-/* What every poll does behind the lanes; `all`: of all lanes, not of the memory-polled alone. */
+/*
+ * What every poll does after the lanes. `all`: it has polled all lanes, not the memory-polled
+ * alone.
+ */
 static inline unsigned settle_poll(struct twi_engine *engine, unsigned events, bool all)
 {
 	if (!twi_list_empty(&engine->polled))
@@ -94,7 +100,7 @@ static inline unsigned settle_poll(struct twi_engine *engine, unsigned events, b
 	if (all)
 		twi_processes_polled(engine, &engine->processes);
 	twi_engine_run_callbacks(engine);
-	/* What has failed is its operation's to tell, not the call's that happened to drive. */
+	/* The operation that has failed reports it, and not the call that happened to drive. */
 	if (twi_unlikely(twi_error_thread.since_poll))
 		twi_error_undo();
 	return events;
@@ -110,7 +116,7 @@ static void begin_poll(struct twi_engine *engine, bool all)
 	if (twi_unlikely(engine->armed_ring != engine->ring) && engine->ring != NULL)
 		change_driver(engine);
 	if (atomic_load_explicit(&engine->driver, memory_order_relaxed) == NULL)
-		engine->pause_ns = 0; /* who tests or progresses will be back, or is the library */
+		engine->pause_ns = 0; /* a thread that tests or progresses will be back */
 	twi_engine_count(engine->drives, 1);
 }
 
@@ -123,13 +129,16 @@ unsigned twi_engine_poll(struct twi_engine *engine)
 	if (engine->ring != NULL)
 		events += poll_ring(engine);
 	if (events > 0)
-		engine->now_ns = 0; /* bytes were copied */
+		engine->now_ns = 0; /* bytes were copied, which took time */
 	for (unsigned i = 0; i < engine->lane_count; i++)
 		events += engine->moving[i]->ops->progress(engine->moving[i]);
 	return settle_poll(engine, events, true);
 }
 
-/* Deadlines are for the turns of all lanes: reading the clock costs as much as a turn of these. */
+/*
+ * Only polls of all lanes check deadlines: to read the clock costs as much as a poll of these
+ * lanes.
+ */
 unsigned twi_engine_poll_memory(struct twi_engine *engine)
 {
 	unsigned events = 0;
@@ -167,14 +176,17 @@ void twi_engine_flush(struct twi_engine *engine)
 		engine->moving[i]->ops->flush(engine->moving[i], true);
 }
 
-/* What the wait is for; relaxed, as in twi_waitable_done. `one`: it is for one operation. */
+/* Has the wait ended? relaxed, as in twi_waitable_done. `one`: it is for one operation. */
 static inline bool has_ended(const struct twi_wait *wait, bool one)
 {
 	return one ? twi_waitable_done(wait->entries->what)
 		   : atomic_load_explicit(&wait->ended, memory_order_relaxed);
 }
 
-/* The driver gives the engine back, sleeps as the sentry, takes it again. */
+/*
+ * The driver gives the engine back, sleeps as the sentry, and takes it again. True: the wait has
+ * ended, as in twi_wait_follow.
+ */
 static bool sleep_once(struct twi_engine *engine, struct twi_wait *wait, uint64_t until_ns)
 {
 	struct twi_ring *ring = engine->ring;
@@ -182,7 +194,7 @@ static bool sleep_once(struct twi_engine *engine, struct twi_wait *wait, uint64_
 
 	if (twi_unlikely(ring == NULL)) {
 		if (has_ended(wait, wait->count == 1))
-			return false; /* while this thread gave way, and was on no list */
+			return false; /* it ended while this thread gave way, and was on no list */
 		atomic_store_explicit(&engine->driver, NULL, memory_order_relaxed);
 		return twi_wait_follow(engine, wait, until_ns);
 	}
@@ -195,33 +207,33 @@ static bool sleep_once(struct twi_engine *engine, struct twi_wait *wait, uint64_
 	twi_clock_keep(now);
 	twi_wait_watch(engine, wait, next);
 	twi_engine_leave(engine);
-	/* after sleepers++: a device that saw no sleeper has set its signal before this looks */
+	/* after sleepers++: a device that saw no sleeper has set its signal before this load */
 	if (!has_ended(wait, wait->count == 1) && next > now &&
 	    atomic_load_explicit(&engine->device_signal, memory_order_seq_cst) == 0)
 		twi_ring_sleep(ring, twi_min(next - now, SLEEP_MAX_NS));
 	twi_engine_enter(engine);
 	twi_wait_watched(engine, wait);
-	if (engine->away.timed) /* what came while it slept has woken it */
+	if (engine->away.timed) /* what came while it slept has ended the sleep */
 		twi_engine_present(engine, twi_engine_clock(engine));
 	return false;
 }
 
 struct spin {
-	uint64_t since_ns; /* when something has happened last */
+	uint64_t since_ns; /* when something last happened */
 	uint64_t now_ns;
 	unsigned turns; /* until the clock is looked at again */
 	bool memory;    /* what is waited for comes by a memory-polled lane */
-	bool crowd;     /* by more ranks than there are cores */
+	bool crowd;     /* more ranks than there are cores wait for it */
 };
 
-/* Is it the driver, or may it become the driver? */
+/* Is the waiter the driver? If not, it becomes the driver if it may. */
 static bool try_lead(struct twi_engine *engine, struct twi_wait *wait)
 {
 	return twi_likely(atomic_load_explicit(&engine->driver, memory_order_relaxed) == wait) ||
 	       twi_wait_take_lead(engine, wait);
 }
 
-/* The engine was another's for a while: the ring of the driver must be bound again. */
+/* Another thread had the engine for a while: binds the driver's ring again. */
 static void lead_again(struct twi_engine *engine, struct twi_wait *wait)
 {
 	if (atomic_load_explicit(&engine->driver, memory_order_relaxed) == wait &&
@@ -230,7 +242,7 @@ static void lead_again(struct twi_engine *engine, struct twi_wait *wait)
 		atomic_store_explicit(&engine->driver, NULL, memory_order_relaxed);
 }
 
-/* Another thread asks for the engine: it gets it, and this one comes back after it. */
+/* Lets the thread that asks have the engine, and takes it back after that. */
 static void give_way(struct twi_engine *engine, struct twi_wait *wait)
 {
 	twi_engine_leave(engine);
@@ -245,8 +257,8 @@ static void give_way(struct twi_engine *engine, struct twi_wait *wait)
 }
 
 /*
- * Others linger: they see what this poll has ended, and start what the next one moves. False: it
- * is better to sleep.
+ * Lets the threads that linger see what this poll has ended, and start what the next one moves.
+ * False: it is better to sleep.
  */
 static bool share_poll(struct twi_engine *engine, struct twi_wait *wait, struct spin *spin,
 		       bool events)
@@ -262,7 +274,10 @@ static bool share_poll(struct twi_engine *engine, struct twi_wait *wait, struct 
 	return spin->now_ns - spin->since_ns < engine->knobs.spin_ns;
 }
 
-/* Nothing will happen before the next deadline: the virtual clock is there at once. */
+/*
+ * Moves the virtual clock to the next deadline, as nothing will happen before. False: there is
+ * none.
+ */
 static bool jump_clock(struct twi_engine *engine, uint64_t until_ns)
 {
 	uint64_t next;
@@ -272,13 +287,13 @@ static bool jump_clock(struct twi_engine *engine, uint64_t until_ns)
 	if (next == UINT64_MAX)
 		return false;
 	engine->virtual_ns = twi_max(next, engine->virtual_ns + 1);
-	twi_engine_present(engine, engine->virtual_ns); /* it has slept until then */
+	twi_engine_present(engine, engine->virtual_ns); /* the engine has slept until then */
 	return true;
 }
 
 /*
- * An idle turn at `now_ns`: on a crowded machine whoever else wants to run does so first. False: it
- * is better to sleep.
+ * An idle turn at `now_ns`: on a crowded machine other threads that want to run do so first. False:
+ * it is better to sleep.
  */
 static bool idle_turn(struct twi_engine *engine, uint64_t now_ns, uint64_t idle_ns)
 {
@@ -303,9 +318,10 @@ static bool idle_turn(struct twi_engine *engine, uint64_t now_ns, uint64_t idle_
 }
 
 /*
- * More ranks than cores wait for each other: the one that is waited for may need this core. So
- * every turn yields, from the first on. When that took long it was none of ours: for
- * CROWD_HOGGED_NS it is better to sleep, as who is woken gets the core sooner.
+ * An idle turn while more ranks than cores wait for each other: the awaited rank may need this
+ * core. So every turn yields, from the first on. When that took long, another program had the core.
+ * Then for CROWD_HOGGED_NS it is better to sleep, as a thread that is woken gets the core sooner.
+ * False: sleep.
  */
 static bool yield_turn(struct twi_engine *engine, struct spin *spin)
 {
@@ -337,10 +353,10 @@ static bool spin_turn(struct twi_engine *engine, struct spin *spin)
 	if (spin->crowd)
 		return yield_turn(engine, spin);
 	/*
-	 * To read the clock takes as long as a pause, so it stands in place of one: the next poll
-	 * has its time already when something has come. An eighth of the turns looks at it. A poll
-	 * of sockets has a pause before it as well: it takes their locks, for which the kernel
-	 * waits when it brings what comes (a twentieth of a round trip over loopback).
+	 * Reading the clock takes as long as a pause, so it stands in place of one. When something
+	 * has come, the next poll has its time already. One turn in eight checks the time. A poll
+	 * of sockets has a pause before it as well: it takes the sockets' locks, and the kernel
+	 * waits for them when it delivers. That wait was a twentieth of a round trip over loopback.
 	 */
 	if (--spin->turns > 0) {
 		if (!spin->memory)
@@ -371,7 +387,10 @@ static inline void begin_spin(struct spin *spin, const struct twi_wait *wait, si
 	}
 }
 
-/* The wait is off the lists, and the engine not held, when its word says that it has ended. */
+/*
+ * If the word of the wait is TWI_WAIT_ENDED on return, it is off the lists, and the engine is not
+ * held.
+ */
 static inline __attribute__((always_inline)) int
 drive_wait(struct twi_engine *engine, struct twi_wait *wait, size_t count, uint64_t until_ns)
 {
@@ -431,7 +450,7 @@ drive_wait(struct twi_engine *engine, struct twi_wait *wait, size_t count, uint6
 	}
 }
 
-/* One was woken out of its turn, and this thread may be on the core that it needs. */
+/* Gives the engine back and yields: a thread was woken out of turn, and may need this core. */
 static __attribute__((noinline)) void yield_to_favoured(struct twi_engine *engine)
 {
 	engine->slices.favoured = false;
@@ -439,7 +458,7 @@ static __attribute__((noinline)) void yield_to_favoured(struct twi_engine *engin
 	sched_yield();
 }
 
-/* Made twice, as most waits are for one operation: `count` is a constant there. */
+/* Inlined twice, as most waits are for one operation: `count` is a constant there. */
 static inline __attribute__((always_inline)) int wait_for(struct twi_engine *engine,
 							  struct twi_wait_entry *entries,
 							  size_t count, uint64_t now_ns,
@@ -449,7 +468,7 @@ static inline __attribute__((always_inline)) int wait_for(struct twi_engine *eng
 	int status;
 
 	twi_engine_enter(engine);
-	/* One may have ended before it could be put where its end looks for it. */
+	/* An operation may have ended before the wait could be put on its list. */
 	for (size_t i = 0; i < count; i++) {
 		if (twi_waitable_done(entries[i].what)) {
 			twi_engine_leave(engine);

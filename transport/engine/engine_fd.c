@@ -1,5 +1,5 @@
 /*
- * engine_fd.c - tow_fd. See engine_fd.h.
+ * engine_fd.c - opens and closes the descriptor of a thread, and sets its timer. See engine_fd.h.
  */
 #include "transport/engine/engine_fd.h"
 
@@ -50,11 +50,11 @@ int twi_fd_open(struct twi_engine *engine, int *fd_out)
 		if (status < 0)
 			return status;
 		ring->watched = true;
-		/* For good: a thread with a descriptor may be asleep on it at any time. */
+		/* For good: a thread with a descriptor may sleep on it at any time. */
 		atomic_fetch_add_explicit(&engine->sleepers, 1, memory_order_seq_cst);
 		twi_engine_count(engine->watchers, 1);
 		atomic_store_explicit(&ring->sleeping, 1, memory_order_seq_cst);
-		/* From now on its descriptor tells of every completion and of all that is due. */
+		/* From now on its descriptor shows every completion, and all that is due. */
 		ring->poller->watch(ring);
 	}
 	*fd_out = watch->epoll_fd;
@@ -87,7 +87,10 @@ void twi_fd_clear(struct twi_engine *engine, struct twi_ring *ring)
 		watch->at_ns = UINT64_MAX;
 }
 
-/* At `at_ns` of the engine's clock; a past time is now. Clocks drift, so the time is relative. */
+/*
+ * Sets the timer to `at_ns` of the engine's clock; a past time is now. Clocks drift, so the timer
+ * gets a relative time.
+ */
 static void set_timer(struct twi_fd *watch, uint64_t at_ns, uint64_t now_ns)
 {
 	uint64_t in_ns = at_ns > now_ns ? at_ns - now_ns : 1;

@@ -5,9 +5,9 @@
  *	           |   work, other threads what they have armed or completed
  *	           +-- a timerfd: deadlines of operations and lanes, device copies that are polled
  *
- * The timer is set to the earliest deadline, by the thread that gives the engine back, and only
+ * The thread that gives the engine back sets the timer to the earliest deadline. The timer is only
  * ever moved to an earlier time: one that fires too soon costs a tow_progress that finds nothing.
- * So what comes and goes costs no system call, and what is due is never missed.
+ * So operations that come and go cost no system call, and no deadline is missed.
  */
 #ifndef TWI_ENGINE_FD_H
 #define TWI_ENGINE_FD_H
@@ -24,13 +24,16 @@ struct twi_fd {
 	uint64_t at_ns; /* what the timer is set to; UINT64_MAX: not set */
 };
 
-/* The calling thread's descriptor. The engine is held, its ring bound. TOW_OK or TOW_ESYSTEM. */
+/*
+ * Returns the calling thread's descriptor; the first call opens it. The engine is held, its ring
+ * bound. TOW_OK or TOW_ESYSTEM.
+ */
 int twi_fd_open(struct twi_engine *engine, int *fd_out);
 
-/* The ring goes. */
+/* The ring is going away: closes its descriptor. */
 void twi_fd_close(struct twi_engine *engine, unsigned index);
 
-/* Forgets what has fired: its thread is about to look. */
+/* Forgets what has fired, as its thread is about to look. */
 void twi_fd_clear(struct twi_engine *engine, struct twi_ring *ring);
 
 /* Sets the timers to the next deadline. The engine is held. */

@@ -1,11 +1,12 @@
 /*
- * engine_heap.c - melding, and the two passes over the children of what is removed.
+ * engine_heap.c - melds heaps, also in the two passes over the children of a removed node. See
+ * engine_heap.h.
  */
 #include "transport/engine/engine_heap.h"
 
 #include <internal/base.h>
 
-/* Two roots become one; of equal keys `a` stays above. */
+/* Melds two roots into one; of equal keys `a` stays above. */
 static struct twi_heap_node *meld_heaps(struct twi_heap_node *a, struct twi_heap_node *b)
 {
 	struct twi_heap_node *top = a, *below = b;
@@ -24,7 +25,9 @@ static struct twi_heap_node *meld_heaps(struct twi_heap_node *a, struct twi_heap
 	return top;
 }
 
-/* One root of a list of siblings: melded in pairs from the left, then all from the right. */
+/*
+ * Makes one root of a list of siblings: melds pairs from the left, then all pairs from the right.
+ */
 static struct twi_heap_node *gather_siblings(struct twi_heap_node *first)
 {
 	struct twi_heap_node *pairs = NULL, *root;

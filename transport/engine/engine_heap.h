@@ -1,9 +1,10 @@
 /*
- * engine_heap.h - what has a deadline, earliest first: an intrusive pairing heap.
+ * engine_heap.h - nodes with deadlines, the earliest first: an intrusive pairing heap.
  *
- * Putting in costs a comparison; taking out, of the first or of any other, O(log n) on average.
- * Nothing is allocated and nothing recurses, so that 60,000 operations that expire at once are
- * neither slow nor deep. One that is on no heap has `prev` NULL; the root points to itself.
+ * An insertion costs one comparison. A removal, of the first node or of any other, costs O(log n)
+ * on average. Nothing is allocated and nothing recurses, so 60,000 operations that expire at once
+ * are neither slow nor deep. A node that is on no heap has `prev` NULL; the `prev` of the root is
+ * the root.
  */
 #ifndef TWI_ENGINE_HEAP_H
 #define TWI_ENGINE_HEAP_H
@@ -28,10 +29,10 @@ static inline bool twi_heap_has(const struct twi_heap_node *node)
 	return node->prev != NULL;
 }
 
-/* The node is on no heap. */
+/* Inserts a node that is on no heap. */
 void twi_heap_insert(struct twi_heap *heap, struct twi_heap_node *node, uint64_t key);
 
-/* Removing a node that is on no heap does nothing. */
+/* Removes a node. It does nothing for a node that is on no heap. */
 void twi_heap_remove(struct twi_heap *heap, struct twi_heap_node *node);
 
 #endif

@@ -1,11 +1,12 @@
 /*
- * engine_ring.c - each driving thread's ring: found, made, brought in step, taken down.
+ * engine_ring.c - finds, makes and drops the rings of driving threads, and keeps them in step.
  *
  * Slots 0 to TWI_RINGS_MAX - 1 are for the callers' threads, one more for the library's own. When
- * all are taken, one of a thread that has ended goes, or that of the thread that has used its own
- * least recently, if that was long ago (IDLE_NS): it gets another when it comes back. The first
- * TWI_RINGS_KEPT stay with their threads. A caller that finds none starts and takes back operations
- * all the same (engine->ring is NULL then): the next thread that drives moves them.
+ * all are taken, the ring of a thread that has ended is dropped. Else the ring that has not been
+ * used for the longest time is dropped, if that is long (IDLE_NS). Its thread gets another when it
+ * comes back. The first TWI_RINGS_KEPT rings stay with their threads. A caller that gets no ring
+ * starts and takes back operations all the same (engine->ring is NULL then): the next thread that
+ * drives moves them.
  */
 #include "diag/base/error.h"
 #include "diag/record/diag.h"
@@ -18,9 +19,9 @@
 #include "transport/lanes/lane.h"
 
 #define IDLE_NS       (100ull * 1000 * 1000)
-#define IDLE_ALONE_NS (1000u * 1000) /* there is no library's own thread that moves the others' */
-#define TAKE_SHARE    8u /* of the time at most a ninth goes into taking rings from each other */
-#define TAKE_PAUSE_NS (20ull * 1000 * 1000) /* whatever the last one cost */
+#define IDLE_ALONE_NS (1000u * 1000) /* without a library's thread, which moves what others start */
+#define TAKE_SHARE    8u             /* at most a ninth of the time goes into taking rings */
+#define TAKE_PAUSE_NS (20ull * 1000 * 1000) /* upper limit, whatever the last one cost */
 #define CLOSING_MOST  4u /* while so many wait to be closed, living threads keep theirs */
 
 void twi_engine_drop_ring(struct twi_engine *engine, unsigned index)
@@ -48,7 +49,7 @@ bool twi_engine_may_drop_ring(const struct twi_engine *engine)
 	return atomic_load_explicit(&engine->rings_closing, memory_order_relaxed) < TWI_RINGS_MAX;
 }
 
-/* Registers the pool with a new ring. A pool that cannot be pinned is used without. */
+/* Registers the pool with a new ring. A pool that cannot be pinned is used unregistered. */
 static int register_pool(struct twi_engine *engine, struct twi_ring *ring)
 {
 	int status;
@@ -64,10 +65,12 @@ static int register_pool(struct twi_engine *engine, struct twi_ring *ring)
 }
 
 /*
- * Takes down the ring that its living thread has not used for the longest time, if nothing of it is
- * in use: its thread does not sleep on it, has no descriptor of it, and awaits no notification.
- * Making another takes up to a millisecond, in which nobody has the engine. Threads that take each
- * other's rings all the time would do nothing else, so what one has cost says when the next may be.
+ * Drops the ring that a living thread has not used for the longest time, if it is not in use. It is
+ * in use while its thread sleeps on it, has a descriptor of it, or awaits a notification.
+ *
+ * Making another ring takes up to a millisecond, in which no other thread has the engine. Threads
+ * that take each other's rings all the time would do nothing else. So the cost of one decides when
+ * the next may be taken.
  */
 static unsigned take_idle(struct twi_engine *engine)
 {
@@ -96,7 +99,9 @@ static unsigned take_idle(struct twi_engine *engine)
 	return oldest;
 }
 
-/* A ring was taken at `since_ns`, and another made in its place. */
+/*
+ * A ring was taken at `since_ns`, and another made in its place: sets when the next may be taken.
+ */
 static void pause_taking(struct twi_engine *engine, uint64_t since_ns)
 {
 	uint64_t now = twi_engine_clock(engine);
@@ -169,8 +174,8 @@ static struct twi_ring *find_ring(struct twi_engine *engine, uint32_t mark)
 }
 
 /*
- * Reaps what the last holder has left in its queue. It comes before any system call on this
- * thread's ring: that might receive what follows it in the same stream.
+ * Reaps what other threads have left in their rings. It comes before any system call on this
+ * thread's ring: that might receive what follows in the same stream.
  */
 static void drain_others(struct twi_engine *engine)
 {
@@ -187,11 +192,10 @@ static void drain_others(struct twi_engine *engine)
 	}
 }
 
-/* Regions have come or gone: this thread's ring follows. */
 void twi_engine_keep_in_step(struct twi_engine *engine)
 {
 	twi_assert_held(engine);
-	/* Acquire: pairs with the release of whoever publishes a region. */
+	/* acquire: pairs with the release of the thread that publishes a region */
 	uint64_t now = atomic_load_explicit(engine->regions_clock, memory_order_acquire);
 
 	if (twi_unlikely(engine->ring->regions_version != now))
@@ -211,7 +215,10 @@ int twi_engine_bind_ring(struct twi_engine *engine)
 			int status = add_ring(engine);
 
 			if (status < 0) {
-				/* it works without: what is taken back must not be on its way */
+				/*
+				 * it works without a ring: what it takes back must not be on its
+				 * way
+				 */
 				engine->ring = NULL;
 				drain_others(engine);
 				return status;

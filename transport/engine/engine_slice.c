@@ -1,6 +1,4 @@
-/*
- * engine_slice.c - who owns the slice, and who is due. See engine_slice.h.
- */
+/* engine_slice.c - which thread owns the slice, and which ones are due. See engine_slice.h. */
 #include "transport/engine/engine_slice.h"
 
 #include <sched.h>
@@ -10,23 +8,23 @@
 #include "transport/engine/engine_wait.h"
 
 #define SLICE_NS      (1000u * 1000)
-#define EACH_NS       60000u  /* of few threads: so much for each that waits */
-#define NEWS_NS       4000u   /* an own exchange takes less, as a rule */
-#define PATIENCE_NS   150000u /* and up to twice as much more, by chance */
+#define EACH_NS       60000u  /* with few threads, so much for each that waits */
+#define NEWS_NS       4000u   /* an exchange of the owner takes less, as a rule */
+#define PATIENCE_NS   150000u /* and up to twice as much more, at random */
 #define YIELD_NS      2000u
-#define SHARED_NS     1200u /* a yield that took so long: another thread has had the core */
+#define SHARED_NS     1200u /* in a yield this long another thread has had the core */
 #define SHARED_TURNS  4u
-#define HOG_NS        (500u * 1000)  /* somebody else keeps the core */
+#define HOG_NS        (500u * 1000)  /* another program keeps the core */
 #define IDLE_NS       (1000u * 1000) /* then the driver sleeps */
 #define AGAIN_NS      (5ull * 1000 * 1000)
 #define AGAIN_MAX_NS  (100ull * 1000 * 1000)
 #define PAYS_MOST     16
 #define HOG_PAYS      4                /* such a yield counts for so many slices that do not pay */
 #define SEEN_NS       (10u * SLICE_NS) /* waits are counted for so long, and then anew */
-#define PAID_WAITS    32u              /* of one that takes SLICE_NS */
-#define ANSWER_WAITS  4u /* of the owner: then the one over there is known to be its partner */
+#define PAID_WAITS    32u              /* waits in SLICE_NS that make a slice pay */
+#define ANSWER_WAITS  4u /* of the owner: then the other side's owner is known to be its partner */
 #define CORES_EACH    2u /* one for a thread here, and one for its partner */
-#define SELDOM_ROUNDS 2u /* turns of all: who has waited for longer exchanges seldom */
+#define SELDOM_ROUNDS 2u /* turns of all threads: one that waits for longer exchanges seldom */
 
 static void set_ringless(struct twi_slices *slices, bool ringless)
 {
@@ -37,7 +35,7 @@ static uint32_t core_count(void)
 {
 	cpu_set_t set;
 
-	/* More cores than a set has room for are enough. */
+	/* It fails where a set has no room for all cores: those are enough. */
 	return sched_getaffinity(0, sizeof(set), &set) == 0 ? (uint32_t)CPU_COUNT(&set)
 							    : CPU_SETSIZE;
 }
@@ -110,7 +108,7 @@ static bool has_paid(const struct twi_slices *slices)
 	return (uint64_t)slices->owner_waits * SLICE_NS >= PAID_WAITS * slices->slice_ns;
 }
 
-/* The slice of `owner` begins, which may have to be woken yet. */
+/* Begins the slice of `owner`, which may have to be woken yet. */
 static void slice_begin(struct twi_slices *slices, uint32_t owner, uint64_t now_ns)
 {
 	if (!has_paid(slices))
@@ -141,8 +139,8 @@ static void hand_over(struct twi_engine *engine, struct twi_wait *heir, uint64_t
 }
 
 /*
- * Few threads are soon in turn again, and have cores to wake on: short slices cost them little,
- * unless no more than a few of their waits have room in one.
+ * Sets the length of slices. Few threads are soon in turn again, and have cores to wake on. Short
+ * slices cost them little, unless only a few of their waits fit into one.
  */
 static void set_length(struct twi_engine *engine)
 {
@@ -152,7 +150,7 @@ static void set_length(struct twi_engine *engine)
 	slices->slice_ns = twi_min(twi_max(each_ns, slices->paid_ns), SLICE_NS);
 }
 
-/* How long PAID_WAITS take, by the slices before this one, which ends. */
+/* Learns from the slice that ends how long PAID_WAITS take. */
 static void learn_pace(struct twi_slices *slices, uint64_t now_ns)
 {
 	uint64_t waits = twi_max(slices->owner_waits, 1u);
@@ -161,7 +159,10 @@ static void learn_pace(struct twi_slices *slices, uint64_t now_ns)
 	slices->paid_ns = (3 * slices->paid_ns + twi_min(paid_ns, SLICE_NS)) / 4;
 }
 
-/* The other side ends slices as well: together they do so once in SLICE_NS. */
+/*
+ * Ends the slice, and hands over. The other side ends slices as well: together the two do so once
+ * in slice_ns.
+ */
 static void slice_end(struct twi_engine *engine, uint64_t now_ns)
 {
 	struct twi_slices *slices = &engine->slices;
@@ -172,7 +173,10 @@ static void slice_end(struct twi_engine *engine, uint64_t now_ns)
 	hand_over(engine, wait_of(slices->due.next), now_ns);
 }
 
-/* Threads that only wait are not in each other's way: more waits have begun than one of each. */
+/*
+ * Have more waits begun than one of each thread? Threads that only wait are not in each other's
+ * way.
+ */
 static bool they_exchange(struct twi_engine *engine, const struct twi_wait *wait)
 {
 	uint64_t waits = atomic_load_explicit(&engine->waits, memory_order_relaxed);
@@ -202,8 +206,9 @@ static bool slices_start(struct twi_engine *engine, const struct twi_wait *wait)
 }
 
 /*
- * It came to its wait in this very slice, or so long ago that all others have had turns since: it
- * does not exchange all the time, as they do, and would leave a slice of its own unused.
+ * Does the thread exchange seldom? It came to its wait in this very slice, or so long ago that all
+ * others have had turns since. So it does not exchange all the time, as they do, and would leave a
+ * slice of its own unused.
  */
 static bool is_seldom(struct twi_engine *engine, const struct twi_wait *wait, uint64_t now_ns)
 {
@@ -214,7 +219,7 @@ static bool is_seldom(struct twi_engine *engine, const struct twi_wait *wait, ui
 	       now_ns >= wait->since_ns + SELDOM_ROUNDS * round_ns;
 }
 
-/* Out of turn, but not many of them. */
+/* May the thread go on out of turn? At most one may in half a slice. */
 static bool is_favoured(struct twi_engine *engine, const struct twi_wait *wait)
 {
 	struct twi_slices *slices = &engine->slices;
@@ -228,9 +233,10 @@ static bool is_favoured(struct twi_engine *engine, const struct twi_wait *wait)
 }
 
 /*
- * The owner has gone on exchanging since somebody became due: the owner over there is still its
- * partner, so what came was sent by one that goes on out of its turn. Then its partner here does
- * so, too. The last owner is left out: its partner may merely have answered late.
+ * Wakes the thread that became due last, if the owner has gone on exchanging since. In that case
+ * the owner of the other side is still its partner. So a thread out of turn has sent what came, and
+ * its partner here goes on, too. The last owner is left out: its partner may merely have answered
+ * late.
  */
 static void wake_answering(struct twi_engine *engine, uint64_t now_ns)
 {
@@ -247,7 +253,7 @@ static void wake_answering(struct twi_engine *engine, uint64_t now_ns)
 	twi_slice_withdraw(engine, fresh);
 }
 
-/* They are woken, and whose slice it is stays. */
+/* Wakes due threads that exchange seldom; the slice stays its owner's. */
 static void wake_seldom(struct twi_engine *engine, uint64_t now_ns)
 {
 	struct twi_slices *slices = &engine->slices;
@@ -353,7 +359,7 @@ bool twi_slice_idle(struct twi_engine *engine, uint64_t idle_ns)
 	sched_yield();
 	yielded_ns = twi_engine_clock(engine) - since_ns;
 	if (yielded_ns >= HOG_NS)
-		slices->pays -= HOG_PAYS; /* slices of others are longer than ours */
+		slices->pays -= HOG_PAYS; /* slices of other programs are longer than ours */
 	else if (yielded_ns < SHARED_NS)
 		slices->shared_turns = 0;
 	else if (++slices->shared_turns >= SHARED_TURNS) {
@@ -373,7 +379,7 @@ bool twi_slice_owner_comes(struct twi_engine *engine)
 	if (!twi_slices_on(slices))
 		return false;
 	if (atomic_load_explicit(&engine->driver, memory_order_relaxed) != NULL) {
-		slices->missed_ns = 0; /* it is here, and gave way */
+		slices->missed_ns = 0; /* the owner is here, and gave way */
 		return true;
 	}
 	now_ns = twi_engine_clock(engine);

@@ -1,39 +1,45 @@
 /*
- * engine_slice.h - turns by time slices, where more threads exchange than there are cores.
+ * engine_slice.h - time slices for threads that exchange, where they are more than there are cores.
  *
- * Where each of 64 threads exchanges small messages with a thread of its own in another process, a
- * change of threads costs many times what an exchange does. So the thread that drives, the *owner*,
- * goes on with its own exchanges for a slice of time, as the kernel's scheduler would have it, and
- * the threads whose operations it ends meanwhile are woken later: they are *due*, and wait in a
- * queue. At the end of its slice the owner hands over to the first of them and sleeps itself.
+ * Let each of 64 threads exchange small messages with a thread of its own in another process. A
+ * switch of threads then costs many times what an exchange does. So the thread that drives, the
+ * *owner*, goes on with its own exchanges for a slice of time. The threads whose operations it ends
+ * meanwhile are woken later: they are *due*, and wait in a queue. At the end of its slice the owner
+ * hands over to the first of them and sleeps.
  *
  * An exchange needs both of its threads at a time, so the two processes must choose the same pair.
- * That comes about by itself: an owner whose operation does not end while others become due passes
- * to the one that became due last, for that one's partner runs over there. An owner that has
- * exchanged nothing yet is patient, as its partner may have to be woken first; for how long is a
- * matter of chance, so that two sides which choose anew at the same time do not do so for ever.
+ * They come to agree as follows. An owner whose operation does not end while others become due
+ * passes its slice to the one that became due last. The partner of that one runs in the other
+ * process. An owner that has exchanged nothing yet is patient, as its partner may have to be woken
+ * first. Its patience is a random time, so that two sides that choose anew at once do not do so for
+ * ever.
  *
- * A side ends slices at the pace at which everybody of its queue has a turn once in as many slices
- * as there are threads in waits, whichever side each of the pairs is due on. Few threads have short
- * slices, but no shorter than what their waits take that pay for one.
+ * The pace of a side follows from its queue. Each thread of the queue has one turn while as many
+ * slices pass as threads wait, whichever side each pair is due on. Few threads have short slices,
+ * but a slice is long enough for the number of waits that makes it pay.
  *
- * A thread that exchanges seldom is not to wait for a turn, nor would it use one: it is woken at
- * once, at most twice in a slice, and the owner, which may be on the core that it needs, yields
- * once. Its partner in the other process has waited for long, as those have that wait for their
- * turn, so it is known otherwise: the owner there goes on exchanging after the message to it has
- * come.
+ * A thread that exchanges seldom must not wait for a turn, nor would it use one. It is woken at
+ * once, at most twice in a slice. The owner then yields once, as it may be on the core that the
+ * thread needs. In the other process the partner of such a thread has waited for long, and so have
+ * all threads that wait for their turn. So that partner is recognized in another way: the owner
+ * there goes on exchanging after the message to the partner has come.
  *
- * Slices begin where waits are many, for operations of memory-polled lanes, whose other process is
- * of this host, too: where more than two threads wait, and more than one for each CORES_EACH
- * cores, so that they and their partners are more than the cores. They do so only
- * beside the library's own thread, which moves the other lanes meanwhile, and looks whether the
- * owner is away for TWI_SLICE_AWAY_NS: then the next one has its slice, or all who are due are
- * woken, if the owner has exchanged next to nothing. And only while slices pay, and nobody else
- * keeps the cores. Else followers linger (engine_wait.h), and slices are tried again: after
- * AGAIN_NS, and after twice as long each time that they do not pay, up to AGAIN_MAX_NS. The other
- * process does not know that this one goes without: that must be short.
+ * Slices begin when all of this holds:
  *
- * All of it is written by the holder of the engine alone.
+ * - Waits are frequent, and are for operations of memory-polled lanes, whose other process is on
+ *   this host, too.
+ * - More than two threads wait, and more than one for each CORES_EACH cores. Together with their
+ *   partners they are more than the cores.
+ * - The library's own thread runs. It moves the other lanes meanwhile, and checks whether the owner
+ *   is away for TWI_SLICE_AWAY_NS. If so, the next thread has its slice. If the owner has exchanged
+ *   next to nothing, all due threads are woken.
+ * - Slices pay, and no other program keeps the cores.
+ *
+ * Otherwise followers linger (engine_wait.h), and slices are tried again after AGAIN_NS. That time
+ * doubles each time that slices do not pay, up to AGAIN_MAX_NS. It must be short, as the other
+ * process does not know that this one has no slices.
+ *
+ * Only the holder of the engine writes this state.
  */
 #ifndef TWI_ENGINE_SLICE_H
 #define TWI_ENGINE_SLICE_H
@@ -50,41 +56,42 @@ struct twi_engine;
 struct twi_wait;
 
 struct twi_slices {
-	_Atomic bool on;       /* this and the next: any thread may ask */
+	_Atomic bool on;       /* slices go on; any thread may read this and the next */
 	_Atomic bool ringless; /* the owner has no ring: it polls the memory-polled lanes alone */
-	uint32_t above;        /* with more threads in waits than these slices may begin */
-	uint32_t owner;        /* the mark of its thread */
-	uint32_t last_owner;   /* of the slice before this one */
-	uint32_t owner_waits;  /* that it has begun in this slice */
-	uint32_t news;         /* threads that have become due since its wait began */
+	uint32_t above;        /* slices may begin with more waiting threads than this */
+	uint32_t owner;        /* thread mark of the owner */
+	uint32_t last_owner;   /* mark of the owner before this one */
+	uint32_t owner_waits;  /* waits that the owner has begun in this slice */
+	uint32_t news;         /* threads that have become due since the owner's wait began */
 	uint32_t due_count;
-	struct twi_wait *fresh; /* the one that became due last in this slice; NULL: none, */
-	uint32_t fresh_waits;   /* when the owner had begun so many waits */
-	bool favoured;          /* somebody was woken out of turn: the owner is to give way once */
-	struct twi_list due; /* struct twi_wait; in front the one that has been due for longest */
-	int32_t pays;        /* slices that have paid less those that have not, within bounds */
-	uint64_t slice_ns;   /* how long they are to be */
-	uint64_t paid_ns;    /* in which a slice pays, by what the last ones saw */
-	uint64_t begun_ns;   /* this one */
-	uint64_t end_ns;     /* of the slice, when somebody is due */
-	uint64_t favour_ns;  /* not before this time is one woken out of turn */
+	struct twi_wait *fresh; /* the wait that became due last in this slice; NULL: none */
+	uint32_t fresh_waits;   /* owner_waits at that time */
+	bool favoured;          /* a thread was woken out of turn: the owner is to yield once */
+	struct twi_list due;    /* struct twi_wait; the first has been due for longest */
+	int32_t pays;           /* slices that have paid less those that have not, within bounds */
+	uint64_t slice_ns;      /* how long slices are to be */
+	uint64_t paid_ns;       /* time in which a slice pays, an average over the last ones */
+	uint64_t begun_ns;      /* when this slice began */
+	uint64_t end_ns;        /* when this slice ends, if a thread is due */
+	uint64_t favour_ns;     /* no thread is woken out of turn before this time */
 	uint64_t patience_ns;
-	uint64_t missed_ns; /* since when it is known that the owner does not drive; 0: it is not */
-	uint64_t seen_ns;   /* without slices: since when waits are counted, for ten slices, */
-	uint64_t seen_waits;  /* and how many had begun then */
-	uint32_t begin_most;  /* slices begin at so many, or fewer: sanitized tests are slow */
-	uint64_t again_ns;    /* slices have not paid: not before this time */
-	uint64_t again_in_ns; /* when they do not pay the next time: for how long */
+	uint64_t missed_ns;   /* since when the owner is known not to drive; 0: it is not known */
+	uint64_t seen_ns;     /* without slices: since when waits are counted, for ten slices */
+	uint64_t seen_waits;  /* engine->waits at that time */
+	uint32_t begin_most;  /* limit of the waits that begin slices; lowered by slow tests */
+	uint64_t again_ns;    /* slices have not paid: none before this time */
+	uint64_t again_in_ns; /* for how long there are none when they do not pay again */
 	uint64_t random;
-	uint64_t count;        /* of slices that have begun */
-	uint32_t shared_turns; /* idle ones in a row in which another thread had the core */
+	uint64_t count;        /* slices that have begun */
+	uint32_t shared_turns; /* idle turns in a row in which another thread had the core */
 };
 
 void twi_slice_init(struct twi_slices *slices);
 
 /*
- * A thread that begins a wait, or goes on with it, would drive, as nobody does. False: it is to
- * follow, because it has handed over, or the owner is about to come. The engine is held.
+ * May the calling thread, which begins or continues a wait, become the driver? There is no driver
+ * now. False: it has to follow, because it has handed over, or the owner is about to come. The
+ * engine is held.
  */
 bool twi_slice_may_lead(struct twi_engine *engine, const struct twi_wait *wait);
 
@@ -94,7 +101,7 @@ static inline bool twi_slices_on(const struct twi_slices *slices)
 	return atomic_load_explicit(&slices->on, memory_order_relaxed);
 }
 
-/* Do slices go on whose owner has no ring? Any thread may ask. */
+/* Do slices go on with an owner that has no ring? Any thread may ask. */
 static inline bool twi_slices_ringless(const struct twi_slices *slices)
 {
 	return twi_slices_on(slices) &&
@@ -104,35 +111,44 @@ static inline bool twi_slices_ringless(const struct twi_slices *slices)
 /* Does the calling thread own a slice without a ring? The engine is held. */
 bool twi_slice_is_ringless(const struct twi_engine *engine);
 
-/* May a thread that can have no ring drive without one? Then it does. The engine is held. */
+/*
+ * May the calling thread drive although it can have no ring? If so, it drives without one from now
+ * on. The engine is held.
+ */
 bool twi_slice_lead_ringless(struct twi_engine *engine, const struct twi_wait *wait);
 
 /*
- * The operation of a sleeping follower, which is off all lists, has ended. True: it is due. The
- * engine is held.
+ * The operation of a sleeping follower has ended, and its wait is off all lists. True: the thread
+ * is due, and is woken later. The engine is held.
  */
 bool twi_slice_defer(struct twi_engine *engine, struct twi_wait *wait);
 
-/* One that is due goes on without being woken. The engine is held. */
+/* Takes a due wait off the queue, and lets its thread go on. The engine is held. */
 void twi_slice_withdraw(struct twi_engine *engine, struct twi_wait *wait);
 
-/* The driver still waits and others are due: true when it has passed and is to follow. Held. */
+/*
+ * The driver still waits while others are due. True: it has passed its slice on, and is to follow.
+ * The engine is held.
+ */
 bool twi_slice_pass(struct twi_engine *engine, const struct twi_wait *wait, uint64_t now_ns);
 
 /*
- * An idle turn of the driver, which has waited for idle_ns. False: it is better to sleep. When the
- * thread that it waits for runs on the very same core it sleeps for a moment, by chance that one of
- * the two that does: the kernel wakes it on a core that is idle, if there is one.
+ * An idle turn of the driver, which has waited for idle_ns. False: it is better to sleep. Another
+ * thread that keeps taking turns on this core may be the partner, which does the same. So the
+ * driver sleeps for a moment in one of two such cases, at random. The kernel then wakes it on an
+ * idle core, if there is one. The engine is held.
  */
 bool twi_slice_idle(struct twi_engine *engine, uint64_t idle_ns);
 
-/* Does the owner, which does not drive at the moment, come back before others must? Held. */
+/* Will the owner, which does not drive now, come back soon enough? The engine is held. */
 bool twi_slice_owner_comes(struct twi_engine *engine);
 
-/* It does not: others who are due go on. False: there are none. Held. */
+/*
+ * The owner does not come back: lets due threads go on. False: there are none. The engine is held.
+ */
 bool twi_slice_owner_away(struct twi_engine *engine);
 
-/* Wakes all who are due. The engine is held. */
+/* Wakes all due threads. The engine is held. */
 void twi_slice_wake_all(struct twi_engine *engine);
 
 #endif

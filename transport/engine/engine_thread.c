@@ -33,7 +33,7 @@ static void unlock_lives(void)
 	pthread_mutex_unlock(&lives_lock);
 }
 
-/* Of the threads the child has only the one that has called fork. */
+/* In the child of a fork, which has only the thread that called fork. */
 static void count_fork(void)
 {
 	atomic_fetch_add_explicit(&twi_fork_count, 1, memory_order_relaxed);
@@ -49,14 +49,14 @@ static void count_fork(void)
 
 void twi_life_release(struct twi_life *life)
 {
-	/* acq_rel: whoever frees it comes after all who used it */
+	/* acq_rel: the thread that frees it comes after all that used it */
 	if (life != NULL && atomic_fetch_sub_explicit(&life->holds, 1, memory_order_acq_rel) == 1)
 		free(life);
 }
 
 /*
- * The calling thread ends. A later destructor that calls in is another thread to us, with a mark
- * and a life of its own: the ring may be gone by then.
+ * The calling thread ends. If a later destructor calls the library, it counts as another thread,
+ * with a mark and a life of its own. The ring may be gone by then.
  */
 static void note_end(void *arg)
 {
@@ -159,7 +159,10 @@ void twi_threads_wait_outside(void)
 	twi_list_for_each_safe (pos, next, &lives) {
 		struct twi_life *life = twi_container_of(pos, struct twi_life, link);
 
-		/* acquire: pairs with leave. What is inside never blocks, nor takes this lock. */
+		/*
+		 * acquire: pairs with twi_thread_leave. A thread inside never blocks, nor takes
+		 * this lock.
+		 */
 		while (atomic_load_explicit(&life->inside, memory_order_acquire) != 0)
 			sched_yield();
 	}

@@ -1,9 +1,10 @@
 /*
- * engine_thread.h - who a thread is to the engines: its mark, its life, the ring it used last.
+ * engine_thread.h - what the engines know of a thread: its mark, its life, and the ring that it
+ * used last.
  *
- * A ring belongs to one thread and is taken down when that thread has ended. Whether it has is told
- * by a *life*: a small counted object that the thread and each of its rings share, so that nothing
- * is ever looked up by number, overwritten, or read after it was freed.
+ * A ring belongs to one thread, and is taken down when that thread has ended. A *life* says whether
+ * it has: a small object with a reference count, which the thread and each of its rings share. So
+ * no thread is looked up by number, and no life is overwritten, or read after it was freed.
  */
 #ifndef TWI_ENGINE_THREAD_H
 #define TWI_ENGINE_THREAD_H
@@ -17,42 +18,42 @@
 
 struct twi_ring;
 
-/* For how long the thread has polled in vain: see transport/op/polled.h. */
+/* How long the thread has polled in vain: see transport/op/polled.h. */
 struct twi_polled {
 	uint64_t last_ns;    /* the last call in vain; 0: none since something has come */
 	uint64_t cpu_ns;     /* the thread's CPU time when it was read last */
-	uint64_t spun_ns;    /* of that since then in such calls, and between two of them */
-	uint64_t blocked_ns; /* since something has come */
+	uint64_t spun_ns;    /* time spent since then in such calls, and between two of them */
+	uint64_t blocked_ns; /* time blocked since something has come */
 	uint64_t mark_ns;    /* when the engine's logs are due */
-	uint64_t queued_ns;  /* for which it has wanted a CPU, likewise */
-	uint64_t sleeps;     /* of the thread, when they were read last */
-	uint64_t slept_ns;   /* between calls, in one sleep each: for what is not known */
-	uint64_t away_ns;    /* since when, where that is so */
-	uint64_t rest_ns;    /* of slept_ns, in the last sleep alone */
-	uint64_t woke_ns;    /* and its end */
-	uint32_t far;        /* so many times that begin are looked at: lately some were long */
-	uint32_t brief;      /* times between two calls since then, too short to be looked at */
-	bool rests;          /* it sleeps on a descriptor of the library's */
-	bool slow;           /* calls, or what is between them, take long */
+	uint64_t queued_ns;  /* time that it wanted a CPU, when that was read last */
+	uint64_t sleeps;     /* sleeps of the thread, when they were read last */
+	uint64_t slept_ns;   /* slept between calls, one sleep each; its cause is not known yet */
+	uint64_t away_ns;    /* when the first of these sleeps began, if there was one */
+	uint64_t rest_ns;    /* length of the last of these sleeps */
+	uint64_t woke_ns;    /* end of the last of these sleeps */
+	uint32_t far;        /* times between calls still to be measured: lately some were long */
+	uint32_t brief;      /* times between calls since then, too short to be measured */
+	bool rests;          /* it has a tow_fd, and may sleep on it */
+	bool slow;           /* calls, or the times between them, are long */
 	bool apart;          /* last_ns is the beginning of the call that goes on */
-	bool news;           /* there were some for the call that ended one of those sleeps */
-	bool heard;          /* of the end of an operation, after it had polled */
-	uint32_t colls;      /* of whose ends it has heard, by whatever */
+	bool news;           /* the call that ended one of those sleeps found news */
+	bool heard;          /* it has learned of an operation's end after it had polled */
+	uint32_t colls;      /* collectives of whose end it has learned, in any way */
 };
 
 struct twi_life {
-	_Atomic uint32_t holds; /* the thread's while it lives, and one for each of its rings */
+	_Atomic uint32_t holds; /* references: one of the living thread, one of each ring */
 	_Atomic uint32_t ended;
 	_Atomic uint32_t inside;  /* between twi_thread_enter and _leave */
-	struct twi_list link;     /* on the list of all threads that live */
-	struct twi_polled polled; /* the thread's alone */
+	struct twi_list link;     /* on the list of all living threads */
+	struct twi_polled polled; /* used by the thread alone */
 };
 
 struct twi_thread {
-	uint32_t mark; /* a small number that no other live thread has; 0: not given yet */
-	int tid;       /* the kernel's, set with it */
+	uint32_t mark; /* no other living thread has this number; 0: not given yet */
+	int tid;       /* the kernel's thread id, set with the mark */
 	struct twi_life *life;
-	uint64_t binding; /* of the engine whose ring stands here; 0: none */
+	uint64_t binding; /* binding of the engine that `ring` belongs to; 0: none */
 	struct twi_ring *ring;
 };
 
@@ -67,7 +68,10 @@ static inline uint32_t twi_thread_mark(void)
 	return __builtin_expect(twi_self.mark != 0, 1) ? twi_self.mark : twi_thread_begin();
 }
 
-/* A hold on the calling thread's life. NULL without memory: it then counts as living for ever. */
+/*
+ * Takes a reference to the calling thread's life. NULL: there was no memory for a life, and the
+ * thread counts as living for ever.
+ */
 struct twi_life *twi_life_acquire(void);
 void twi_life_release(struct twi_life *life);
 
@@ -77,37 +81,39 @@ static inline bool twi_life_ended(const struct twi_life *life)
 	return life != NULL && atomic_load_explicit(&life->ended, memory_order_acquire) != 0;
 }
 
-/* How often this process has been forked into being: the child of a fork adds one. */
+/* The number of forks between this process and the first one: the child of a fork adds one. */
 extern _Atomic uint64_t twi_fork_count;
 static inline uint64_t twi_fork_generation(void)
 {
 	return atomic_load_explicit(&twi_fork_count, memory_order_relaxed);
 }
 
-/* Once in a process, before any of the above. */
+/* Sets up all of this, once in a process. It must come before any of the above. */
 void twi_thread_setup(void);
 
-/* Registers for twi_barrier_all; false when the kernel has nothing of the kind. */
+/* Registers for twi_barrier_all. False: the kernel has no such barrier. */
 bool twi_barrier_setup(void);
 
 /* Makes every thread of the process pass a full barrier, so that the fast path needs none. */
 void twi_barrier_all(void);
 
 /*
- * Around a short piece of a call that may run while its object is being closed: it looks whether
- * the object is still open, and uses it. Who closes says first that it is not, then waits with
- * twi_threads_wait_outside until nobody is inside who may have seen it open.
+ * Enclose a short part of a call that may run while its object is being closed. That part checks
+ * that the object is open, and uses it. The thread that closes the object first marks it as closed.
+ * Then it waits in twi_threads_wait_outside: every thread that may have seen the object open has
+ * left.
  *
- * enter gives what leave wants. It costs a store each, where the kernel has twi_barrier_all.
+ * enter returns what leave takes. Each costs one store where the kernel has the barrier of
+ * twi_barrier_all.
  */
 static inline struct twi_life *twi_thread_enter(void);
 static inline void twi_thread_leave(struct twi_life *life);
 void twi_threads_wait_outside(void);
 
-/* The same for a thread without a life, which gets one if it can, or without such a barrier. */
+/* The same for a thread without a life, or without such a barrier. enter makes a life if it can. */
 struct twi_life *twi_thread_enter_slowly(void);
 void twi_thread_leave_slowly(void);
-extern _Atomic bool twi_has_barrier; /* twi_barrier_all does what it says */
+extern _Atomic bool twi_has_barrier; /* twi_barrier_all works on this kernel */
 
 static inline struct twi_life *twi_thread_enter(void)
 {
@@ -117,21 +123,24 @@ static inline struct twi_life *twi_thread_enter(void)
 	    __builtin_expect(!atomic_load_explicit(&twi_has_barrier, memory_order_relaxed), 0))
 		return twi_thread_enter_slowly();
 	atomic_store_explicit(&life->inside, 1, memory_order_relaxed);
-	/* Before what comes next: the barrier of the one who waits does the rest. */
+	/*
+	 * Keeps the compiler from moving later loads up; the barrier of the waiting thread does the
+	 * rest.
+	 */
 	atomic_signal_fence(memory_order_seq_cst);
 	return life;
 }
 
 static inline void twi_thread_leave(struct twi_life *life)
 {
-	/* release: who waits sees all that was done inside */
+	/* release: the waiting thread sees all that was done inside */
 	if (__builtin_expect(life != NULL, 1))
 		atomic_store_explicit(&life->inside, 0, memory_order_release);
 	else
 		twi_thread_leave_slowly();
 }
 
-/* A spinning thread leaves the core to its sibling for a moment. */
+/* Leaves the core to its sibling hardware thread for a moment. For threads that spin. */
 static inline void twi_pause_cpu(void)
 {
 #if defined(__x86_64__) || defined(__i386__)

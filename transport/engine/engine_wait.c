@@ -15,17 +15,17 @@
 #include "transport/engine/waitable.h"
 
 #define SENIOR_NS       (50u * 1000)
-#define SENIOR_AMONG_NS (1000u * 1000) /* while others linger: each waits for their turns */
-#define LINGER_SPINS    20u           /* times spin_ns: as many others have their turns meanwhile */
-#define ORPHANED_NS     (20u * 1000)  /* without a driver for so long, a lingerer becomes one */
-#define HOG_NS          (500u * 1000) /* a yield that took so long: somebody else keeps the core */
+#define SENIOR_AMONG_NS (1000u * 1000) /* while others linger, or have slices: each has its turn */
+#define LINGER_SPINS    20u            /* times spin_ns: other threads have their turns meanwhile */
+#define ORPHANED_NS     (20u * 1000)   /* without a driver for so long, a lingerer becomes one */
+#define HOG_NS          (500u * 1000)  /* in a yield this long another program keeps the core */
 #define HOGGED_NS       (100ull * 1000 * 1000)
-#define PAYS_MOST       4   /* of linger_pays: how soon it is seen that it does no more, */
-#define PAYS_LEAST      -64 /* and how many waits later it is tried again */
+#define PAYS_MOST       4   /* of linger_pays: how soon lingering stops when it does not pay */
+#define PAYS_LEAST      -64 /* and after how many waits it is tried again */
 #define LAZY_NS         (100u * 1000)
 #define DENIED_NS       (100ull * 1000 * 1000)  /* until a ring is asked for again */
-#define FOLLOW_NS       (1000ull * 1000 * 1000) /* a look from time to time */
-#define UNCOVERED_NS    (1000u * 1000)          /* likewise, where nobody else would */
+#define FOLLOW_NS       (1000ull * 1000 * 1000) /* a follower looks from time to time */
+#define UNCOVERED_NS    (1000u * 1000)          /* likewise, where no other thread would look */
 
 static struct twi_wait *driver_of(struct twi_engine *engine)
 {
@@ -42,7 +42,7 @@ bool twi_wait_covered(struct twi_engine *engine)
 	return driver_of(engine) != NULL || sentry_of(engine) != NULL;
 }
 
-/* The same operation may be named several times, and is linked once. */
+/* An operation may be named several times, and is linked once. */
 static void link_entry(struct twi_wait *wait, struct twi_wait_entry *entry)
 {
 	struct twi_waitable *what = entry->what;
@@ -55,13 +55,13 @@ static void link_entry(struct twi_wait *wait, struct twi_wait_entry *entry)
 	what->waits = entry;
 }
 
-/* The caller is not the driver any more: others must find it. */
+/* Puts a wait on the lists, where other threads find it. */
 static void enlist_wait(struct twi_engine *engine, struct twi_wait *wait)
 {
 	if (wait->listed)
 		return;
 	wait->listed = true;
-	/* In front stand those who can take over at once. */
+	/* Waits that can take over at once stand in front. */
 	if (wait->ringed)
 		twi_list_push_front(&engine->waiting, &wait->link);
 	else
@@ -75,7 +75,7 @@ void twi_wait_begin(struct twi_engine *engine, struct twi_wait *wait)
 	twi_assert_held(engine);
 	wait->mark = twi_self.mark;
 	wait->ringed = twi_self.binding == engine->binding;
-	if (twi_unlikely(wait->count > 1)) { /* its end is noted by whoever completes one */
+	if (twi_unlikely(wait->count > 1)) { /* its end is noted when one operation ends */
 		engine->any_waits++;
 		enlist_wait(engine, wait);
 	}
@@ -92,7 +92,7 @@ static void unlink_entry(const struct twi_wait_entry *entry)
 
 	while (*at != NULL && *at != entry)
 		at = &(*at)->next;
-	if (*at != NULL) /* else its callback has released it, and the row is another operation's */
+	if (*at != NULL) /* else its callback has released it, and the row is another's */
 		*at = entry->next;
 }
 
@@ -120,7 +120,7 @@ void twi_wait_end(struct twi_engine *engine, struct twi_wait *wait)
 		engine->left_ns = twi_engine_batch_now(engine);
 }
 
-/* From when on a driver lets one that begins drive. */
+/* How long a driver must have waited to let a new one drive. */
 static uint64_t senior_ns(struct twi_engine *engine)
 {
 	return twi_slices_on(&engine->slices) || twi_engine_shared(engine) ? SENIOR_AMONG_NS
@@ -141,7 +141,7 @@ bool twi_wait_take_lead(struct twi_engine *engine, struct twi_wait *wait)
 		return false;
 	if (twi_unlikely(twi_slices_on(&engine->slices) || is_crowded(engine)) && driver == NULL &&
 	    !twi_slice_may_lead(engine, wait))
-		return false; /* nor now, where threads have slices */
+		return false; /* it has handed over, or the owner is about to come */
 	if (engine->ring == NULL && !twi_slice_is_ringless(engine) &&
 	    twi_engine_bind_ring(engine) < 0 && !twi_slice_lead_ringless(engine, wait)) {
 		wait->denied_ns = twi_engine_batch_now(engine);
@@ -164,7 +164,10 @@ static void sleep_on(struct twi_wait *wait, uint64_t ns)
 		0);
 }
 
-/* The waiter may be gone once it is told that its operation has ended: its stack is not touched. */
+/*
+ * Sets the word, and wakes the waiter if it sleeps. After TWI_WAIT_ENDED the waiter may be gone:
+ * its stack is not touched any more.
+ */
 static void set_word(struct twi_wait *wait, enum twi_wait_word word)
 {
 	_Atomic uint32_t *at = &wait->word;
@@ -179,7 +182,7 @@ static uint32_t word_of(const struct twi_wait *wait)
 	return atomic_load_explicit(&wait->word, memory_order_acquire);
 }
 
-/* It has been told to look, and does not yet. */
+/* Has it been told to look, and not looked yet? */
 static bool is_coming(const struct twi_wait *wait)
 {
 	return atomic_load_explicit(&wait->word, memory_order_relaxed) == TWI_WAIT_LOOK;
@@ -218,8 +221,9 @@ static void wake_up(struct twi_engine *engine, struct twi_wait *wait)
 }
 
 /*
- * The engine is held. Without a driver there are no turns to wait for: the library's thread moves
- * what there is, for instance because this thread can have no ring.
+ * Does it pay to linger now? Without a driver there are no turns to wait for. Then the library's
+ * thread moves what there is, for instance because this thread can have no ring. The engine is
+ * held.
  */
 static bool lingering_pays(struct twi_engine *engine, uint64_t now_ns)
 {
@@ -235,7 +239,10 @@ static bool lingering_pays(struct twi_engine *engine, uint64_t now_ns)
 	return pays >= 0;
 }
 
-/* It was over before the waiter would have slept, or not. Any thread; a lost count is none. */
+/*
+ * Counts whether lingering paid: the wait was over before the waiter would have slept. Any thread
+ * may call it; a lost count does no harm.
+ */
 static void judge_lingering(struct twi_engine *engine, bool paid)
 {
 	int pays = atomic_load_explicit(&engine->linger_pays, memory_order_relaxed);
@@ -247,7 +254,10 @@ static void judge_lingering(struct twi_engine *engine, bool paid)
 	atomic_store_explicit(&engine->linger_pays, pays, memory_order_relaxed);
 }
 
-/* No driver since *since_ns, for so long that whoever lingers should become one. */
+/*
+ * Has there been no driver for so long that a lingering thread should become one? *since_ns: since
+ * when there is none; 0: there is one.
+ */
 static bool is_orphaned(struct twi_engine *engine, uint64_t now_ns, uint64_t *since_ns)
 {
 	if (driver_of(engine) != NULL)
@@ -257,7 +267,10 @@ static bool is_orphaned(struct twi_engine *engine, uint64_t now_ns, uint64_t *si
 	return *since_ns != 0 && now_ns - *since_ns >= ORPHANED_NS;
 }
 
-/* Yields until the word is changed, or its time is over: then it is for sleeping. No engine. */
+/*
+ * Yields until the word changes, or the time to linger is over. In that case the word becomes
+ * ASLEEP, or LOOK if there is no driver. The engine is not held.
+ */
 static void linger_for(struct twi_engine *engine, struct twi_wait *wait, uint64_t since_ns,
 		       uint64_t until_ns)
 {
@@ -290,7 +303,7 @@ bool twi_wait_follow(struct twi_engine *engine, struct twi_wait *wait, uint64_t 
 	uint64_t now = twi_engine_clock(engine), most = FOLLOW_NS;
 
 	twi_assert_held(engine);
-	/* What ended while it was on no list told nobody: it would not be woken. */
+	/* An operation that ended while the wait was on no list has woken no thread. */
 	twi_assert_hot(wait->count > 1 ? !atomic_load_explicit(&wait->ended, memory_order_relaxed)
 				       : !twi_waitable_done(wait->entries->what));
 	if (engine->background == NULL && driver_of(engine) == NULL)
@@ -313,7 +326,7 @@ bool twi_wait_follow(struct twi_engine *engine, struct twi_wait *wait, uint64_t 
 		twi_engine_leave(engine);
 		return true;
 	}
-	if (wait->due) { /* its time is over, and it was about to be woken */
+	if (wait->due) { /* its operation has ended, and it was due to be woken */
 		twi_slice_withdraw(engine, wait);
 		twi_engine_leave(engine);
 		return true;
@@ -369,10 +382,10 @@ void twi_wait_tell(struct twi_engine *engine, struct twi_waitable *what)
 	for (struct twi_wait_entry *entry = what->waits; entry != NULL; entry = next) {
 		struct twi_wait *wait = entry->wait;
 
-		next = entry->next; /* of another wait: each has one entry here */
+		next = entry->next; /* it belongs to another wait: each has one entry here */
 		atomic_store_explicit(&wait->ended, true, memory_order_relaxed);
 		if (!wait->asleep)
-			continue; /* it is about to see it */
+			continue; /* it is about to see the end */
 		if (wait->ring != NULL) {
 			tell_to_look(wait);
 			continue;
@@ -402,7 +415,7 @@ bool twi_wait_promote(struct twi_engine *engine)
 	return false;
 }
 
-/* The driver will be back before it pays to wake another. */
+/* Will the driver be back before it pays to wake another thread? */
 static bool is_away_shortly(const struct twi_engine *engine)
 {
 	return engine->background != NULL && engine->pause_ns < LAZY_NS;
@@ -420,7 +433,7 @@ void twi_wait_cover(struct twi_engine *engine, bool news)
 			tell_to_look(sentry);
 		return;
 	}
-	/* What the library's own thread keeps watch over it needs no help with. */
+	/* While the library's own thread keeps watch, no other thread is needed. */
 	if (atomic_load_explicit(&engine->background_asleep, memory_order_relaxed) ==
 		    TWI_BG_ASLEEP ||
 	    is_away_shortly(engine) || twi_slice_owner_comes(engine))

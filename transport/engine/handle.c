@@ -1,8 +1,8 @@
 /*
- * handle.c - memory of what users hold. See handle.h.
+ * handle.c - memory of the objects that users hold. See handle.h.
  *
- * The pages are the allocator's, not mappings of our own: a process has few mappings to give, and a
- * leak checker looks for pointers in what the allocator gave.
+ * The pages come from the allocator, not from mappings of our own. A process can have few mappings,
+ * and a leak checker looks for pointers in memory that the allocator gave.
  */
 #include "transport/engine/handle.h"
 
@@ -54,11 +54,11 @@ static void init_once(void)
 	pthread_atfork(lock_for_fork, unlock_after_fork, unlock_after_fork);
 }
 
-/* Zeros, of which no page is there before it is touched. */
+/* Makes the pages zero. No page is there before it is touched. */
 static void clear_pages(uint8_t *at, size_t bytes)
 {
 	if (bytes > 0 && madvise(at, bytes, MADV_DONTNEED) != 0)
-		memset(at, 0, bytes); /* locked by its process */
+		memset(at, 0, bytes); /* its process has locked it */
 }
 
 void *twi_handle_alloc(enum twi_handle_kind kind, size_t bytes)
@@ -95,7 +95,7 @@ void twi_handle_remain(struct twi_handle *handle)
 			      memory_order_relaxed);
 }
 
-/* Only the handle's line stays, and nothing of what stood behind it, which may be a secret. */
+/* Keeps only the handle's line, and nothing of what stood behind it, which may be a secret. */
 void twi_handle_hollow(struct twi_handle *handle)
 {
 	uint8_t *at = (uint8_t *)handle;

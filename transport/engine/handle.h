@@ -1,18 +1,19 @@
 /*
- * handle.h - what users hold: runtimes, endpoints, peers, groups, channels and queues; and how a
- * call knows one that was closed.
+ * handle.h - objects that users hold, and how a call recognizes a closed one: runtimes, endpoints,
+ * peers, groups, channels and queues.
  *
- * Each of them begins with a struct twi_handle, in memory of its own pages. While it may be used,
- * its word says its kind and a number that no other has; when it is closed, by its user or with its
- * runtime, the word is 0. When nobody inside the library needs it any more its pages go back to the
- * system but the first, of which only the handle is left: the *husk*, so that a late call still
- * reads a 0. The last TWI_HUSKS_KEPT husks of the process are kept (a page each), older ones freed.
+ * Each object begins with a struct twi_handle, in memory with pages of its own. While the object
+ * may be used, its word has its kind and a number that no other object has. When the object is
+ * closed, by its user or with its runtime, the word is 0. When the library does not need the object
+ * any more, its pages go back to the system, except the first. On that page only the handle is
+ * left: the *husk*, so that a late call still reads a 0. The last TWI_HUSKS_KEPT husks of the
+ * process are kept (a page each), and older ones are freed.
  *
  *	alloc -> open --close--> closing --free--> husk --TWI_HUSKS_KEPT later ones--> gone
  *
  * A check is one load of a cache line that the call needs anyway. Another thread may close what a
- * call uses: so the call checks again when it holds the engine, under which handles are closed.
- * What it reads in between to find the engine stands in the first TWI_HANDLE_LINE_BYTES.
+ * call uses. So the call checks again when it holds the engine, under which handles are closed.
+ * What it reads in between, to find the engine, stands in the first TWI_HANDLE_LINE_BYTES.
  */
 #ifndef TWI_HANDLE_H
 #define TWI_HANDLE_H
@@ -26,9 +27,9 @@
 #include <towline/status.h>
 
 #define TWI_HUSKS_KEPT        256
-#define TWI_HANDLE_LINE_BYTES 64 /* of a husk that stay as they were: the way to the engine */
+#define TWI_HANDLE_LINE_BYTES 64 /* bytes that a husk keeps as they were: the path to the engine */
 
-/* Up to this size one takes no pages of its own: a peer may have thousands of channels. */
+/* An object of up to this size has no pages of its own: a peer may have thousands of channels. */
 #define TWI_HANDLE_SMALL_BYTES 256
 
 enum twi_handle_kind {
@@ -39,35 +40,37 @@ enum twi_handle_kind {
 	TWI_HANDLE_CHANNEL,
 	TWI_HANDLE_QUEUE,
 	TWI_HANDLE_FOREIGN, /* a group of another library */
-	TWI_HANDLE_REMAINS, /* a closed runtime, of whose pool there still are allocations */
+	TWI_HANDLE_REMAINS, /* a closed runtime whose pool still has allocations */
 };
 
 struct twi_handle {
 	_Atomic uint64_t word; /* number << 8 | enum twi_handle_kind; 0: closed */
-	uint64_t bytes;        /* of its memory: whole lines of a small one, else whole pages */
-	struct twi_list link;  /* husk: on the list of those that are kept */
+	uint64_t bytes;        /* size of its memory: whole lines if small, else whole pages */
+	struct twi_list link;  /* of a husk: on the list of those that are kept */
 };
 
-/* Zeroed memory for a structure that begins with its handle, which is open; NULL: there is none. */
+/* Allocates zeroed memory for an object, whose handle stands first and is open. NULL: no memory. */
 void *twi_handle_alloc(enum twi_handle_kind kind, size_t bytes);
 
-/* Its user has closed it: calls are refused from now on. */
+/* The user has closed it: calls are refused from now on. */
 void twi_handle_close(struct twi_handle *handle);
 
 /*
- * Its user has closed it, and one kind of call is still to find it: it is of the kind
- * TWI_HANDLE_REMAINS. hollow gives all of it back but what a husk has; bury makes it a husk.
+ * remain: the user has closed it, but one kind of call must still find it, as TWI_HANDLE_REMAINS.
+ * hollow: gives its memory back, except what a husk has. bury: makes it a husk.
  */
 void twi_handle_remain(struct twi_handle *handle);
 void twi_handle_hollow(struct twi_handle *handle);
 void twi_handle_bury(struct twi_handle *handle);
 
-/* Nobody needs it any more; a husk is left of one that a user has `seen`. NULL is legal. */
+/*
+ * Frees an object that is not needed any more. A husk stays if a user has `seen` it. NULL is legal.
+ */
 void twi_handle_free(struct twi_handle *handle, bool seen);
 
 /*
- * Whether what `object` points to, which begins with a handle, is open. relaxed: the rest of it is
- * read under the engine, or does not change while it is open.
+ * Is `object`, which begins with a handle, open? relaxed: the rest of it is read under the engine,
+ * or does not change while it is open.
  */
 static inline bool twi_handle_is(const void *object, enum twi_handle_kind kind)
 {
@@ -76,7 +79,9 @@ static inline bool twi_handle_is(const void *object, enum twi_handle_kind kind)
 	return (atomic_load_explicit(&handle->word, memory_order_relaxed) & 0xff) == kind;
 }
 
-/* What is wrong with it, for the caller of `call`: TOW_EINVAL for NULL, else TOW_ECLOSED. */
+/*
+ * Reports to the caller of `call` why the object is refused: TOW_EINVAL for NULL, else TOW_ECLOSED.
+ */
 int twi_handle_refuse(const void *object, enum twi_handle_kind kind, const char *call);
 
 /* TOW_OK, TOW_EINVAL for NULL, TOW_ECLOSED. */

@@ -1,6 +1,6 @@
 /*
- * held_count.h - counting by the holder of the engine: several times for each message, so that its
- * thread's counters are found once, when it takes the engine.
+ * held_count.h - counters that the holder of the engine adds to, several times for each message. So
+ * the counters of a thread are found once, when it takes the engine.
  */
 #ifndef TWI_HELD_COUNT_H
 #define TWI_HELD_COUNT_H
@@ -8,7 +8,7 @@
 #include "diag/record/diag.h"
 #include "transport/engine/engine.h"
 
-/* The engine is the thread's of this mark from now on; mostly it was so the last time. */
+/* The thread with this mark holds the engine from now on; mostly it was so the last time. */
 static inline void twi_held_count_begin(struct twi_engine *engine, uint32_t mark)
 {
 #ifndef TWI_NO_DIAGNOSTICS
@@ -22,8 +22,8 @@ static inline void twi_held_count_begin(struct twi_engine *engine, uint32_t mark
 }
 
 /*
- * Of a family of counters with one for each space that of `space`; `users` is the user's, which
- * stands first (counter.def).
+ * The counter for `space` in a family with one counter for each space. `users` is the user's
+ * counter, the first of the family (counter.def).
  */
 static inline enum twi_counter twi_counter_of(enum twi_counter users, uint8_t space)
 {

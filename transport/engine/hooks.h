@@ -1,7 +1,7 @@
 /*
- * hooks.h - what lower rooms ask of rooms above them. A runtime has it from its opening on, from
- * one place (transport/runtime_hooks.c), and it never changes: any thread may read it. What is not
- * told otherwise is called with the engine held.
+ * hooks.h - what lower rooms ask of rooms above them. A runtime has its hooks from its opening on,
+ * all from transport/runtime_hooks.c. They never change, so any thread may read them. A hook is
+ * called with the engine held unless something else is said.
  */
 #ifndef TWI_HOOKS_H
 #define TWI_HOOKS_H
@@ -16,57 +16,59 @@ struct tow_peer;
 struct twi_engine;
 struct twi_ranks;
 
-/* op/: operations, of which the engine knows where they stand, and how they are waited for. */
+/* op/: operations. The engine knows only its lists of them, and how they are waited for. */
 struct twi_op_hooks {
 	/* Runs the callbacks of engine->callbacks. True when there were any. */
 	bool (*run_callbacks)(struct twi_engine *engine);
-	/* Ends those of engine->timed whose time has passed, and sets next_expiry_ns. */
+	/* Ends the operations of engine->timed whose time has passed, and sets next_expiry_ns. */
 	void (*expire)(struct twi_engine *engine, uint64_t now_ns);
 };
 
-/* message/: receives of any peer of an endpoint; channels. */
+/* message/: receives from any peer of an endpoint; channels. */
 struct twi_match_hooks {
-	void (*post)(struct tow_op *op);      /* one is started */
-	void (*join)(struct tow_peer *peer);  /* the user has the peer: it is the endpoint's */
-	void (*leave)(struct tow_peer *peer); /* it is so no more */
+	void (*post)(struct tow_op *op);      /* a receive is started */
+	void (*join)(struct tow_peer *peer);  /* the user has the peer: it is the endpoint's now */
+	void (*leave)(struct tow_peer *peer); /* the peer is not the endpoint's any more */
 	void (*close)(struct tow_peer *peer); /* the user is done with it */
 };
 
-#define TWI_INQUIRY_ROUND 950000000ull /* ns, from the asking until it is judged */
+#define TWI_INQUIRY_ROUND 950000000ull /* ns, from the questions to the verdict */
 
-/* inquiry/: the other ranks are asked how they are. */
+/* inquiry/: questions to the other ranks about their state. */
 struct twi_inquiry_hooks {
 	/* Begins a round, if none is fresh. Returns when it can be judged; 0: not at all. */
 	uint64_t (*begin)(struct twi_engine *engine);
 	/* The verdict in one line, behind `prefix`; "" for none. The engine need not be held. */
 	void (*brief)(struct twi_engine *engine, const char *prefix, char *out, size_t room);
-	/* Something has failed of which the flight recorder is to keep what it knows. */
+	/* Something has failed: the flight recorder is to keep what it knows of it. */
 	void (*failed)(struct twi_engine *engine);
-	/* Waits until it has been kept, 100 ms at most; with the engine held it does not wait. */
+	/* Waits until that has been kept, 100 ms at most; with the engine held it does not wait. */
 	void (*settle)(struct twi_engine *engine);
-	/* An operation with another rank has failed as that has gone: more may be known of it, and
-	 * goes behind the text. The engine is held. */
+	/*
+	 * An operation failed because its rank is gone: appends to `text` what more is known of
+	 * that. The engine is held.
+	 */
 	void (*suffered)(const struct tow_op *op, char *text, size_t room);
 };
 
-/* rpc/: what the library says to itself on the other side of a peer. */
+/* rpc/: messages between the library and the library at the other side of a peer. */
 struct twi_link_hooks {
-	void (*up)(struct tow_peer *peer);     /* the user has the peer, or a rank's is there */
+	void (*up)(struct tow_peer *peer);     /* the user has the peer, or it is a rank's */
 	void (*detach)(struct tow_peer *peer); /* the peer is about to be freed */
 	void (*ask)(struct tow_peer *peer, uint64_t now_ns); /* peer->link_due_ns has passed */
 };
 
 /* coll/: groups that may have collectives. */
 struct twi_coll_hooks {
-	/* A group is there: those who never call a collective are to be known, too. */
+	/* A group is there. Ranks that never call a collective must be known, too. */
 	void (*group_begin)(struct tow_group *group);
-	/* A group goes. False: what it has under way has not ended yet. */
+	/* A group ends. False: its collectives under way have not ended yet. */
 	bool (*group_end)(struct tow_group *group);
 };
 
 /* coll/ and inquiry/: messages of the library's own between ranks. */
 struct twi_rank_hooks {
-	/* There is a connection to a rank. TOW_OK, or TOW_ENOMEM: it is of no use. */
+	/* A rank is connected. TOW_OK, or TOW_ENOMEM: the connection is of no use. */
 	int (*up)(struct twi_ranks *ranks, uint32_t rank, struct tow_peer *peer);
 	/* The ranks are freed: nothing may name them any more. */
 	void (*end)(struct twi_ranks *ranks);
@@ -74,18 +76,25 @@ struct twi_rank_hooks {
 
 /* tracing.c. The engine need not be held. */
 struct twi_trace_hooks {
-	/* The process has found its place in its job. TOW_OK or TOW_ENOMEM. Not held. */
+	/*
+	 * The process knows its rank in the job now. TOW_OK or TOW_ENOMEM. The engine is not held.
+	 */
 	int (*rank)(struct twi_engine *engine, int64_t rank, int64_t world);
-	/* A look has found what the one before had not, at that time: a capture is to begin, where
-	 * the knob says so. `what` is for the log. Never waits. */
+	/*
+	 * A look has found at unix_s what the one before had not: begins a capture, where the knob
+	 * says so. `what` is for the log. It never waits.
+	 */
 	void (*found)(struct twi_engine *engine, uint64_t unix_s, const char *what);
 };
 
 /* job/: the messages of groups. */
 struct twi_group_hooks {
-	/* The other side, alone, has opened the channel of a group. */
+	/* The other side has opened the channel of a group, which this side has not. */
 	void (*opened)(struct tow_peer *peer, uint16_t number);
-	/* Why an operation on the channel of a group has ended so. False: that has not ended it. */
+	/*
+	 * Writes why an operation on the channel of a group has ended. False: the group is not the
+	 * reason.
+	 */
 	bool (*why)(const struct tow_op *op, char *out, size_t room);
 };
 

@@ -1,8 +1,9 @@
 /*
- * long_ops.h - how long the last operations took that took long: what is usual in a job, so that
- * who waits as long as ever is not thought to hang (diag/judge/verdict_waits.c).
+ * long_ops.h - how long the last operations took, of those that took long. That shows what is usual
+ * in a job, so a thread that waits as long as ever is not thought to hang
+ * (diag/judge/verdict_waits.c).
  *
- * Those that take less than TWI_LONG_NS cost a comparison as they end.
+ * An operation that takes less than TWI_LONG_NS costs a comparison as it ends.
  */
 #ifndef TWI_LONG_OPS_H
 #define TWI_LONG_OPS_H
@@ -14,7 +15,7 @@
 
 /* The engine is held. */
 struct twi_long_ops {
-	uint32_t count; /* so far; they are in a ring */
+	uint32_t count; /* so far; the arrays are rings */
 	uint64_t took_ns[TWI_LONG_OPS], ended_ns[TWI_LONG_OPS];
 };
 

@@ -1,6 +1,4 @@
-/*
- * part.c - see part.h.
- */
+/* part.c - adds parts' items, polls them, and asks for their deadlines. See part.h. */
 #include "transport/engine/part.h"
 
 #include "transport/engine/engine.h"

@@ -1,6 +1,4 @@
-/*
- * poller.c - which poller a thread gets, and what all of them share. See poller.h.
- */
+/* poller.c - chooses the poller of a thread, and has what all pollers share. See poller.h. */
 #include "transport/engine/poller.h"
 
 #include <errno.h>
@@ -16,7 +14,7 @@
 
 static const struct twi_poller *const pollers[] = { &twi_poller_uring, &twi_poller_epoll };
 
-/* io_uring cannot be had: the message of the failure is the reason, told once in the log. */
+/* io_uring cannot be had: keeps the message of the failure as the reason, and logs it once. */
 static void note_refusal(struct twi_engine *engine)
 {
 	bool first = engine->poller_refusal[0] == '\0';
@@ -40,7 +38,7 @@ int twi_ring_create(struct twi_engine *engine, struct twi_ring **out)
 	if (status == TOW_OK || engine->knobs.poller == TWI_POLLER_URING)
 		return status;
 	note_refusal(engine);
-	/* What was tried in vain fails no call: the thread's message stays as it was. */
+	/* This failure fails no call: the thread's message stays as it was. */
 	twi_error(before, "%s", message);
 	twi_error_thread.since_poll = since_poll;
 	return twi_poller_epoll.create(engine, out);

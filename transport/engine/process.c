@@ -1,6 +1,4 @@
-/*
- * process.c - see process.h.
- */
+/* process.c - keeps a pidfd of each watched process in one epoll set. See process.h. */
 #include "transport/engine/process.h"
 
 #include <poll.h>
@@ -14,14 +12,14 @@
 #include "transport/engine/watch.h"
 
 #define LOOK_EVERY_NS 1000000000ull
-#define LOOK_AT_ONCE  8u /* processes: each costs some us, and nobody drives meanwhile */
+#define LOOK_AT_ONCE  8u /* processes: each costs some us, and no thread drives meanwhile */
 
 struct twi_watched {
-	struct twi_list link; /* of processes->known */
+	struct twi_list link; /* on processes->known */
 	struct twi_list users;
 	struct twi_identity identity;
 	int fd;
-	bool ended; /* its users are being told: it goes with the last of them by itself */
+	bool ended; /* its users are being told: end_process drops it */
 };
 
 void twi_processes_init(struct twi_engine *engine)
@@ -30,7 +28,7 @@ void twi_processes_init(struct twi_engine *engine)
 	engine->processes.set = -1;
 }
 
-/* The last process has gone. */
+/* Closes the set when the last process has gone. */
 static void drop_set(struct twi_engine *engine)
 {
 	struct twi_processes *processes = &engine->processes;
@@ -44,8 +42,8 @@ static void drop_set(struct twi_engine *engine)
 }
 
 /*
- * It leaves the set before its descriptor is closed: a poll of the set in another thread's ring
- * may hold the file for a moment longer, and the set would still tell of it.
+ * The process leaves the set before its descriptor is closed. A poll of the set in another thread's
+ * ring may hold the file for a moment longer, and the set would still report it.
  */
 static void drop_process(struct twi_engine *engine, struct twi_watched *process)
 {
@@ -76,7 +74,7 @@ static struct twi_watched *find_process(const struct twi_processes *processes,
 	return NULL;
 }
 
-/* A descriptor of the process that is in the set. -1: there is none to be had. */
+/* Opens a descriptor of the process, and adds it to the set. -1: there is none to be had. */
 static int open_process(struct twi_processes *processes, const struct twi_identity *identity,
 			struct twi_watched *process)
 {
@@ -119,8 +117,8 @@ static struct twi_watched *add_process(struct twi_engine *engine,
 }
 
 /*
- * Is it still there, by its descriptor? What /proc says of the first thread alone is not enough;
- * that there is another process of that number now is.
+ * Does the process still run? Its descriptor says so. /proc tells only of the first thread, which
+ * is not enough, unless it shows that another process has the number now.
  */
 static enum twi_process look_at(const struct twi_engine *engine,
 				const struct twi_identity *identity,
@@ -130,7 +128,7 @@ static enum twi_process look_at(const struct twi_engine *engine,
 	enum twi_process how = twi_identity_look(&engine->self, identity, &state);
 	struct pollfd end = { .fd = process != NULL ? process->fd : -1, .events = POLLIN };
 
-	if (process == NULL) /* nothing tells of a later end */
+	if (process == NULL) /* no later end would be seen */
 		return how == TWI_PROCESS_GONE && state == 0 ? how : TWI_PROCESS_UNKNOWN;
 	if (how == TWI_PROCESS_GONE && state != 'Z')
 		return how;
@@ -185,19 +183,19 @@ void twi_processes_arm(struct twi_engine *engine)
 	if (processes->set < 0)
 		return;
 	engine->armed_since_enter = true;
-	/* What a thread arms that is not the driver must be armed by the driver, too. */
+	/* If this thread is not the driver, the driver must arm the poll, too. */
 	if (engine->ring != engine->armed_ring)
 		engine->armed_ring = NULL;
 	twi_watch_as(engine, TWI_RING_PROCESSES, 0, processes->set, &processes->rings);
 }
 
-/* Its users are told; what each does may make others leave, of this process and of others. */
+/* Tells the users. Each of them may make others leave, of this process and of others. */
 static void end_process(struct twi_engine *engine, struct twi_watched *process)
 {
 	struct twi_list *entry;
 
 	process->ended = true;
-	twi_list_remove(&process->link); /* nobody finds it any more */
+	twi_list_remove(&process->link); /* no call finds it any more */
 	while ((entry = twi_list_first(&process->users)) != NULL) {
 		struct twi_process_user *user =
 			twi_container_of(entry, struct twi_process_user, link);
@@ -215,7 +213,7 @@ void twi_processes_completed(struct twi_engine *engine, uint64_t user_data)
 	struct epoll_event event;
 
 	if (processes->set < 0)
-		return; /* a poll of a set that has gone: its ring is being taken down, perhaps */
+		return; /* the set has gone: the poll's ring is being taken down, perhaps */
 	processes->rings &= ~(1u << twi_watch_ring(user_data));
 	while (processes->set >= 0 && epoll_wait(processes->set, &event, 1, 0) == 1)
 		end_process(engine, event.data.ptr);
@@ -235,8 +233,8 @@ static unsigned count_to_look_at(const struct twi_processes *processes)
 }
 
 /*
- * The first ones of the list, each once, which go to its end. The list may change while users are
- * told, so it is begun anew after each that has ended.
+ * Looks at the first processes of the list, each once, and moves them to its end. The list may
+ * change while users are told, so each turn begins at its head.
  */
 void twi_processes_look(struct twi_engine *engine)
 {

@@ -1,12 +1,12 @@
 /*
- * process.h - processes of this host whose end is to be known, though their sockets do not tell.
+ * process.h - detects the end of processes of this host, where their sockets do not show it.
  *
- * A connection tells that the other process was killed when its last descriptor is closed. That
- * may be late, or never: a child that was forked holds it as well (data loaders are such
- * children), and what io_uring still had under way is ended by a thread of the kernel's, on a busy
- * machine after seconds. A descriptor of the process itself (pidfd_open(2)) tells when its last
- * thread is through, which the kernel may be long about, too. So /proc is asked as well: each
- * second, for a few processes in turn.
+ * A connection shows the end of a killed process when its last descriptor is closed. That may be
+ * late, or never. A forked child holds the descriptor as well (data loaders are such children).
+ * What io_uring still had under way is ended by a thread of the kernel, on a busy machine after
+ * seconds. A descriptor of the process itself (pidfd_open(2)) shows when its last thread has ended,
+ * which may take the kernel long, too. So /proc is read as well: each second, for a few processes
+ * in turn.
  *
  *	user ---+
  *	user ---+--- process: pidfd ---+
@@ -32,47 +32,47 @@ struct twi_watched;
 /* Part of the engine. */
 struct twi_processes {
 	struct twi_list known;
-	int set; /* -1: there are none */
+	int set; /* the epoll set; -1: none */
 	uint32_t rings;
-	uint32_t polls;  /* since somebody looked at the time */
-	bool sleeping;   /* somebody was about to sleep */
-	uint64_t due_ns; /* when /proc is asked again */
+	uint32_t polls;  /* polls so far; one in TWI_PROCESSES_POLLS reads the clock */
+	bool sleeping;   /* a thread was about to sleep */
+	uint64_t due_ns; /* when /proc is read again */
 };
 
-/* Who wants to know. All zero: watches nothing. */
+/* A user that is told when a process ends. All zero: it watches nothing. */
 struct twi_process_user {
-	struct twi_list link; /* of the process */
+	struct twi_list link; /* on the list of the process */
 	struct twi_watched *process;
-	void (*ended)(struct twi_process_user *user); /* once; it watches nothing any more then */
+	void (*ended)(struct twi_process_user *user); /* called once; it watches nothing then */
 };
 
 void twi_processes_init(struct twi_engine *engine);
 
-/* There are no users and no rings any more. */
+/* The users and the rings must be gone. */
 void twi_processes_fini(struct twi_engine *engine);
 
 /*
- * RUNS: `user`, whose `ended` is set, will be told when the process ends. GONE: it has ended.
- * UNKNOWN: nobody will tell, for it is this one, of another host or PID namespace, or the system
- * refuses a descriptor of it.
+ * Watches a process for `user`, whose `ended` is set. RUNS: `ended` will be called when the process
+ * ends. GONE: the process has ended. UNKNOWN: `ended` will not be called. Then the process is this
+ * one, is on another host or in another PID namespace, or the system refuses a descriptor of it.
  */
 enum twi_process twi_process_watch(struct twi_engine *engine, const struct twi_identity *identity,
 				   struct twi_process_user *user);
 
-/* Also of one that watches nothing. */
+/* Ends the watch; legal for a user that watches nothing. */
 void twi_process_unwatch(struct twi_engine *engine, struct twi_process_user *user);
 
-/* Another thread drives; a poll has come; a ring is gone. */
+/* arm: another thread drives. completed: a poll has completed. ring_gone: a ring is gone. */
 void twi_processes_arm(struct twi_engine *engine);
 void twi_processes_completed(struct twi_engine *engine, uint64_t user_data);
 void twi_processes_ring_gone(struct twi_engine *engine, unsigned index);
 
-/* /proc is asked, if it is time for that, and those that were killed are told of. */
+/* Reads /proc if it is time for that, and tells the users of killed processes. */
 void twi_processes_look(struct twi_engine *engine);
 
 /*
- * A poll is over. The time is looked at behind a sleep, and else now and then: that costs as much
- * as a poll of memory.
+ * A poll is over. The clock is read after a sleep, and else now and then, as a reading costs as
+ * much as a poll of memory.
  */
 static inline void twi_processes_polled(struct twi_engine *engine, struct twi_processes *processes)
 {
@@ -83,7 +83,7 @@ static inline void twi_processes_polled(struct twi_engine *engine, struct twi_pr
 	twi_processes_look(engine);
 }
 
-/* Somebody is going to sleep, until next_ns at the latest. When he is to wake up. */
+/* A thread is about to sleep, until next_ns at the latest. Returns when it must wake up. */
 static inline uint64_t twi_processes_sleep(struct twi_processes *processes, uint64_t next_ns)
 {
 	if (processes->set < 0)

@@ -1,6 +1,4 @@
-/*
- * remains.c - a list of such pools, and one lock. See remains.h.
- */
+/* remains.c - the list of such pools, under one lock. See remains.h. */
 #include "transport/engine/remains.h"
 
 #include <pthread.h>
@@ -68,7 +66,7 @@ void twi_remains_begin(struct twi_remains *remains, struct twi_pool *pool)
 	twi_threads_wait_outside();
 }
 
-/* Nobody finds it any more. */
+/* Destroys what no call finds any more. */
 static void end_remains(struct twi_remains *remains)
 {
 	twi_pool_destroy(remains->pool);
@@ -90,7 +88,7 @@ bool twi_remains_end(struct twi_remains *remains, struct twi_pool *pool, struct 
 		twi_log(diag, 3,
 			"%llu allocations outlive the runtime; they stay mapped until tow_free",
 			(unsigned long long)held);
-	/* Frees that come meanwhile use nothing of what goes here. */
+	/* Frees that come meanwhile use nothing that goes away here. */
 	twi_pool_detach(pool);
 	pthread_mutex_lock(&lock);
 	remains->held = held;

@@ -1,6 +1,4 @@
-/*
- * require.c - see require.h.
- */
+/* require.c - parses the knob `require`, and checks connections against it. See require.h. */
 #include "transport/engine/require.h"
 
 #include <ifaddrs.h>
@@ -35,12 +33,12 @@ static const struct {
 
 /* One word of the knob. */
 struct demand {
-	enum require_word word;   /* REQUIRE_COUNT: it is none */
-	const char *text, *names; /* names: behind the colon */
+	enum require_word word;   /* REQUIRE_COUNT: it is no known word */
+	const char *text, *names; /* names: what stands behind the colon */
 	size_t bytes, name_bytes;
 };
 
-/* Takes the next word off *at. False: there is none. */
+/* Takes the next word from *at. False: there is none. */
 static bool next_demand(const char **at, struct demand *out)
 {
 	const char *colon;
@@ -220,7 +218,7 @@ bool twi_require_meets(const char *knob, const struct twi_way *way, char why[TWI
 	return true;
 }
 
-/* What no connection of the lane can be, whatever its handshake tells. */
+/* Can a connection of the lane meet the word, whatever its handshake shows? */
 static bool can_meet(const struct demand *demand, const struct twi_lane_ops *ops, char *why)
 {
 	const struct twi_lane_info *info = twi_lane_describe(ops->id);
@@ -259,7 +257,7 @@ bool twi_require_said(const char *message)
 	return strncmp(message, "require", strlen("require")) == 0;
 }
 
-/* The same host's address; ports and scopes do not matter. */
+/* Are the hosts' addresses the same? Ports and scopes do not matter. */
 static bool same_address(const struct sockaddr *a, const struct sockaddr *b)
 {
 	const struct sockaddr_in *a4 = (const void *)a, *b4 = (const void *)b;

@@ -3,12 +3,12 @@
  *
  *	require=zero_copy,lane:ofi|tcp,iface:ib0
  *
- * Words stand with commas between them, and a connection must meet all of them. A word that takes
- * names is met by any of those that stand with | between them.
+ * Commas separate the words, and a connection must meet all of them. A word that takes names is met
+ * by any of its names, which | separates.
  *
- * A lane asks when its handshake has told what the connection is (twi_peer_meet), on both sides.
- * tow:// asks before that what a lane can be at all (twi_require_lane), and leaves out those that
- * cannot meet it.
+ * A lane asks on both sides, when its handshake has shown what the connection is (twi_peer_meet).
+ * tow:// asks before that what a lane can be at all (twi_require_lane), and leaves out the lanes
+ * that cannot meet the knob.
  */
 #ifndef TWI_REQUIRE_H
 #define TWI_REQUIRE_H
@@ -34,25 +34,25 @@ struct twi_lane_ops;
 /* Why a lane within one process is never free of copies. */
 #define TWI_REQUIRE_LOOP "its wire within the process is a copy"
 
-/* What a connection is, as far as its lane knows before the first message. */
+/* A connection, as far as its lane knows it before the first message. */
 struct twi_way {
 	enum twi_lane_id lane;
-	char iface[TWI_IFACE_BYTES]; /* that carries it; "": none, or it is not known */
-	char also[TWI_IFACE_BYTES];  /* another name of the same, as a device's; "": none */
+	char iface[TWI_IFACE_BYTES]; /* that carries the connection; "": none, or not known */
+	char also[TWI_IFACE_BYTES];  /* another name of it, as a device's; "": none */
 	const char *copied; /* why a large message would be copied; static; NULL: it would not */
 	bool encrypted;
 };
 
-/* TOW_OK; TOW_EINVAL, naming the word that is none, and all that there are. */
+/* TOW_OK, or TOW_EINVAL: the message names the word that is none, and all that there are. */
 int twi_require_check(const char *knob);
 
-/* Does it name interfaces? They are looked up for nobody else. */
+/* Does the knob name interfaces? If not, none is looked up. */
 bool twi_require_names_iface(const char *knob);
 
-/* Does the connection meet all words? `why`: the first that it does not, and why. */
+/* Does the connection meet all words? `why`: the first word that it does not meet, and why. */
 bool twi_require_meets(const char *knob, const struct twi_way *way, char why[TWI_REQUIRE_WHY]);
 
-/* The same of what a connection over this lane is in the best case. */
+/* The same for what a connection over this lane is in the best case. */
 bool twi_require_lane(const char *knob, const struct twi_lane_ops *ops, char why[TWI_REQUIRE_WHY]);
 
 /* Is it a message of a connection that this knob has refused, here or at the other side? */

@@ -1,6 +1,6 @@
 /*
- * room.h - who waits for room in the pool: views, which look for it again (op/view.c), and threads
- * in tow_alloc (op/alloc.c).
+ * room.h - the waits for room in the pool. Views look for it again (op/view.c); threads wait in
+ * tow_alloc (op/alloc.c).
  */
 #ifndef TWI_ROOM_H
 #define TWI_ROOM_H
@@ -10,16 +10,16 @@
 #include <stdint.h>
 
 struct twi_room {
-	/* Of views, engine time; the engine is held. */
-	uint64_t look_at_ns; /* the next look */
+	/* Of views, in engine time; the engine is held. */
+	uint64_t look_at_ns; /* when they look next */
 	uint64_t since_ns;   /* since when some view waits */
-	uint64_t found_ns;   /* the last view that found room */
+	uint64_t found_ns;   /* when a view last found room */
 	uint64_t pressed_ns; /* when a view last asked the pool for more than it has */
-	uint64_t weighed_ns; /* when a view last asked whether anybody can give some back */
+	uint64_t weighed_ns; /* when a view last asked whether a user can give some back */
 	bool pressing;       /* the view that looks now asks for more */
 	/* Of threads. */
 	_Atomic uint32_t waiters;
-	_Atomic uint64_t waiter_since_ns, waiter_bytes; /* of the last that began */
+	_Atomic uint64_t waiter_since_ns, waiter_bytes; /* of the thread that began last */
 };
 
 #endif

@@ -1,5 +1,6 @@
 /*
- * runtime.h - inside of a runtime, for tests and benches: the simulated one, and its engine.
+ * runtime.h - the inside of a runtime: its engine and other parts; for tests and benches also a
+ * simulated runtime.
  */
 #ifndef TWI_RUNTIME_H
 #define TWI_RUNTIME_H
@@ -14,15 +15,21 @@ struct twi_job;
 struct twi_tracing;
 
 /*
- * Opens a runtime whose time is virtual: it has no ring and no stats socket, only the loop lane,
- * and a pool that is not pinned. Whoever waits makes the time pass.
+ * Opens a runtime whose time is virtual. It has no ring and no stats socket, only the loop lane,
+ * and a pool that is not pinned. A thread that waits makes the time pass.
  */
 int twi_runtime_open_sim(const struct tow_options *options, struct tow_runtime **runtime_out);
 
-/* Whether the knob coll_plan names a plan. TOW_OK; TOW_EINVAL naming the plans that there are. */
+/*
+ * Does the knob coll_plan name a plan? TOW_OK, or TOW_EINVAL: the message names the plans that
+ * there are.
+ */
 int twi_runtime_words(const struct twi_engine *engine);
 
-/* Takes the knobs of the log. TOW_EINVAL, TOW_ESYSTEM naming a file that cannot be used. */
+/*
+ * Takes the knobs of the log. TOW_OK, TOW_EINVAL, or TOW_ESYSTEM: the message names the file that
+ * cannot be used.
+ */
 int twi_runtime_log(struct twi_engine *engine, const struct twi_bootstrap *bootstrap);
 
 struct twi_engine *twi_runtime_engine(struct tow_runtime *runtime);

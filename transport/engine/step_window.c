@@ -1,7 +1,7 @@
-/* step_window.c - see step_window.h. */
+/* step_window.c - keeps the last times in order of their end, and sorted. See step_window.h. */
 #include "transport/engine/step_window.h"
 
-/* How many of the sorted ones are less. */
+/* How many of the sorted times are less. */
 static uint32_t count_below(const struct twi_step_window *window, uint64_t took_ns)
 {
 	uint32_t low = 0, high = window->count;

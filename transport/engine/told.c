@@ -1,6 +1,4 @@
-/*
- * told.c - see told.h.
- */
+/* told.c - measures the blocked time of the thread that is told of ends. See told.h. */
 #include "transport/engine/told.h"
 
 #include <fcntl.h>
@@ -20,17 +18,17 @@
 #include "transport/engine/engine_drive.h"
 #include "transport/engine/held_count.h"
 
-#define LOOKS   64u      /* at once */
-#define TRUST   64u      /* looks for which a thread counts as the one that is told */
-#define NEAR    8u       /* ends after one of them: to begin anew takes some 6 us */
-#define LOOK_NS 1000000u /* and one in so long for good: it takes some 15 us */
-#define LONG_NS 300000u  /* between two looks: it may have woken for something else */
+#define LOOKS   64u      /* that may be taken at once */
+#define TRUST   64u      /* looks for which a thread counts as the one that waits */
+#define NEAR    8u       /* ends that begin anew after a long one: that takes some 6 us */
+#define LOOK_NS 1000000u /* time until one more look is allowed: a look takes some 15 us */
+#define LONG_NS 300000u  /* with more time between two looks it may have woken for something else */
 #define AGAIN   1000u    /* turns after which a thread that was woken runs */
 
-/* Between two looks at a thread that waits: as long as since its start, within these bounds, */
+/* Between two looks at a waiting thread: as long as since its start, within these bounds. */
 #define PEEK_MIN_NS 4000000u
 #define PEEK_MAX_NS 64000000u
-#define PEEK_FOR_NS 2000000000u /* and no more once it has started nothing for so long */
+#define PEEK_FOR_NS 2000000000u /* no looks at a thread that has started nothing for so long */
 
 static void keep_value(_Atomic uint64_t *cell, uint64_t value)
 {
@@ -50,13 +48,13 @@ static uint64_t ns_of(clockid_t clock)
 	return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
 }
 
-/* The clock of a thread's CPU time, as the kernel makes its number (clock_getres(2)). */
+/* The clock of a thread's CPU time, with its number made as the kernel does (clock_getres(2)). */
 static uint64_t cpu_of(int thread)
 {
 	return ns_of((clockid_t)(~(unsigned)thread << 3 | 6u));
 }
 
-/* For how long a thread has been on a CPU, or has wanted one: the rest of its time it sleeps. */
+/* How long a thread has been on a CPU, or has wanted one: it sleeps for the rest of its time. */
 static uint64_t awake_of(int thread, uint64_t cpu_ns)
 {
 	char tid[16];
@@ -77,7 +75,7 @@ void twi_told_base(struct twi_engine *engine)
 		return;
 	keep_value(&told->awake_ns, awake_of(twi_self.tid, ns_of(CLOCK_THREAD_CPUTIME_ID)));
 	keep_value(&told->sleeps, (uint64_t)usage.ru_nvcsw);
-	/* Last: who loses its CPU in here has not slept. */
+	/* Read last: a thread that loses its CPU in here has not slept. */
 	keep_value(&told->from_ns, twi_engine_clock(engine));
 	atomic_store_explicit(&told->thread, twi_self.tid, memory_order_relaxed);
 	atomic_store_explicit(&told->stale, false, memory_order_relaxed);
@@ -106,7 +104,7 @@ static bool open_status(struct twi_told *told, int thread)
 	return told->opened;
 }
 
-/* What the kernel says of the thread. False: nothing, or it has ended. */
+/* Reads the state of the thread from /proc. False: it is not there, or the thread has ended. */
 static bool look_at(struct twi_told *told, int thread, bool *asleep_out, uint64_t *sleeps_out)
 {
 	static const char state[] = "\nState:\t", sleeps[] = "\nvoluntary_ctxt_switches:\t";
@@ -133,7 +131,7 @@ static bool look_at(struct twi_told *told, int thread, bool *asleep_out, uint64_
 	return true;
 }
 
-/* One more look that nobody could notice. */
+/* May there be one more look, without any thread noticing the cost? */
 static bool may_look(struct twi_told *told, uint64_t now_ns)
 {
 	uint64_t more = (now_ns - twi_min(told->looked_ns, now_ns)) / LOOK_NS;
@@ -199,7 +197,7 @@ static void add_blocked(struct twi_engine *engine, const struct twi_told_look *l
 			  ns);
 }
 
-/* For how long it slept, that slept once since its start. */
+/* How long a thread slept that has slept once since its start. */
 static uint64_t slept_since_start(const struct twi_told *told, const struct twi_told_look *look)
 {
 	uint64_t since = look->now_ns - twi_min(kept_value(&told->from_ns), look->now_ns);
@@ -208,7 +206,9 @@ static uint64_t slept_since_start(const struct twi_told *told, const struct twi_
 	return since - twi_min(awake, since);
 }
 
-/* And one that slept more often: its last sleep had begun when it was looked at meanwhile. */
+/*
+ * The same for a thread that slept more often: the part of its last sleep since it was seen asleep.
+ */
 static uint64_t slept_since_peek(const struct twi_told *told, const struct twi_told_look *look)
 {
 	if (told->peek_thread != look->thread || told->peek_sleeps != look->sleeps ||
@@ -217,7 +217,7 @@ static uint64_t slept_since_peek(const struct twi_told *told, const struct twi_t
 	return look->now_ns - twi_min(told->peek_ns, look->now_ns);
 }
 
-/* It sleeps on: for something else, if it is the one that waits for what it has started. */
+/* The thread sleeps on: for something else, if it is the one that waits for what it has started. */
 static void note_asleep(struct twi_told *told, const struct twi_told_look *look)
 {
 	keep_value(&told->missed_ns, look->now_ns);
@@ -230,9 +230,9 @@ static void note_asleep(struct twi_told *told, const struct twi_told_look *look)
 }
 
 /*
- * It was asleep, and is not any more: for what it has slept is known where it did so once. Of one
- * that did so more often the last time is known in part, which is not enough to say of a burst
- * whether it was waited for.
+ * The thread was asleep, and was woken. If it slept once, all of that sleep was for this. If it
+ * slept more often, its last sleep is known in part. That is not enough to say of a burst whether
+ * it was waited for.
  */
 static void note_woken(struct twi_engine *engine, const struct twi_told_look *look,
 		       const struct twi_told_long *longest)
@@ -323,7 +323,7 @@ void twi_told_missed(struct twi_engine *engine, uint64_t drives)
 	if (thread == 0 || has_driven(engine, drives) || !look_at(told, thread, &asleep, &sleeps) ||
 	    !asleep)
 		return;
-	/* Both were woken at once: it may come a little later. */
+	/* Both threads were woken at once: the other may come a little later. */
 	for (unsigned i = 0; i < AGAIN; i++)
 		twi_pause_cpu();
 	if (look_at(told, thread, &asleep, &later) && asleep && later == sleeps &&

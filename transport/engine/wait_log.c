@@ -1,6 +1,4 @@
-/*
- * wait_log.c - see wait_log.h.
- */
+/* wait_log.c - adds up waits, and marks and reports the sums. See wait_log.h. */
 #include "transport/engine/wait_log.h"
 
 #include <sys/resource.h>
@@ -16,13 +14,15 @@ static uint64_t read_sum(const _Atomic uint64_t *sum)
 	return atomic_load_explicit(sum, memory_order_relaxed);
 }
 
-/* One thread writes: a lost sum, as another takes its place, is none. */
+/* Only the followed thread writes. A sum that is lost as another takes its place does no harm. */
 static void add_sum(_Atomic uint64_t *sum, uint64_t ns)
 {
 	atomic_store_explicit(sum, read_sum(sum) + ns, memory_order_relaxed);
 }
 
-/* A row of its own as long as there is room: of the others only the sum of all is known. */
+/*
+ * Each peer has a row of its own as long as there is room. The others are in the sum of all alone.
+ */
 static void add_peer(struct twi_wait_log *log, const void *peer, uint64_t ns)
 {
 	for (unsigned i = 0; i < TWI_WAIT_LOG_PEERS; i++) {
@@ -73,7 +73,7 @@ static const struct twi_wait_mark *mark_at(const struct twi_wait_log *log, uint3
 	return &log->marks[(log->made - 1 - back) % TWI_WAIT_LOG_MARKS];
 }
 
-/* Who has not been waited for since the oldest mark gives its row to others. */
+/* Frees the rows of peers that have not been waited for since the oldest mark. */
 static void drop_peers(struct twi_wait_log *log)
 {
 	const struct twi_wait_mark *oldest;
@@ -97,7 +97,7 @@ void twi_wait_log_mark(struct twi_wait_log *log, int thread, const struct twi_st
 	take_sums(log, step, now_ns, &log->marks[log->made++ % TWI_WAIT_LOG_MARKS]);
 }
 
-/* The ranks that were waited for longest, the first of them most. */
+/* Keeps the ranks that were waited for longest, in falling order. */
 static void add_awaited(struct twi_state_waited *out, uint32_t rank, uint64_t ns)
 {
 	uint32_t at = out->awaited_count;

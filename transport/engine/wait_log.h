@@ -1,7 +1,8 @@
 /*
- * wait_log.h - for how long the thread that waits has been blocked, for what and for which ranks:
- * sums that only grow, and marks of them, one a second, so that an answer covers the last seconds
- * (diag/judge/verdict_bound.c).
+ * wait_log.h - for how long the thread that waits has been blocked, for what and for which ranks.
+ *
+ * The log has sums that only grow, and marks of them, one a second. So an answer covers the last
+ * seconds (diag/judge/verdict_bound.c).
  *
  *	now -12 s                                          -2 s             now
  *	 |     |     |     |     |     |     |     |     |  |     |     |    |
@@ -9,9 +10,9 @@
  *	 |<------------------- longer ---------------------------------------|
  *	                                                    |<--- lately ----|
  *
- * It is the thread that cpu_log.h follows, and adds to the sums itself; another one's waits change
- * nothing. So they are as long as the time, whatever a program's other threads do. What is not
- * followed costs a wait one comparison.
+ * The log follows the same thread as cpu_log.h, and that thread adds to the sums itself. Waits of
+ * other threads change nothing, so the sums never exceed the time that has passed. A wait of a
+ * thread that is not followed costs one comparison.
  */
 #ifndef TWI_WAIT_LOG_H
 #define TWI_WAIT_LOG_H
@@ -24,11 +25,11 @@ struct twi_step;
 
 #define TWI_WAIT_LOG_STEP  1000000000ull /* between two marks, ns */
 #define TWI_WAIT_LOG_MARKS 12u
-#define TWI_WAIT_LOG_LATE  2u    /* marks ago: what `lately` begins with */
-#define TWI_WAIT_LOG_PEERS 16u   /* that are told apart */
+#define TWI_WAIT_LOG_LATE  2u    /* marks back, where `lately` begins */
+#define TWI_WAIT_LOG_PEERS 16u   /* peers that are told apart */
 #define TWI_WAIT_LOG_LEAST 1000u /* a shorter wait counts for nothing, ns */
 
-/* Sums, and what the process has done until then. */
+/* The sums at one time, and what the process has done until then. */
 struct twi_wait_mark {
 	uint64_t at_ns;
 	uint64_t ns[TWI_WAITED_KINDS];
@@ -38,21 +39,21 @@ struct twi_wait_mark {
 };
 
 struct twi_wait_log {
-	/* Whose waits these are, 0: none yet. The holder of the engine writes. */
+	/* The thread that is followed; 0: none yet. The holder of the engine writes it. */
 	_Atomic int thread;
-	/* That thread writes; all relaxed, as each is a number by itself. */
+	/* The followed thread writes these; all relaxed, as each is a number by itself. */
 	_Atomic uint64_t ns[TWI_WAITED_KINDS];
 	_Atomic uint32_t waits;
 	struct {
-		_Atomic(const void *) peer; /* compared alone: it may have gone */
+		_Atomic(const void *) peer; /* only compared: it may have gone */
 		_Atomic uint64_t ns;
 	} peers[TWI_WAIT_LOG_PEERS];
 	/* The engine is held. */
-	uint32_t made; /* marks so far; they are in a ring */
+	uint32_t made; /* marks so far; marks[] is a ring */
 	struct twi_wait_mark marks[TWI_WAIT_LOG_MARKS];
 };
 
-/* The thread that is followed, which calls, was blocked for `ns`; peer NULL: for nobody by name. */
+/* The calling thread, which is followed, was blocked for `ns`; peer NULL: for no peer by name. */
 void twi_wait_log_add(struct twi_wait_log *log, enum twi_waited kind, const void *peer,
 		      uint64_t ns);
 
@@ -64,13 +65,13 @@ static inline void twi_wait_log_note(struct twi_wait_log *log, int thread, enum 
 		twi_wait_log_add(log, kind, peer, ns);
 }
 
-/* A mark, where one is due; `thread` is the one to be followed. The engine is held. */
+/* Makes a mark, where one is due, and follows `thread` from now on. The engine is held. */
 void twi_wait_log_mark(struct twi_wait_log *log, int thread, const struct twi_step *step,
 		       uint64_t now_ns);
 
 /*
- * What has been since the marks. `open_ns`: for so long a thread has been blocked that still is,
- * for `open_kind`. rank_of says which rank a peer is, TWI_STATE_NO_RANK: none. The engine is held.
+ * Writes the sums since the marks. `open_ns`: how long a wait of `open_kind` has lasted that has
+ * not ended. rank_of returns the rank of a peer; TWI_STATE_NO_RANK: none. The engine is held.
  */
 struct twi_wait_log_ask {
 	uint64_t now_ns, open_ns;

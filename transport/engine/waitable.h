@@ -1,8 +1,8 @@
 /*
  * waitable.h - what a thread can wait for: all that the engine knows of an operation.
  *
- * A room that makes something that ends embeds one (struct tow_op), sets DONE when it has ended,
- * and then calls twi_engine_tell. The engine reads it, and links those who wait.
+ * An object that ends embeds one (struct tow_op). When it has ended, its room sets DONE and then
+ * calls twi_engine_tell. The engine reads the state, and links the threads that wait.
  */
 #ifndef TWI_WAITABLE_H
 #define TWI_WAITABLE_H
@@ -18,15 +18,15 @@ struct twi_wait_entry;
 
 struct twi_waitable {
 	_Atomic uint32_t state;
-	bool memory_polled;           /* its end is seen by a look at memory, not told by a ring */
-	bool crowd;                   /* and more ranks than there are cores look for it */
+	bool memory_polled;           /* its end shows in memory, not by a completion of a ring */
+	bool crowd;                   /* more ranks than there are cores look for it */
 	struct twi_wait_entry *waits; /* threads that wait for it (engine_wait.h) */
 };
 
 /*
- * Has it ended, for the holder of the engine? Relaxed will do: who ends it holds the engine, and
- * this thread holds it, or held it after it became a sleeper that the other sees. A stale answer
- * costs one futile sleep of a wake that comes.
+ * Has it ended? Relaxed is enough: the thread that ends it holds the engine. The calling thread
+ * holds it now, or held it after it became a sleeper that the other thread sees. A stale answer
+ * costs one futile sleep, which a wake ends.
  */
 static inline bool twi_waitable_done(const struct twi_waitable *what)
 {

@@ -1,6 +1,4 @@
-/*
- * watch.c - see watch.h.
- */
+/* watch.c - arms one-shot polls in the holder's ring. See watch.h. */
 #include "transport/engine/watch.h"
 
 #include <poll.h>

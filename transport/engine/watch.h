@@ -1,10 +1,10 @@
 /*
- * watch.h - descriptors of a lane that has no requests of its own in the rings: a sleeper is woken
- * when one becomes readable.
+ * watch.h - watches on descriptors of a lane that has no requests of its own in the rings: a
+ * sleeper is woken when one becomes readable.
  *
  * A watch is a one-shot poll in the ring of the driver (lane.h: that is harmless there when the
  * engine changes hands). Its completion reaches the lane's `completed` with `rest` in the lower 48
- * bits and the ring's index above them; from then on that ring watches no more.
+ * bits and the ring's index above them. From then on that ring watches no more.
  *
  * The engine is held in all calls.
  */
@@ -21,8 +21,8 @@ struct twi_engine;
 #define TWI_WATCH_REST_BITS 48
 
 /*
- * Watches `fd` in the present ring unless its bit in *rings is set, and sets it. False: there is no
- * ring, or its queue is stuck.
+ * Watches `fd` in the holder's ring unless that ring's bit in *rings is set, and sets the bit.
+ * False: there is no ring, or its queue is stuck.
  */
 bool twi_watch(struct twi_engine *engine, enum twi_lane_id lane, uint64_t rest, int fd,
 	       uint32_t *rings);
@@ -31,13 +31,13 @@ bool twi_watch(struct twi_engine *engine, enum twi_lane_id lane, uint64_t rest, 
 bool twi_watch_as(struct twi_engine *engine, unsigned owner, uint64_t rest, int fd,
 		  uint32_t *rings);
 
-/* Which ring the completion `user_data` is of. */
+/* The index of the ring that the completion `user_data` belongs to. */
 static inline unsigned twi_watch_ring(uint64_t user_data)
 {
 	return (unsigned)(user_data >> TWI_WATCH_REST_BITS) & 0xff;
 }
 
-/* Sleeps until the present ring has something, at most for timeout_ns. */
+/* Sleeps until the holder's ring has something, at most for timeout_ns. */
 void twi_watch_nap(struct twi_engine *engine, uint64_t timeout_ns);
 
 #endif

@@ -1,14 +1,15 @@
 /*
- * epoll.c - the poller for where io_uring is not to be had: an epoll set for each thread, and the
- * system calls that everybody may make. poller.h has the promises.
+ * epoll.c - the poller where io_uring cannot be had: an epoll set for each thread, and plain system
+ * calls. poller.h has the promises.
  *
  *	send, recvmsg ... --> requests[] --submit--> the system call --> done[] --reap--> the lane
  *	poll, receive     --> watches (epoll_watch.h), epoll_ctl
  *	                         ^
  *	look: epoll_wait --------+--> ready: the poll is over, or recv and the lane gets the bytes
  *
- * A sleeper polls a second set, which holds the first one and the eventfd of wakes: who drives in
- * its place takes the first one out of it (hush), which a poll of the first one would not see.
+ * A sleeper polls a second set, which holds the first one and the eventfd of wakes. A thread that
+ * drives in its place takes the first set out of the second (hush). A poll of the first set alone
+ * would not see that.
  */
 #include <errno.h>
 #include <poll.h>
@@ -31,18 +32,18 @@
 #define WAKE_KEY     UINT64_MAX
 #define SET_KEY      (UINT64_MAX - 1)
 /*
- * Looks without epoll_wait between two with it, while the lane reads what is hot by itself, or as
- * long as requests bring completions without it.
+ * One look in so many calls epoll_wait, while the lane reads hot connections itself, or as long as
+ * requests bring completions without it.
  */
 #define LOOKS_BETWEEN    8u
-#define LOOKS_BETWEEN_NS 5000u /* whoever polls now and then looks each time */
+#define LOOKS_BETWEEN_NS 5000u /* a thread that polls rarely calls it each time */
 
 enum operation { NOTHING, SEND, SENDMSG, RECVMSG, SEND_ZEROCOPY };
 
 struct request {
 	uint8_t operation;
 	int fd, flags;
-	void *at; /* what is sent, or the message's header */
+	void *at; /* what is sent, or the header of the message */
 	size_t bytes;
 	uint64_t user_data;
 };
@@ -59,11 +60,14 @@ struct twi_epoll {
 	int sleep_fd;
 	_Atomic bool hushed; /* the watches have been taken out of sleep_fd */
 	uint32_t turns;
-	uint64_t looked_ns; /* while the lane reads by itself: when the set was looked at last */
-	bool full;          /* a watch was refused: said in the log */
+	uint64_t looked_ns; /* when it last called epoll_wait, while the lane reads itself */
+	bool full;          /* a watch was refused, which is in the log */
 	struct request requests[TWI_RING_ENTRIES];
 	struct done done[DONE_ENTRIES];
-	/* Moved by whoever holds the engine; the sleeper, who does not, looks if they differ. */
+	/*
+	 * Moved by the holder of the engine. The sleeper, which does not hold it, looks if they
+	 * differ.
+	 */
 	_Atomic uint32_t done_head, done_tail;
 	uint8_t buffer[TWI_RING_BUFFER_BYTES];
 };
@@ -84,8 +88,7 @@ static unsigned ring_ready(const struct twi_ring *base)
 }
 
 /*
- * Each request that is taken has a place for its completions, at most two, so that it can always be
- * made.
+ * Each request that is taken has room for its completions, at most two. So they can always be made.
  */
 static bool has_room(const struct twi_epoll *ring)
 {
@@ -99,14 +102,14 @@ static void push_done(struct twi_epoll *ring, uint64_t user_data, int res, uint3
 	twi_assert(ring_ready(&ring->base) < DONE_ENTRIES);
 	ring->done[tail % DONE_ENTRIES] = (struct done){ user_data, res, flags };
 	atomic_store_explicit(&ring->done_tail, tail + 1, memory_order_relaxed);
-	/* The set knows nothing of what is over at once, and a tow_fd has to tell of it. */
+	/* The set does not show what completes at once, and a tow_fd has to show it. */
 	if (ring->base.watched)
 		twi_ring_wake(&ring->base);
 }
 
 /*
- * The head moves first: what is completed may come here again. What is added meanwhile waits for
- * the next time.
+ * The head moves first, as a completion may lead to this function again. What is added meanwhile
+ * waits for the next time.
  */
 static unsigned ring_reap(struct twi_ring *base)
 {
@@ -127,8 +130,8 @@ static unsigned ring_reap(struct twi_ring *base)
 /* ---- watches ---- */
 
 /*
- * The kernel keeps no more, or has no memory. A poll is told as if something had come: whoever
- * asked looks, finds nothing, and asks again. A receive fails.
+ * The kernel takes no more watches, or has no memory. A poll completes as if something had come:
+ * its owner looks, finds nothing, and asks again. A receive fails.
  */
 static bool refuse_request(struct twi_epoll *ring, enum twi_epoll_kind kind, uint64_t user_data,
 			   int err)
@@ -201,7 +204,7 @@ static ssize_t run_request(const struct request *request)
 	return 0;
 }
 
-/* Two completions, as io_uring gives them; where the kernel had to copy both are there at once. */
+/* Brings two completions, as io_uring does. If the bytes were copied, both are there at once. */
 static void run_zerocopy(struct twi_epoll *ring, const struct request *request)
 {
 	struct twi_engine *engine = ring->base.engine;
@@ -304,7 +307,7 @@ static unsigned end_poll(struct twi_epoll *ring, uint64_t key, enum twi_epoll_ki
 	return 1;
 }
 
-/* One piece; what does not fit comes with the next look, after the other streams' turn. */
+/* Receives one piece. The rest comes with the next look, after the other streams' turn. */
 static unsigned receive_piece(struct twi_epoll *ring, uint64_t key)
 {
 	struct twi_epoll_watch *watch = twi_epoll_find(&ring->watches, key);
@@ -315,7 +318,7 @@ static unsigned receive_piece(struct twi_epoll *ring, uint64_t key)
 	twi_count(ring->base.engine->diag, TWI_C_system_calls, 1);
 	n = recv(twi_epoll_fd_of(key), ring->buffer, sizeof(ring->buffer), MSG_DONTWAIT);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
-		return 0; /* somebody else has read it */
+		return 0; /* another thread has read it */
 	if (n <= 0)
 		twi_epoll_disarm(watch, TWI_EPOLL_RECEIVE);
 	twi_ring_complete(ring->base.engine, watch->user_data[TWI_EPOLL_RECEIVE],
@@ -323,7 +326,7 @@ static unsigned receive_piece(struct twi_epoll *ring, uint64_t key)
 	return 1;
 }
 
-/* Notices of zero-copy sends, whichever ring has made them, are told as an error is. */
+/* Reads notices of zero-copy sends, whichever ring has sent. They come as errors. */
 static unsigned read_notices(struct twi_epoll *ring, uint64_t key)
 {
 	struct twi_epoll_notices *notices = ring->base.engine->epoll_notices;
@@ -349,7 +352,7 @@ static unsigned handle_event(struct twi_epoll *ring, const struct epoll_event *e
 
 	if ((event->events & EPOLLERR) != 0 && twi_epoll_find(&ring->watches, key) != NULL) {
 		count = read_notices(ring, key);
-		end = count == 0 || (event->events & EPOLLHUP) != 0; /* an error is told again */
+		end = count == 0 || (event->events & EPOLLHUP) != 0; /* a real error shows again */
 	}
 	if (end || (event->events & EPOLLIN) != 0) {
 		count += receive_piece(ring, key);
@@ -373,13 +376,13 @@ static unsigned wait_events(struct twi_epoll *ring)
 	for (int i = 0; i < n; i++) {
 		if (events[i].data.u64 != WAKE_KEY)
 			count += handle_event(ring, &events[i]);
-		else if (!ring->base.watched) /* a tow_fd stays ready until it is asked about */
+		else if (!ring->base.watched) /* a tow_fd stays ready until its thread clears it */
 			twi_ring_drain(&ring->base);
 	}
 	return count;
 }
 
-/* The turns since the last look were short, and there were few of them. */
+/* May a look go without epoll_wait? The turns since the last one were few and short. */
 static bool may_skip_look(struct twi_epoll *ring)
 {
 	bool few = ++ring->turns % LOOKS_BETWEEN != 0;
@@ -418,7 +421,7 @@ static bool has_work(const struct twi_ring *base)
 	return ring_ready(base) > 0 || poll(&fd, 1, 0) == 1;
 }
 
-/* Does what comes for the ring end its thread's sleep? */
+/* Sets whether arrivals for the ring end its thread's sleep. */
 static void listen_for_watches(struct twi_epoll *ring, bool on)
 {
 	struct epoll_event event = { .events = on ? EPOLLIN : 0, .data.u64 = SET_KEY };
@@ -441,7 +444,7 @@ static void sleep_on(struct twi_ring *base, uint64_t timeout_ns)
 		listen_for_watches(ring, true);
 	if (ring_ready(base) > 0)
 		return;
-	/* A wake that came before this looks is in the set as well. */
+	/* A wake that came before this poll is in the set as well. */
 	if (ppoll(&fd, 1, timeout_ns == UINT64_MAX ? NULL : &ts, NULL) == 1)
 		twi_ring_drain(base);
 }
@@ -452,8 +455,8 @@ static void watch_all(struct twi_ring *base)
 }
 
 /*
- * The mark is set last: a sleeper that has missed it sleeps on as it should, and its next sleep
- * finds the mark.
+ * `hushed` is set last. A sleeper that has missed it sleeps on as it should, and its next sleep
+ * finds it.
  */
 static void ring_hush(struct twi_ring *base)
 {
@@ -525,8 +528,8 @@ static int ring_create(struct twi_engine *engine, struct twi_ring **out)
 }
 
 /*
- * Nothing is registered for plain system calls. /v1/pool is to say so, under the name of what is
- * missed, with the reason; strict_premap refuses to open for it.
+ * Plain system calls need no registration. /v1/pool is to say so, with the reason, under the name
+ * of the poller that is missing. strict_premap makes the open fail for it.
  */
 static int registrar_add(void *ctx, const struct twi_region *region)
 {

@@ -1,6 +1,4 @@
-/*
- * epoll_notice.c - which zero-copy sends the kernel still holds memory of. See epoll_notice.h.
- */
+/* epoll_notice.c - the zero-copy sends whose memory the kernel still holds. See epoll_notice.h. */
 #include "transport/engine/epoll/epoll_notice.h"
 
 #include <errno.h>
@@ -22,7 +20,7 @@
 struct notice {
 	uint64_t user_data;
 	uint32_t number; /* of the send, as the kernel counts */
-	uint32_t next;   /* of the same socket, or free; index + 1 */
+	uint32_t next;   /* next one of the same socket, or free; index + 1 */
 	uint8_t ring;
 };
 
@@ -34,7 +32,7 @@ struct socket {
 };
 
 struct twi_epoll_notices {
-	uint32_t free; /* index + 1 */
+	uint32_t free; /* first free one; index + 1 */
 	uint32_t lingering;
 	uint32_t socket_count;
 	struct socket *sockets; /* by descriptor */
@@ -70,7 +68,7 @@ bool twi_epoll_notices_probe(void)
 	return there;
 }
 
-/* The table reaches up to the descriptor. NULL: no memory. */
+/* Extends the table up to the descriptor. NULL: no memory. */
 static struct socket *socket_of(struct twi_epoll_notices *notices, int fd)
 {
 	uint32_t count = twi_max(notices->socket_count, SOCKETS_FIRST);
@@ -110,7 +108,7 @@ static void add_notice(struct twi_epoll_notices *notices, struct socket *own, un
 	own->last = index;
 }
 
-/* The notice behind `before` (index + 1; 0: the first one) goes. */
+/* Frees the notice behind `before` (index + 1; 0: the first one). */
 static void take_notice(struct twi_epoll_notices *notices, struct socket *own, uint32_t before)
 {
 	uint32_t *link = before != 0 ? &notice_at(notices, before)->next : &own->first;
@@ -137,7 +135,7 @@ ssize_t twi_epoll_notices_send(struct twi_epoll_notices *notices, int fd, const 
 		return send(fd, data, bytes, flags);
 	own->enabled = true;
 	n = send(fd, data, bytes, flags | MSG_ZEROCOPY);
-	if (n < 0 && errno == ENOBUFS) /* net.core.optmem_max: too many of them are to come */
+	if (n < 0 && errno == ENOBUFS) /* net.core.optmem_max: too many are to come */
 		return send(fd, data, bytes, flags);
 	if (n > 0) {
 		add_notice(notices, own, index, user_data);
@@ -151,7 +149,7 @@ bool twi_epoll_notices_due(const struct twi_epoll_notices *notices, int fd)
 	return (uint32_t)fd < notices->socket_count && notices->sockets[fd].first != 0;
 }
 
-/* The kernel has let go of the sends from..to: numbers that may have gone round. */
+/* Ends the sends from..to, which the kernel has let go of. The numbers may have gone round. */
 static unsigned end_sends(struct twi_epoll_notices *notices, struct twi_engine *engine, int fd,
 			  const struct sock_extended_err *error)
 {
@@ -169,7 +167,9 @@ static unsigned end_sends(struct twi_epoll_notices *notices, struct twi_engine *
 		}
 		take_notice(notices, &notices->sockets[fd], before);
 		index = notice.next;
-		/* A claim goes by it, and a route learns: no notice comes or goes by that. */
+		/*
+		 * The lane ends a lease and learns about its path: that adds or removes no notice.
+		 */
 		twi_ring_complete(engine, notice.user_data, copied ? (int)TWI_DONE_KERNEL_COPY : 0,
 				  TWI_DONE_NOTICE, NULL);
 		count++;
@@ -233,7 +233,9 @@ unsigned twi_epoll_notices_linger(struct twi_epoll_notices *notices, struct twi_
 	return count;
 }
 
-/* Nobody will tell of these sends; their connection has been cut, which took their bytes along. */
+/*
+ * Ends sends whose notices cannot be read. Their connection has been cut, and their bytes with it.
+ */
 static void end_untold(struct twi_epoll_notices *notices, struct twi_engine *engine,
 		       struct socket *own)
 {

@@ -1,6 +1,4 @@
-/*
- * epoll_watch.c - watches by descriptor, and what the set has of them. See epoll_watch.h.
- */
+/* epoll_watch.c - watches by descriptor, and their events in the set. See epoll_watch.h. */
 #include "transport/engine/epoll/epoll_watch.h"
 
 #include <errno.h>
@@ -24,7 +22,10 @@ static uint32_t wanted_events(const struct twi_epoll_watch *watch)
 	return events;
 }
 
-/* Has the set look for `events`; with none of them errors would still be told, so it goes. */
+/*
+ * Makes the set look for `events`. A descriptor without any leaves it: errors would still be
+ * reported.
+ */
 static int list_watch(struct twi_epoll_watches *watches, int fd, struct twi_epoll_watch *watch,
 		      uint32_t events)
 {
@@ -43,7 +44,7 @@ static int list_watch(struct twi_epoll_watches *watches, int fd, struct twi_epol
 	return epoll_ctl(watches->epoll_fd, operation, fd, &event) == 0 ? 0 : errno;
 }
 
-/* The table reaches up to the descriptor. NULL: no memory. */
+/* Extends the table up to the descriptor. NULL: no memory. */
 static struct twi_epoll_watch *row_of(struct twi_epoll_watches *watches, int fd)
 {
 	uint32_t count = twi_max(watches->count, WATCHES_FIRST);

@@ -1,7 +1,7 @@
 /*
- * ring.c - set-up, submission and reaping of one thread's io_uring. See ring.h.
+ * ring.c - sets up one thread's io_uring, submits to it, and reaps it. See ring.h.
  *
- * Features are tried, not looked up by version: set-up flags are dropped one group after the other
+ * Features are tried, not looked up by version. Set-up flags are dropped one group after the other
  * when the kernel refuses them, and multishot receive is tested on a socket pair.
  */
 #include "transport/engine/uring/ring.h"
@@ -29,7 +29,7 @@
 #define IORING_SEND_ZC_REPORT_USAGE (1U << 3)
 #endif
 
-/* What lanes see of a completion is what the kernel wrote. */
+/* Lanes see the flags of a completion as the kernel wrote them. */
 static_assert(TWI_DONE_MORE == IORING_CQE_F_MORE, "flag of a completion");
 static_assert(TWI_DONE_NONEMPTY == IORING_CQE_F_SOCK_NONEMPTY, "flag of a completion");
 static_assert(TWI_DONE_NOTICE == IORING_CQE_F_NOTIF, "flag of a completion");
@@ -40,15 +40,16 @@ static_assert(TWI_DONE_KERNEL_COPY == IORING_NOTIF_USAGE_ZC_COPIED, "result of a
 bool twi_uring_plain;
 
 /*
- * Does the kernel signal the eventfd? The holder of the engine may silence a ring whose thread is
- * about to sleep: liburing's own call is not made for two threads. It is the only flag there.
+ * Sets whether the kernel signals the eventfd. The holder of the engine may silence a ring whose
+ * thread is about to sleep, and liburing's own call is not made for two threads. The word has no
+ * other flag.
  */
 static void set_notifying(struct twi_ring *base, bool on)
 {
 	struct twi_uring *ring = twi_uring_of(base);
 
 	if (ring->uring.cq.kflags == NULL)
-		return; /* Linux 5.7 and older: it always does */
+		return; /* Linux 5.7 and older: it always signals */
 	__atomic_store_n(ring->uring.cq.kflags, on ? 0 : IORING_CQ_EVENTFD_DISABLED,
 			 __ATOMIC_RELAXED);
 }
@@ -148,7 +149,9 @@ static int setup_buffers(struct twi_uring *ring)
 	return TOW_OK;
 }
 
-/* A ring that is not deferred receives by no test of it (open_ring): the requests must be there. */
+/*
+ * Looks for the requests that a ring must have. A plain ring has no other test of them (open_ring).
+ */
 static int probe_opcodes(struct twi_uring *ring)
 {
 	struct io_uring_probe *probe = io_uring_get_probe_ring(&ring->uring);
@@ -223,7 +226,7 @@ static bool request_cancel(struct twi_ring *base, int fd, uint64_t user_data)
 	if (sqe == NULL)
 		return false;
 	io_uring_prep_cancel64(sqe, user_data, 0);
-	sqe->user_data = 0; /* nobody wants to know */
+	sqe->user_data = 0; /* owner 0 is no lane: the completion is ignored */
 	return true;
 }
 
@@ -276,7 +279,7 @@ static bool request_send_zerocopy(struct twi_ring *base, int fd, const void *dat
 	return true;
 }
 
-/* A functional test of what the lanes cannot do without, on a socket pair. */
+/* Tests on a socket pair what the lanes cannot do without. */
 static int probe_ring(struct twi_uring *ring)
 {
 	struct io_uring_cqe *cqe = NULL;
@@ -321,7 +324,10 @@ static int open_ring(struct twi_uring *ring)
 {
 	int status = setup_ring(ring);
 
-	/* One that is not deferred receives nothing into buffers: none, and no test of that. */
+	/*
+	 * A ring that is not deferred receives nothing into buffers. It has none, and no test of
+	 * that.
+	 */
 	if (status == TOW_OK && ring->base.deferred)
 		status = setup_buffers(ring);
 	if (status == TOW_OK && ring->base.deferred)
@@ -355,10 +361,15 @@ static int ring_create(struct twi_engine *engine, struct twi_ring **out)
 	return TOW_OK;
 }
 
-/* Saves the look-up of the ring's file in each call: its thread holds it open until it ends. */
+/*
+ * Saves the look-up of the ring's file in each call. The thread holds that file open until it ends.
+ */
 static void ring_keep(struct twi_ring *base)
 {
-	/* Another thread that takes one down which has no single issuer would drop its own. */
+	/*
+	 * Only for deferred rings, which have a single issuer. Another thread that closes a ring
+	 * without one would unregister its own.
+	 */
 	if (base->deferred)
 		io_uring_register_ring_fd(&twi_uring_of(base)->uring); /* best effort */
 }
@@ -408,7 +419,7 @@ static unsigned ring_ready(const struct twi_ring *base)
 	return io_uring_cq_ready(&ring->uring);
 }
 
-/* The ring's sleeper asks, who does not hold the engine: who does may be reaping it now. */
+/* The ring's sleeper calls it without the engine, whose holder may be reaping the ring now. */
 static bool has_work(const struct twi_ring *base)
 {
 	const struct twi_uring *ring = (const struct twi_uring *)(const void *)base;
@@ -420,8 +431,8 @@ static bool has_work(const struct twi_ring *base)
 }
 
 /*
- * On the ring's eventfd, which the kernel signals while it is asked to: a poll of the ring's own
- * descriptor is not woken by deferred work (seen on 6.18).
+ * Sleeps on the ring's eventfd, which the kernel signals while it is asked to. A poll of the ring's
+ * own descriptor is not woken by deferred work (seen on 6.18).
  */
 static void sleep_on(struct twi_ring *base, uint64_t timeout_ns)
 {
@@ -443,7 +454,7 @@ static void sleep_on(struct twi_ring *base, uint64_t timeout_ns)
 		twi_ring_drain(base);
 }
 
-/* The kernel signals every completion and all deferred work. */
+/* Makes the kernel signal every completion and all deferred work. */
 static void ring_watch(struct twi_ring *base)
 {
 	set_notifying(base, true);
@@ -455,7 +466,7 @@ static void ring_hush(struct twi_ring *base)
 		set_notifying(base, false);
 }
 
-/* A request names its file, not its descriptor. */
+/* A request names its file, not its descriptor: there is nothing to forget. */
 static void ring_forget(struct twi_ring *base, int fd)
 {
 	(void)base, (void)fd;

@@ -45,7 +45,7 @@ void twi_uring_close(struct twi_uring *ring)
 	free(ring);
 }
 
-/* The lock is held. NULL: there is none, and none comes any more. */
+/* The next ring to close. NULL: no more will come. The lock is held. */
 static struct twi_uring *next_ring(struct twi_uring_closer *closer)
 {
 	struct twi_uring *ring;

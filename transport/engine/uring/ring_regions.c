@@ -4,10 +4,10 @@
  *	slot:   region->slot + piece of 1 GiB      (the same in every ring)
  *	have[]: generation of the region in the slot
  *
- * A registration costs its pages a walk; a second ring need not pay it again: it clones the table
- * of a ring that has it (Linux 6.12; single slots 6.13), and registers itself only where that
- * cannot be done. have[] is written by the ring's own thread under the pool's control lock, or on
- * its own when a region has gone; siblings read it to find the ring to clone from.
+ * A registration walks the pages of its memory. A second ring need not pay for that again: it
+ * clones the table of a ring that has it (Linux 6.12; single slots 6.13). It registers itself only
+ * where that cannot be done. The ring's own thread writes have[] under the pool's control lock, or
+ * without it when a region has gone. Other rings' threads read it to find the ring to clone from.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -51,7 +51,7 @@ static bool clone_slots(struct twi_uring *ring, const struct twi_uring *other,
 		       1) == 0;
 }
 
-/* True when a ring of the runtime that has the region has lent it. */
+/* Clones the region from another ring of the runtime that has it. False: that was not possible. */
 static bool borrow_region(struct twi_uring *ring, const struct twi_region *region)
 {
 	for (unsigned i = 0; i < TWI_RINGS_MAX; i++) {
@@ -127,7 +127,7 @@ static int take_slots(struct twi_uring *ring, const struct twi_region *region, b
 	int status = table_create(ring);
 
 	twi_assert_hot(!held || twi_engine_held(ring->base.engine));
-	/* Whose ring it may be borrowed from is known only while the engine is held. */
+	/* Other rings may be looked at only while the engine is held. */
 	if (status == TOW_OK && !(held && borrow_region(ring, region)))
 		status = update_slots(ring, region, region->slots, true);
 	if (status == TOW_OK)
@@ -144,8 +144,10 @@ static int registrar_add(void *ctx, const struct twi_region *region)
 {
 	struct twi_uring *ring = ctx;
 
-	/* The engine is held while a ring that is being set up becomes a registrar. Later a view
-	 * that makes the pool grow holds it, tow_alloc and tow_mem_register do not. */
+	/*
+	 * The engine is held while a ring that is being set up becomes a registrar. Later a view
+	 * that makes the pool grow holds it; tow_alloc and tow_mem_register do not.
+	 */
 	return own_thread(ring) ? take_slots(ring, region, !ring->base.registrar) : TOW_OK;
 }
 
@@ -153,8 +155,10 @@ static void registrar_remove(void *ctx, const struct twi_region *region)
 {
 	struct twi_uring *ring = ctx;
 
-	/* Nobody uses the region any more; where this is another thread, the ring's own empties the
-	 * slots when it drives again, or the end of the ring does. */
+	/*
+	 * No thread uses the region any more. If this is not the ring's thread, that one empties
+	 * the slots when it drives again, or the end of the ring does.
+	 */
 	if (!own_thread(ring) || !twi_ring_has(&ring->base, region))
 		return;
 	update_slots(ring, region, region->slots, false);
@@ -167,7 +171,7 @@ const struct twi_registrar twi_uring_registrar = {
 	.remove = registrar_remove,
 };
 
-/* What the slots of all live regions should have. */
+/* The generations that the slots of all live regions should have. */
 struct live {
 	uint64_t generation[TWI_REGION_SLOTS];
 };
@@ -180,7 +184,10 @@ static void note_region(void *arg, const struct twi_region *region)
 		live->generation[region->slot + i] = region->generation;
 }
 
-/* A region that cannot be registered here goes by plain sends, each counted. */
+/*
+ * Registers a region with the ring. One that cannot be registered goes by plain sends, each
+ * counted.
+ */
 static void take_region(void *arg, const struct twi_region *region)
 {
 	struct twi_uring *ring = arg;
@@ -213,7 +220,7 @@ void twi_uring_sync(struct twi_ring *base)
 	live = calloc(1, sizeof(*live));
 	if (live == NULL)
 		return; /* tried again when the thread drives next */
-	/* What has gone is let go first, so the pins of the old never add to those of the new. */
+	/* Regions that have gone are let go first, so their pins never add to those of new ones. */
 	twi_pool_regions_each(pool, note_region, live);
 	for (uint32_t i = 0; i < TWI_REGION_SLOTS; i++) {
 		uint64_t have = atomic_load_explicit(&ring->have[i], memory_order_relaxed);

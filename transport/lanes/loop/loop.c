@@ -1,8 +1,8 @@
 /*
- * loop.c - the loop lane's table: names, connecting, and when which link is moved. See loop.h.
+ * loop.c - the loop lane's table: names, connecting, and when each link is moved. See loop.h.
  *
- * There is no HELLO here: a connect finds its endpoint by name in the same runtime after the
- * network's delay, and both peers are made at that moment or neither is.
+ * There is no HELLO here. A connect finds its endpoint by name in the same runtime, after the
+ * network's delay. At that moment both peers are made, or neither is.
  */
 #include "transport/lanes/loop/loop.h"
 
@@ -16,7 +16,7 @@
 #include "diag/record/diag.h"
 #include "transport/op/lane_host.h"
 
-/* Rounds in which a call that has sent something may deliver it, too. */
+/* Rounds in which a call that has sent something may also deliver it. */
 #define SETTLE_ROUNDS 64
 
 static struct twi_loop_lane *loop_lane(struct twi_lane *lane)
@@ -47,7 +47,7 @@ static int lane_open(struct twi_engine *engine, struct twi_lane **lane_out)
 	return TOW_OK;
 }
 
-/* Both sides of every link are here and are closed: nobody is left to deliver to. */
+/* Both sides of every link are here and are closed: there is no side left to deliver to. */
 static void lane_close(struct twi_lane *base)
 {
 	struct twi_loop_lane *lane = loop_lane(base);
@@ -269,7 +269,9 @@ static bool peer_abort(struct tow_peer *base, struct tow_op *op, int status, boo
 {
 	bool ended;
 
-	/* What holds the operation's memory must have run before that is given back (lane.h). */
+	/*
+	 * Late writes that hold the operation's memory must end before it is given back (lane.h).
+	 */
 	if (loop_peer(base)->link != NULL)
 		twi_loop_tell(loop_lane(base->lane), loop_peer(base), UINT64_MAX);
 	if (twi_message_is_over(op, status))
@@ -304,7 +306,7 @@ static void peer_close(struct tow_peer *base)
 	twi_loop_activate(lane, link);
 }
 
-/* Who has been asked for all it has to say is asked again when something has happened to it. */
+/* A side whose session was asked for everything leaves the list until something happens to it. */
 static void lane_flush(struct twi_lane *base, bool acks_too)
 {
 	struct twi_loop_lane *lane = loop_lane(base);

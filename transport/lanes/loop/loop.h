@@ -1,7 +1,7 @@
 /*
  * loop.h - the loop lane: peers within one runtime, joined by pipes of bytes in memory. With a
- * configuration (transport/sim/loop_sim.h) it is the simulated network: slow, stubborn, and
- * mortal, all by seed.
+ * configuration (transport/sim/loop_sim.h) it is a simulated network, which is slow, stalls and
+ * fails as drawn from a seed.
  *
  *	      side 0                     link                      side 1
  *	    tow_peer  --- control --> [ pipe: bytes with the time ] --->  tow_peer
@@ -10,23 +10,24 @@
  *	              <-- control --- [                           ] ----
  *	              <-- bulk 0 ---- [                           ] ----
  *
- * A link belongs to the lane, a side to its peer; a link ends when both sides have gone. A side
+ * A link belongs to the lane, a side to its peer. A link ends when both sides have gone. A side
  * that goes leaves the bytes that it wrote, and an end behind them, in its outgoing control pipe.
  *
- * Invariant: bytes of one pipe arrive whole, in order and once, or the pipe ends; as TCP has it.
- * What faults may do is to cut writes and reads short, to hold them up, to end a link at any byte,
- * and to make a link dark: it takes bytes and never gives one again, as when a host has vanished.
+ * Invariant: the bytes of a pipe arrive whole, in order and once, or the pipe ends, as with TCP.
+ * Faults may cut writes and reads short, delay them, or end a link at any byte. They may make a
+ * link dark: it takes bytes and never delivers any again, as when a host has vanished.
  *
- * A *break* is less: one stream of a link loses what is on its way, in both directions, and is
- * opened again after a while by the exchange of records that resumes it (loop_wire.c). It must
- * change nothing for those who send and receive. And *corrupt* changes a byte of bulk payload.
+ * A *break* is less: one stream of a link loses what is on its way, in both directions. After a
+ * while an exchange of records opens the stream again and resumes it (loop_wire.c). A break must
+ * change nothing for sends and receives. *Corrupt* changes a byte of bulk payload.
  *
- * A write can be *late*: its bytes are on their way, and its writer hears of that only after a
- * while, as a thread does that submits a send and looks at the completion when it drives again.
- * Until then it writes nothing more on that stream, and the other side's answer may come first.
+ * A write can be *late*: its bytes are on their way, and its writer learns of that only after a
+ * while. The same happens to a thread that submits a send, and looks at the completion when it
+ * drives again. Until then the side writes nothing more on that stream, and the other side's answer
+ * may come first.
  *
- * Without delay whatever is sent arrives within the sending call, so that nothing waits in a pipe
- * when the engine is given back.
+ * Without delay everything arrives within the sending call, so nothing waits in a pipe when the
+ * engine is given back.
  */
 #ifndef TWI_LOOP_H
 #define TWI_LOOP_H
@@ -41,9 +42,9 @@
 #define TWI_LOOP_PIPE_BYTES     (256u << 10)
 #define TWI_LOOP_PIPE_BYTES_MAX (16u << 20)
 #define TWI_LOOP_SEGMENTS       64u
-#define TWI_LOOP_BREAKS_MAX     24u /* of one stream: it must get on in the end */
+#define TWI_LOOP_BREAKS_MAX     24u /* of one stream, which must get on in the end */
 
-/* What the network is like. All zero: perfect, and at once. Chances are in 1/1000. */
+/* The simulated network. All zero: no faults and no delay. Chances are in 1/1000. */
 struct twi_loop_config {
 	uint64_t seed;
 	uint64_t delay_min_ns, delay_max_ns; /* of every write */
@@ -52,7 +53,7 @@ struct twi_loop_config {
 	uint32_t short_read;                 /* of a read: only a part is given */
 	uint32_t stall;                      /* of a write: nothing is taken for up to stall_ns */
 	uint64_t stall_ns;
-	uint32_t late; /* of a write: the writer hears of it up to late_ns later */
+	uint32_t late; /* of a write: the writer learns of it up to late_ns later */
 	uint64_t late_ns;
 	uint32_t refuse;       /* of a connect: refused */
 	uint32_t dark;         /* of a link: goes dark at some byte */
@@ -64,33 +65,34 @@ struct twi_loop_config {
 	uint64_t reopen_ns;    /* each step of opening it again takes up to this */
 	unsigned channels;     /* bulk streams; 0: one */
 	uint64_t stripe_bytes; /* 0: as on the wire */
-	bool slices;           /* of a large message go to the stream that is free */
+	bool slices;           /* a large message goes in slices to the stream that is free */
 	bool announce;
 	bool lone; /* a message may go alone with its header: session_lone.c */
 };
 
-/* What it means for the payload of a large message to go through a NIC. */
+/* The answer of a NIC to the payload of a large message. */
 enum twi_nic { TWI_NIC_GO, TWI_NIC_WAIT, TWI_NIC_REFUSED };
 
 /*
- * A NIC between the lane and payload: it must have registered the memory. There is none in a
- * runtime, tests attach one (transport/sim/loop_nic.h). The engine is held; `nic` is the table.
+ * A NIC between the lane and the payload, which must have registered the payload's memory. A
+ * runtime has none; tests attach one (transport/sim/loop_nic.h). The engine is held; `nic` is the
+ * table.
  */
 struct twi_loop_nic {
 	/*
-	 * Payload of `out` is about to be written, of which there is `room` for. Where it must be
-	 * staged it is copied now, as much as fits, and out says so; the chunk is to be released
-	 * after the write, NULL: there is none.
+	 * Payload of `out` is about to be written, up to `room` bytes of it. Payload that must be
+	 * staged is copied now, as much as fits, and `out` names the copy. *chunk_out is to be
+	 * released after the write; NULL: there is none.
 	 */
 	enum twi_nic (*out)(struct twi_engine *engine, struct twi_loop_nic *nic,
 			    struct twi_bulk_out *out, size_t room, void **chunk_out);
-	/* n bytes at `from` have come for op, whose memory begins at `to`. */
+	/* *n bytes at `from` have come for `op`, and go to `to`. *n: how many of them went. */
 	enum twi_nic (*in)(struct twi_engine *engine, struct twi_loop_nic *nic,
 			   const struct tow_op *op, void *to, const void *from, size_t *n);
 	void (*close)(struct twi_engine *engine, struct twi_loop_nic *nic);
 };
 
-/* What is below is shared by the files of the lane, and with transport/sim. */
+/* The rest is shared by the files of the lane, and with transport/sim. */
 
 /* Streams of a link, by number: control, then the bulk channels. */
 #define TWI_LOOP_CONTROL 0u
@@ -109,30 +111,30 @@ struct twi_loop_pipe {
 	uint32_t room, head, fill;
 	uint32_t first, count;
 	struct twi_loop_segment segments[TWI_LOOP_SEGMENTS];
-	uint64_t last_due_ns;  /* of anything written so far: order is kept */
-	uint64_t stall_end_ns; /* no write before */
+	uint64_t last_due_ns;  /* of all that was written so far: the order is kept */
+	uint64_t stall_end_ns; /* no write before this time */
 	bool ended;            /* nothing will be written any more; seen once the bytes are read */
-	bool sunk;             /* nobody reads: what is written vanishes */
+	bool sunk;             /* no side reads: what is written vanishes */
 };
 
-/* A write of which the session has not been told yet. */
+/* A write that has not been reported to the session yet. */
 struct twi_loop_late {
 	bool pending;
 	size_t bytes;
 	uint64_t due_ns;
-	const volatile uint8_t *payload; /* NULL: none. Read once more when it is told. */
+	const volatile uint8_t *payload; /* NULL: none. Read once more at the report. */
 	size_t payload_bytes;
 };
 
 struct twi_loop_peer {
 	struct tow_peer base; /* first, with the session: struct twi_stream_peer */
 	struct twi_session session;
-	struct twi_list talking;    /* on lane->talking: its session may have something to say */
+	struct twi_list talking;    /* on lane->talking: its session may have something to send */
 	struct twi_loop_link *link; /* NULL: lost */
 	unsigned side;
 	bool blocked[TWI_LOOP_STREAMS]; /* more is to be written than the pipe took */
-	bool refused;                   /* the NIC was given an address that it does not know, */
-	bool lied_to;                   /* or the other side has lied: it is lost, soon */
+	bool refused;                   /* the NIC was given an address that it does not know */
+	bool lied_to;                   /* the other side has broken the protocol */
 	struct twi_loop_late late[TWI_LOOP_STREAMS];
 	uint64_t deadline_ns; /* closing: lets go at this time at the latest */
 	struct twi_reached readable[TWI_LOOP_STREAMS], writable[TWI_LOOP_STREAMS];
@@ -141,7 +143,7 @@ struct twi_loop_peer {
 _Static_assert(offsetof(struct twi_loop_peer, session) == offsetof(struct twi_stream_peer, session),
 	       "twi_session_of finds it");
 
-/* What one side has done to open a broken stream again. */
+/* The steps that one side has taken to open a broken stream again. */
 struct twi_loop_end {
 	bool said, up;   /* its record is written; it has read the other's */
 	uint64_t due_ns; /* of its next step */
@@ -153,7 +155,7 @@ struct twi_loop_end {
 struct twi_loop_wire {
 	uint64_t written, break_at; /* bytes; UINT64_MAX: never */
 	unsigned breaks;
-	bool struck; /* it has broken, and nobody has noticed yet */
+	bool struck; /* it has broken, and no side has noticed yet */
 	bool broken;
 	struct twi_loop_end ends[2];
 };
@@ -187,7 +189,7 @@ struct twi_loop_lane {
 	struct twi_loop_nic *nic; /* NULL: payload needs no registration */
 };
 
-/* loop_pipe.c: a pipe and what can happen to it. */
+/* loop_pipe.c: a pipe and its faults. */
 int twi_loop_pipe_init(struct twi_loop_pipe *pipe, uint32_t room);
 void twi_loop_pipe_fini(struct twi_loop_pipe *pipe);
 uint64_t twi_loop_below(struct twi_loop_lane *lane, uint64_t bound);
@@ -195,13 +197,15 @@ bool twi_loop_chance(struct twi_loop_lane *lane, uint32_t permille);
 uint64_t twi_loop_delay(struct twi_loop_lane *lane);
 
 /*
- * Takes as much of parts as the pipe of that side and stream and the network are willing to;
- * returns the bytes. parts[payload_part] is what corruption may strike; -1: nothing.
+ * Writes as much of `parts` as the pipe of that side and stream, and the network, take. Returns the
+ * bytes. parts[payload_part] is what corruption may change; -1: nothing.
  */
 size_t twi_loop_write(struct twi_loop_lane *lane, struct twi_loop_link *link, unsigned side,
 		      unsigned stream, const struct iovec *parts, int count, int payload_part);
 
-/* Bytes that are due and lie in one piece, at *at_out; 0: none. They stay until _taken. */
+/*
+ * How many bytes are due and lie in one piece, at *at_out; 0: none. They stay until twi_loop_taken.
+ */
 size_t twi_loop_readable(struct twi_loop_lane *lane, struct twi_loop_pipe *pipe,
 			 const uint8_t **at_out);
 void twi_loop_taken(struct twi_loop_pipe *pipe, size_t bytes);
@@ -212,15 +216,16 @@ void twi_loop_pipe_end(struct twi_loop_lane *lane, struct twi_loop_pipe *pipe);
 /* Drops what is in the pipe. */
 void twi_loop_pipe_clear(struct twi_loop_pipe *pipe);
 
-/* The end has been reached: every byte before it has been read. */
+/* Has the end been reached? Then every byte before it has been read. */
 bool twi_loop_pipe_over(const struct twi_loop_pipe *pipe, uint64_t now_ns);
 
 /* When the pipe's reader has something to do again; UINT64_MAX: not by itself. */
 uint64_t twi_loop_pipe_due(const struct twi_loop_pipe *pipe);
 
 /*
- * loop_wire.c: breaks. draw: when the stream breaks next. move: takes the steps that are due on all
- * streams; false when a side was lost by it. up: the side may read and write. due: its next step.
+ * loop_wire.c: breaks. draw: sets when the stream breaks next. strike: counts written bytes, and
+ * breaks the stream when it is time. move: takes the steps that are due on all streams, and returns
+ * how many there were. up: may the side read and write? due: when its next step is due.
  */
 void twi_loop_wire_draw(struct twi_loop_lane *lane, struct twi_loop_wire *wire);
 void twi_loop_wire_strike(struct twi_loop_lane *lane, struct twi_loop_link *link, unsigned stream,
@@ -238,7 +243,7 @@ unsigned twi_loop_link_move(struct twi_loop_lane *lane, struct twi_loop_link *li
 uint64_t twi_loop_link_due(const struct twi_loop_link *link, uint64_t now_ns);
 void twi_loop_link_free(struct twi_loop_link *link);
 
-/* Writes what a side has to say; returns the number of writes that took something. */
+/* Writes what a side has to send; returns the number of writes that took something. */
 unsigned twi_loop_flush(struct twi_loop_lane *lane, struct twi_loop_peer *peer, bool acks_too);
 
 /*
@@ -247,7 +252,7 @@ unsigned twi_loop_flush(struct twi_loop_lane *lane, struct twi_loop_peer *peer, 
  */
 bool twi_loop_tell(struct twi_loop_lane *lane, struct twi_loop_peer *peer, uint64_t now_ns);
 
-/* The other side's bytes are not what they may be: it is told why, and the side is lost. */
+/* The other side's bytes break the protocol: it is sent the reason, and the side is lost. */
 void twi_loop_protocol_error(struct twi_loop_lane *lane, struct twi_loop_peer *peer, int status);
 
 /* Ends the side's operations with `status` and takes it off the link; frees it if it was closed. */
@@ -255,7 +260,7 @@ void twi_loop_peer_lost(struct twi_loop_lane *lane, struct twi_loop_peer *peer, 
 void twi_loop_peer_free(struct twi_loop_lane *lane, struct twi_loop_peer *peer);
 void twi_loop_activate(struct twi_loop_lane *lane, struct twi_loop_link *link);
 
-/* Something has happened to the side's session: the next flush asks it for words. */
+/* Something has happened to the side's session: the next flush asks it what to send. */
 void twi_loop_talks(struct twi_loop_lane *lane, struct twi_loop_peer *peer);
 
 #endif

@@ -1,10 +1,10 @@
 /*
- * loop_link.c - a link of the loop lane: two sessions that pump bytes into and out of the pipes
- * between them, as the tcp lane does with sockets (uring/tcp_io.c); and how a side goes.
+ * loop_link.c - a link of the loop lane: two sessions, and how a side ends. The sessions move bytes
+ * into and out of the pipes between them, as the tcp lane does with sockets (tcp_io.c).
  *
- * Only the control stream's end is the end of a side: it comes behind everything that was written
- * there. A side that was closed writes what it still has, drops what comes, and waits for the other
- * side's end, at most TWI_LOOP_LINGER_NS.
+ * A side ends with its control stream: the end comes after all that was written there. A closed
+ * side writes what it still has, and drops arrivals. It waits for the other side's end for
+ * TWI_LOOP_LINGER_NS at most.
  */
 #include <stdlib.h>
 
@@ -14,7 +14,7 @@
 #include "transport/lanes/loop/loop.h"
 #include "transport/op/lane_host.h"
 
-/* Reads of one stream in one round: others have their turn too. */
+/* Reads of one stream in one round: other streams have their turn, too. */
 #define ROUNDS 16
 
 static struct twi_loop_pipe *out_pipe(struct twi_loop_peer *peer, unsigned stream)
@@ -31,7 +31,7 @@ void twi_loop_activate(struct twi_loop_lane *lane, struct twi_loop_link *link)
 {
 	if (twi_list_empty(&link->active))
 		twi_list_push_back(&lane->active, &link->active);
-	/* A thread that sleeps knows nothing of these bytes: it must look again. */
+	/* A thread that sleeps does not know of these bytes: it must look again. */
 	lane->base.engine->armed_since_enter = true;
 }
 
@@ -46,7 +46,7 @@ static bool stream_up(const struct twi_loop_peer *peer, unsigned stream)
 	return twi_loop_wire_up(peer->link, stream, peer->side);
 }
 
-/* A write took `bytes`: its writer hears of that now, or later. */
+/* A write took what->bytes: the session learns of it now, or later. */
 static int note_written(struct twi_loop_lane *lane, struct twi_loop_peer *peer, unsigned stream,
 			const struct twi_loop_late *what)
 {
@@ -67,8 +67,8 @@ static int note_written(struct twi_loop_lane *lane, struct twi_loop_peer *peer, 
 }
 
 /*
- * Up to now the write may have read the memory: that is done once more, so that a tool that watches
- * memory sees who has given it back too early.
+ * Reports a late write. Until now the write may have read the memory. So the memory is read once
+ * more: a tool that watches memory then sees whether it was given back too early.
  */
 static int tell_written(struct twi_loop_peer *peer, unsigned stream)
 {
@@ -119,7 +119,10 @@ static unsigned send_control(struct twi_loop_lane *lane, struct twi_loop_peer *p
 	return n > 0;
 }
 
-/* This wire is a copy in user space, where bad memory would end the process. */
+/*
+ * May the payload be read? This wire is a copy in user space, where bad memory would end the
+ * process.
+ */
 static bool can_read(struct twi_loop_peer *peer, unsigned stream, const struct twi_bulk_out *out)
 {
 	const struct tow_op *op = out->op;
@@ -137,7 +140,7 @@ static bool can_write(struct twi_loop_peer *peer, unsigned stream, const struct 
 					 part.iov_len, twi_op_end_of(op, part.iov_base), true);
 }
 
-/* The payload among the first `bytes` of what goes out, unless it went by way of a chunk. */
+/* The payload among the first `bytes` of what goes out, unless a chunk has staged it. */
 static struct twi_loop_late late_of(const struct twi_bulk_out *out, size_t bytes, bool staged)
 {
 	struct twi_loop_late late = { .bytes = bytes };
@@ -193,7 +196,7 @@ static unsigned send_bulk(struct twi_loop_lane *lane, struct twi_loop_peer *peer
 	return writes;
 }
 
-/* A closed side whose last bytes are in the pipe ends it. */
+/* Ends the pipe of a closed side whose last bytes are in it. */
 static void finish_closing(struct twi_loop_lane *lane, struct twi_loop_peer *peer)
 {
 	struct twi_loop_pipe *pipe = out_pipe(peer, TWI_LOOP_CONTROL);
@@ -229,7 +232,7 @@ unsigned twi_loop_flush(struct twi_loop_lane *lane, struct twi_loop_peer *peer, 
 	return writes;
 }
 
-/* The side is off the link: the other one reads what is there already, and then the end. */
+/* Takes the side off the link. The other side reads what is there already, and then the end. */
 static void detach_side(struct twi_loop_lane *lane, struct twi_loop_peer *peer)
 {
 	struct twi_loop_link *link = peer->link;
@@ -242,7 +245,7 @@ static void detach_side(struct twi_loop_lane *lane, struct twi_loop_peer *peer)
 	}
 	if (link->wires[TWI_LOOP_CONTROL].broken &&
 	    !link->wires[TWI_LOOP_CONTROL].ends[peer->side].said)
-		lane->faults++; /* what it had still to say again is lost */
+		lane->faults++; /* what it had still to send again is lost */
 	link->sides[peer->side] = NULL;
 	peer->link = NULL;
 	twi_list_remove(&peer->talking);
@@ -269,7 +272,7 @@ void twi_loop_peer_lost(struct twi_loop_lane *lane, struct twi_loop_peer *peer, 
 		twi_loop_peer_free(lane, peer);
 }
 
-/* The last words of a side that ends it, as far as the pipe takes them at once. */
+/* Sends why this side ends, as far as the pipe takes it at once. */
 static void say_why(struct twi_loop_lane *lane, struct twi_loop_peer *peer, int status)
 {
 	twi_peer_ended(&peer->base, status);
@@ -291,7 +294,7 @@ void twi_loop_protocol_error(struct twi_loop_lane *lane, struct twi_loop_peer *p
 	twi_loop_peer_lost(lane, peer, status);
 }
 
-/* Reads what is due on the control stream: TOW_OK or what the session says. */
+/* Reads what is due on the control stream. Returns TOW_OK or the session's failure. */
 static int read_control(struct twi_loop_lane *lane, struct twi_loop_peer *peer, unsigned *events)
 {
 	struct twi_loop_pipe *pipe = in_pipe(peer, TWI_LOOP_CONTROL);
@@ -323,8 +326,8 @@ static enum twi_nic payload_in(struct twi_loop_lane *lane, const struct tow_op *
 }
 
 /*
- * Brings up to *n bytes at `at` to where the session wants them; *n is how many it wanted of them.
- * Payload of an operation goes by the NIC, where there is one.
+ * Copies up to *n bytes at `at` to where the session wants them; *n becomes how many it took.
+ * Payload of an operation goes through the NIC, where there is one.
  */
 static enum twi_nic scatter_bytes(struct twi_loop_lane *lane, struct twi_loop_peer *peer,
 				  unsigned stream, const uint8_t *at, size_t *n)
@@ -401,7 +404,7 @@ int twi_loop_read(struct twi_loop_lane *lane, struct twi_loop_peer *peer, unsign
 					  : read_bulk(lane, peer, stream, events);
 }
 
-/* All streams. False when the peer was lost by it. */
+/* Reads all streams. False: the peer was lost by it. */
 static bool read_all(struct twi_loop_lane *lane, struct twi_loop_peer *peer, unsigned *events)
 {
 	for (unsigned i = 0; i < peer->link->streams; i++) {
@@ -415,7 +418,10 @@ static bool read_all(struct twi_loop_lane *lane, struct twi_loop_peer *peer, uns
 	return true;
 }
 
-/* The other side's end has come, or this side has lingered long enough. */
+/*
+ * Ends the side if the other side's end has come, or it has lingered for long enough. True: it has
+ * ended.
+ */
 static bool side_over(struct twi_loop_lane *lane, struct twi_loop_peer *peer, uint64_t now_ns)
 {
 	if (peer->refused || peer->lied_to) {
@@ -428,7 +434,7 @@ static bool side_over(struct twi_loop_lane *lane, struct twi_loop_peer *peer, ui
 	}
 	if (peer->link->dark || !twi_loop_pipe_over(in_pipe(peer, TWI_LOOP_CONTROL), now_ns))
 		return false;
-	/* A stream that is being opened again ends when the one who would do it has gone. */
+	/* A broken stream ends only when the side has gone that would help to open it again. */
 	if (!stream_up(peer, TWI_LOOP_CONTROL) && peer->link->sides[1 - peer->side] != NULL &&
 	    !peer->link->cut)
 		return false;
@@ -547,7 +553,7 @@ static int create_side(struct twi_loop_lane *lane, struct twi_loop_link *link, u
 	return TOW_OK;
 }
 
-/* Draws what becomes of the link. */
+/* Draws the faults of the link. */
 static void draw_fate(struct twi_loop_lane *lane, struct twi_loop_link *link)
 {
 	const struct twi_loop_config *config = &lane->config;

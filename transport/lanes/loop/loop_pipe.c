@@ -1,9 +1,9 @@
 /*
  * loop_pipe.c - a pipe of the loop lane: a bounded ring of bytes, each with the time at which it is
- * due, and the chances that the configuration gives to every write and read.
+ * due. Each write and read takes the chances of the configuration.
  *
- * Due times never fall within a pipe: a later write that is drawn a shorter delay waits for the
- * earlier one, as on a stream.
+ * Due times never decrease within a pipe: a later write with a shorter delay waits for the earlier
+ * one, as on a stream.
  */
 #include <stdlib.h>
 
@@ -62,7 +62,7 @@ void twi_loop_pipe_end(struct twi_loop_lane *lane, struct twi_loop_pipe *pipe)
 	pipe->last_due_ns = twi_max(due, pipe->last_due_ns);
 }
 
-/* Notes that `bytes` more have been written, due after a delay. */
+/* Adds `bytes` that have just been written, due after a delay. */
 static void stamp_bytes(struct twi_loop_lane *lane, struct twi_loop_pipe *pipe, uint32_t bytes)
 {
 	uint64_t due = twi_engine_now(lane->base.engine) + twi_loop_delay(lane);
@@ -75,7 +75,7 @@ static void stamp_bytes(struct twi_loop_lane *lane, struct twi_loop_pipe *pipe, 
 		last->bytes += bytes;
 		return;
 	}
-	/* With the table full, the last bytes of it wait for these: late, but in order. */
+	/* When the table is full, its last bytes wait for these: late, but in order. */
 	if (pipe->count == TWI_LOOP_SEGMENTS) {
 		last->bytes += bytes;
 		last->due_ns = due;
@@ -85,7 +85,7 @@ static void stamp_bytes(struct twi_loop_lane *lane, struct twi_loop_pipe *pipe, 
 		(struct twi_loop_segment){ .bytes = bytes, .due_ns = due };
 }
 
-/* The link dies at its appointed byte. */
+/* Makes the link dark, or cuts it, at the byte that was drawn for that. */
 static void strike_link(struct twi_loop_lane *lane, struct twi_loop_link *link)
 {
 	if (!link->dark && link->written >= link->dark_at) {
@@ -107,7 +107,7 @@ static void strike_link(struct twi_loop_lane *lane, struct twi_loop_link *link)
 	}
 }
 
-/* How many of `bytes` are taken now. */
+/* How many of `bytes` the pipe takes now. */
 static size_t admit_bytes(struct twi_loop_lane *lane, struct twi_loop_link *link,
 			  struct twi_loop_pipe *pipe, size_t bytes)
 {
@@ -145,7 +145,7 @@ static void append_bytes(struct twi_loop_pipe *pipe, const uint8_t *from, size_t
 	}
 }
 
-/* Of what was just written, a byte of parts[payload_part] may change. */
+/* May change a byte of parts[payload_part] in what was just written. */
 static void corrupt_payload(struct twi_loop_lane *lane, struct twi_loop_pipe *pipe,
 			    const struct iovec *parts, int payload_part, size_t bytes)
 {

@@ -1,12 +1,12 @@
 /*
  * loop_wire.c - breaks: a stream of a link loses its connection and gets another.
  *
- *	side 0   says its record ------.  .------ side 1  says its record
- *	         hears side 1's    <----\/----->          hears side 0's
+ *	side 0   sends its record -----.  .------ side 1  sends its record
+ *	         reads side 1's    <----\/----->          reads side 0's
  *	         is up                                    is up
  *
  * Each step has its own time, so that the other streams move on between a record and its reading.
- * What lay in the pipes is lost, but for a part that a reader may have got out before it noticed.
+ * What lay in the pipes is lost, except for a part that a reader may have read before it noticed.
  */
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
@@ -27,7 +27,7 @@ static bool both_open(const struct twi_loop_link *link)
 	       !link->sides[1]->base.closed;
 }
 
-/* A side that has gone or closes opens nothing again: such links are left alone. */
+/* A side that has gone or closes opens nothing again, so its link does not break. */
 void twi_loop_wire_strike(struct twi_loop_lane *lane, struct twi_loop_link *link, unsigned stream,
 			  size_t bytes)
 {
@@ -62,7 +62,7 @@ static int say_broken(struct twi_loop_lane *lane, struct twi_loop_link *link, un
 
 	if (twi_loop_chance(lane, 500))
 		status = twi_loop_read(lane, link->sides[side], stream, &events);
-	/* Of a connection that has gone nothing is heard any more. */
+	/* A connection that has gone reports no late write any more. */
 	link->sides[side]->late[stream].pending = false;
 	if (stream == TWI_LOOP_CONTROL)
 		twi_session_control_broken(session);
@@ -108,7 +108,7 @@ static void say_record(struct twi_loop_link *link, unsigned stream, unsigned sid
 			: twi_session_bulk_resume_put(session, stream - TWI_LOOP_BULK, end->record);
 }
 
-/* In two pieces: a record may be cut anywhere. */
+/* Reads the other side's record in two pieces, as a record may be cut anywhere. */
 static int hear_record(struct twi_loop_lane *lane, struct twi_loop_link *link, unsigned stream,
 		       unsigned side)
 {

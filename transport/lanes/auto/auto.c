@@ -1,6 +1,4 @@
-/*
- * auto.c - the table of the lane that is all lanes, and its endpoints. See auto.h.
- */
+/* auto.c - the table of the lane tow://, and its endpoints. See auto.h. */
 #include "transport/lanes/auto/auto.h"
 
 #include <arpa/inet.h>
@@ -55,7 +53,7 @@ static int auto_resolve(const char *address, bool passive, char out[TOW_ADDRESS_
 	return TOW_OK;
 }
 
-/* Opens a sub-endpoint. One that cannot be had is logged: the others remain. */
+/* Opens a sub-endpoint. A failure is logged: the other lanes remain. */
 static struct tow_endpoint *open_sub(struct twi_auto_endpoint *endpoint, enum twi_lane_id id,
 				     const char *address)
 {
@@ -87,7 +85,7 @@ static struct tow_endpoint *open_sub(struct twi_auto_endpoint *endpoint, enum tw
 	return sub;
 }
 
-/* What stands behind "SCHEME://" in the address of a sub-endpoint. */
+/* The part behind "SCHEME://" in the address of a sub-endpoint. */
 static const char *rest_of(const struct tow_endpoint *sub)
 {
 	return sub->address + strlen(sub->lane->ops->scheme) + 3;
@@ -146,8 +144,9 @@ static void open_in6(struct twi_auto_endpoint *endpoint, enum twi_lane_id id, co
 }
 
 /*
- * At the given host, or wherever the knob `interfaces` allows: one address is listened at itself,
- * several at the wildcard, so that the lane may spread a peer's connections over them.
+ * Listens at the given host, or wherever the knob `interfaces` allows. A single address is listened
+ * at itself. Several are listened at by the wildcard, so that the lane may spread a peer's
+ * connections over them.
  */
 static void open_inet(struct twi_auto_endpoint *endpoint, enum twi_lane_id id, const char *host,
 		      struct twi_auto_part *out)
@@ -175,7 +174,7 @@ static int hex_value(char digit)
 	return digit == '\0' || at == NULL ? -1 : (int)(at - "0123456789abcdef");
 }
 
-/* PROVIDER/HEX, as such a lane names itself, in its short form. */
+/* Puts PROVIDER/HEX, the name that such a lane gives itself, in its short form. */
 static void open_raw(struct twi_auto_endpoint *endpoint, enum twi_lane_id id,
 		     struct twi_auto_part *out)
 {
@@ -202,7 +201,10 @@ static void drop_subs(struct twi_auto_endpoint *endpoint)
 		twi_endpoint_drop(endpoint->subs[--endpoint->sub_count]);
 }
 
-/* One that stays within the process is opened under a virtual clock, which has no other. */
+/*
+ * Opens the endpoint of one lane. A lane that stays within the process is opened only under a
+ * virtual clock, which has no other.
+ */
 static void open_lane(struct twi_auto_endpoint *endpoint, enum twi_lane_id id, const char *host,
 		      struct twi_auto_part *out)
 {
@@ -232,7 +234,10 @@ static void open_lane(struct twi_auto_endpoint *endpoint, enum twi_lane_id id, c
 	}
 }
 
-/* Writes the endpoint's address. What has no room in it is logged: nobody will connect by it. */
+/*
+ * Writes the endpoint's address. A lane that has no room in it is logged, as no peer will connect
+ * by it.
+ */
 static int put_address(struct twi_auto_endpoint *endpoint, struct twi_auto_address *address)
 {
 	struct twi_auto_address whole = *address;
@@ -257,7 +262,10 @@ static int endpoint_open(struct twi_lane *lane, const char *host, struct tow_end
 
 	if (endpoint == NULL)
 		return twi_error(TOW_ENOMEM, "no memory for an endpoint");
-	/* Before its sub-endpoints: whoever closes all goes through the list and drops it first. */
+	/*
+	 * Listed before its sub-endpoints: a close of all goes through the list, and drops it
+	 * first.
+	 */
 	twi_endpoint_setup(&endpoint->base, lane);
 	twi_list_init(&endpoint->dials);
 	endpoint->host = address.host;
@@ -291,7 +299,7 @@ static void endpoint_close(struct tow_endpoint *base)
 		struct twi_auto_dial *dial = twi_container_of(entry, struct twi_auto_dial, link);
 
 		twi_list_remove(entry);
-		dial->endpoint = NULL; /* the way being tried is the last */
+		dial->endpoint = NULL; /* the route being tried is the last */
 	}
 	drop_subs(endpoint);
 	twi_endpoint_free(&endpoint->base);

@@ -1,5 +1,5 @@
 /*
- * auto.h - the endpoint that has all lanes, tow://: it opens one on every lane that is there, and a
+ * auto.h - the endpoint that has all lanes, tow://. It opens one on every lane that is there. A
  * connect takes the best lane that both sides have and that works.
  *
  *	tow_endpoint_open("tow://")          tow_connect_start(address of the other)
@@ -9,12 +9,12 @@
  *	   +-- tcp://0.0.0.0:P, tcp://[::]:P    +-> tcp, at each of its addresses in turn
  *	   +-- loop://NAME (simulated only)     each refused: its reason is kept, the next is tried
  *
- * Which lanes there are, what their addresses look like and in which order they are tried says
- * lane.def; what is drawn here are its rows.
+ * lane.def says which lanes there are, what their addresses look like and in which order they are
+ * tried. The picture shows its rows.
  *
- * It moves no byte itself. A sub-endpoint's ready peers go to this one (tow_endpoint.parent), and a
- * connect is a row of inner connects, each with a share of the time that is left; the peer in the
- * result is the inner lane's own, with tow_peer.why telling how it was chosen.
+ * It moves no byte itself. A sub-endpoint's ready peers go to this one (tow_endpoint.parent). A
+ * connect is a row of inner connects, each with a share of the time that is left. The peer in the
+ * result is the inner lane's own, and tow_peer.why tells how it was chosen.
  */
 #ifndef TWI_AUTO_H
 #define TWI_AUTO_H
@@ -22,7 +22,7 @@
 #include "transport/lanes/auto/auto_address.h"
 #include "transport/op/lane_host.h"
 
-#define TWI_AUTO_SUBS_MAX (2 * TWI_LANE_COUNT) /* of the form INET two */
+#define TWI_AUTO_SUBS_MAX (2 * TWI_LANE_COUNT) /* a lane of the form INET has two */
 #define TWI_AUTO_WAYS_MAX (TWI_LANE_COUNT + TWI_AUTO_IN4_MAX + TWI_AUTO_IN6_MAX)
 
 struct twi_auto_endpoint {
@@ -33,13 +33,13 @@ struct twi_auto_endpoint {
 	struct twi_list dials;
 };
 
-/* One way to try. */
+/* One route to try. */
 struct twi_auto_way {
 	enum twi_lane_id lane;
 	char address[TOW_ADDRESS_MAX]; /* without its scheme */
 };
 
-/* A connect on its way. */
+/* A connect under way. */
 struct twi_auto_dial {
 	struct twi_list link; /* on the endpoint's dials */
 	struct twi_engine *engine;
@@ -48,12 +48,12 @@ struct twi_auto_dial {
 	struct tow_op *inner;
 	uint64_t until_ns;
 	bool same_host;
-	int status;     /* of the way tried last */
+	int status;     /* of the route tried last */
 	uint64_t error; /* its errno */
 	unsigned count, next;
 	struct twi_auto_way ways[TWI_AUTO_WAYS_MAX];
 	char refused[400]; /* lanes that were not taken, each with its reason */
-	char said[200];    /* of the last way that failed */
+	char said[200];    /* by the last route that failed */
 };
 
 /* auto_dial.c */

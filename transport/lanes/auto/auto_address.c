@@ -124,7 +124,7 @@ static void put_all(struct raw *raw, const struct twi_auto_address *address)
 	put_u16(raw, twi_checksum(0, raw->bytes, raw->fill) & 0xffff);
 }
 
-/* The ways to make a part smaller, the one that is missed least first. */
+/* Makes a part smaller; way 0 costs least. False: this way cannot make the part smaller. */
 static bool shrink_part(struct twi_auto_part *part, unsigned way)
 {
 	switch (way) {
@@ -197,7 +197,7 @@ static int bad_address(const char *text, const char *why)
 			 text, why);
 }
 
-/* NULL, or what is wrong. The one text of given bytes is accepted, no other. */
+/* NULL, or what is wrong. For given bytes one text is accepted, and no other. */
 static const char *decode_raw(const char *text, struct raw *raw)
 {
 	uint32_t bits = 0;
@@ -236,7 +236,7 @@ static const char *get_name(char out[TWI_AUTO_NAME_MAX], const uint8_t *at, size
 	return NULL;
 }
 
-/* `size` bytes each, at most `max` of them, behind the port. */
+/* Reads a port, and at most `max` addresses of `size` bytes each. */
 static const char *get_inet(const uint8_t *at, size_t bytes, size_t size, size_t max,
 			    uint16_t *port_out, uint8_t *count_out, uint8_t *out)
 {
@@ -270,7 +270,7 @@ static const char *get_raw(struct twi_auto_part *out, const uint8_t *at, size_t 
 	return NULL;
 }
 
-/* One that no lane of ours has is of a later version, or of another build. */
+/* Reads a part. A type that no lane here has is of a later version, or of another build. */
 static const char *get_part(struct twi_auto_address *out, unsigned type, const uint8_t *at,
 			    size_t bytes)
 {

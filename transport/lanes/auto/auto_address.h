@@ -1,6 +1,6 @@
 /*
- * auto_address.h - the address of an endpoint that has all lanes, as text: everything by which one
- * process can be reached, in at most TOW_ADDRESS_MAX - 1 characters. Pure.
+ * auto_address.h - the address of an endpoint that has all lanes, as text. It has everything by
+ * which one process can be reached, in at most TOW_ADDRESS_MAX - 1 characters. Pure.
  *
  *	tow://  base64url of:
  *	  u8 version (1) | u64 host | parts | u16: low half of the crc32c of all before it
@@ -9,8 +9,8 @@
  *	  INET   u16 port, 1 to 4 addresses of 4 bytes; in the next type: 1 or 2 of 16 bytes
  *	  RAW    u8 length, provider, raw name
  *
- * Numbers are big-endian. Each type stands there at most once; an unknown one is skipped, so that
- * later versions of this library can add some. Anything else out of order is refused: an address
+ * Numbers are big-endian. Each type stands there at most once. An unknown type is skipped, so that
+ * later versions of this library can add some. Anything else out of order is refused, as an address
  * comes from users and files.
  */
 #ifndef TWI_AUTO_ADDRESS_H
@@ -50,9 +50,9 @@ struct twi_auto_address {
 bool twi_auto_address_has(const struct twi_auto_address *address, enum twi_lane_id lane);
 
 /*
- * Writes the text, with its scheme. What does not fit is left out, and taken out of *address: the
- * further addresses of each family first, then raw names, then IPv6. TOW_OK; TOW_EINVAL: not even
- * the names fit.
+ * Writes the text, with its scheme. What does not fit is left out, and removed from *address: first
+ * the further addresses of each family, then raw names, then IPv6. TOW_OK; TOW_EINVAL: not even the
+ * names fit.
  */
 int twi_auto_address_put(struct twi_auto_address *address, char out[TOW_ADDRESS_MAX]);
 

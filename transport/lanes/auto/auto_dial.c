@@ -1,8 +1,9 @@
 /*
- * auto_dial.c - connecting by the best lane that both sides have and that works. See auto.h.
+ * auto_dial.c - connects by the best lane that both sides have and that works. See auto.h.
  *
- * A dial lives until its outer operation has ended and no inner one is on its way. The callback of
- * an inner connect runs with the engine held; it goes on with the next way, or ends the outer one.
+ * A dial lives until its outer operation has ended and no inner one is under way. The callback of
+ * an inner connect runs with the engine held. It goes on with the next route, or ends the outer
+ * operation.
  */
 #include <arpa/inet.h>
 #include <stdarg.h>
@@ -41,7 +42,7 @@ add_way(struct twi_auto_dial *dial, enum twi_lane_id lane, const char *fmt, ...)
 	dial->count++;
 }
 
-/* True when this side has the lane and the other one says that it has it. */
+/* Does this side have the lane, and does the other side's address have it? */
 static bool both_have(struct twi_auto_dial *dial, enum twi_lane_id lane, bool there)
 {
 	if (twi_auto_sub(dial->endpoint, lane) == NULL)
@@ -94,7 +95,7 @@ static void add_ways(struct twi_auto_dial *dial, enum twi_lane_id lane,
 	}
 }
 
-/* Could this lane lead there? It says why not, unless nobody would expect it to. */
+/* Could this lane lead there? If not, the reason is noted, unless no user would expect it to. */
 static bool may_lead(struct twi_auto_dial *dial, const struct twi_auto_address *to,
 		     enum twi_lane_id lane)
 {
@@ -118,7 +119,7 @@ static bool may_lead(struct twi_auto_dial *dial, const struct twi_auto_address *
 	return false;
 }
 
-/* The ways from here to there, the best first. */
+/* Finds the routes from here to there, the best first. */
 static void find_ways(struct twi_auto_dial *dial, const struct twi_auto_address *to)
 {
 	dial->same_host = to->host == dial->endpoint->host;
@@ -136,7 +137,7 @@ static void dial_free(struct twi_auto_dial *dial)
 	free(dial);
 }
 
-/* The outer operation ends, with what the last way tried has brought. */
+/* Ends the outer operation, with the result of the route that was tried last. */
 static void finish_dial(struct twi_auto_dial *dial, int status, struct tow_peer *peer)
 {
 	struct tow_op *op = dial->op;
@@ -160,7 +161,7 @@ static void finish_dial(struct twi_auto_dial *dial, int status, struct tow_peer 
 	twi_op_complete(op, status, 0);
 }
 
-/* A way has ended: well, or not. */
+/* An inner connect has ended, with success or not. */
 static void inner_done(struct tow_op *inner, const struct tow_result *result)
 {
 	struct twi_auto_dial *dial = result->user;
@@ -168,7 +169,7 @@ static void inner_done(struct tow_op *inner, const struct tow_result *result)
 	twi_assert_held(inner->engine);
 	dial->error = inner->moved;
 	dial->inner = NULL;
-	if (dial->op == NULL) { /* nobody wants it any more */
+	if (dial->op == NULL) { /* the outer operation has ended */
 		if (result->status == TOW_OK)
 			twi_peer_end(result->peer);
 		dial_free(dial);
@@ -185,7 +186,7 @@ static void inner_done(struct tow_op *inner, const struct tow_result *result)
 	try_next(dial);
 }
 
-/* A share of the time that is left: what hangs must not take the others' chance. */
+/* A share of the time that is left: a route that hangs must not take the chance of the others. */
 static uint64_t share_ns(const struct twi_auto_dial *dial)
 {
 	uint64_t now = twi_engine_now(dial->engine);
@@ -216,7 +217,7 @@ static bool start_way(struct twi_auto_dial *dial, const struct twi_auto_way *way
 	return true;
 }
 
-/* What a connect may end with; the failure of a call is not always among it. */
+/* Maps a status to one that a connect may end with; the failure of a call is not always one. */
 static int as_outcome(int status)
 {
 	switch (status) {

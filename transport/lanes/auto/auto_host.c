@@ -1,6 +1,4 @@
-/*
- * auto_host.c - see auto_host.h.
- */
+/* auto_host.c - reads the boot id and the interfaces, and resolves hosts. See auto_host.h. */
 #include "transport/lanes/auto/auto_host.h"
 
 #include <arpa/inet.h>
@@ -68,7 +66,7 @@ static void add_address(struct twi_auto_hosts *out, const struct sockaddr *addre
 	}
 }
 
-/* Those of the loopback interfaces, or of all others. */
+/* Adds the addresses of the loopback interfaces, or of all others. */
 static void read_some(const struct ifaddrs *all, const char *knob, bool loopback,
 		      struct twi_auto_hosts *out)
 {

@@ -1,5 +1,6 @@
 /*
- * auto_host.h - who this host is, and where the network finds it: what a tow:// address says of it.
+ * auto_host.h - which host this is, and its addresses in the network: what a tow:// address says of
+ * it.
  */
 #ifndef TWI_AUTO_HOST_H
 #define TWI_AUTO_HOST_H
@@ -13,10 +14,10 @@
 #define TWI_AUTO_HOSTS_MAX 8
 
 /*
- * One number for all processes of one kernel, from its boot id. Namespaces are not part of it: two
- * containers may share the directory through which shm meets, and if they do not, its connect is
- * refused at once and the next lane has its turn. A host that hides its boot id is nobody's: then
- * the number is a random one.
+ * One number for all processes of one kernel, from its boot id. Namespaces are not part of it. Two
+ * containers may share the directory through which shm meets. If they do not, its connect is
+ * refused at once, and the next lane has its turn. On a host that hides its boot id the number is a
+ * random one.
  */
 uint64_t twi_auto_host_id(void);
 
@@ -27,9 +28,9 @@ struct twi_auto_hosts {
 };
 
 /*
- * The addresses of the interfaces that are up and that the knob `interfaces` allows; those of the
- * loopback only when there is no other, or when the knob names it. Link-local ones do not count:
- * they mean something else on each host.
+ * The addresses of the interfaces that are up and that the knob `interfaces` allows. Loopback
+ * addresses count only when there is no other. Link-local addresses do not count: they mean
+ * something else on each host.
  */
 void twi_auto_hosts_read(const char *knob, struct twi_auto_hosts *out);
 
@@ -37,8 +38,8 @@ void twi_auto_hosts_read(const char *knob, struct twi_auto_hosts *out);
 bool twi_auto_interface_allowed(const char *knob, const char *name);
 
 /*
- * "" stays "", and so do 0.0.0.0 and ::; a name becomes a number. TOW_OK, TOW_EINVAL, TOW_ENOMEM,
- * TOW_ESYSTEM.
+ * Turns the name of a host into its number; "", 0.0.0.0 and :: become "". TOW_OK, TOW_EINVAL,
+ * TOW_ENOMEM, TOW_ESYSTEM.
  */
 int twi_auto_resolve_host(const char *host, char out[TOW_ADDRESS_MAX]);
 

@@ -1,6 +1,6 @@
 /*
- * interfaces.c - tow_interface_count and tow_interface_info: the kernel's list of addresses, put
- * together by interface.
+ * interfaces.c - tow_interface_count and tow_interface_info: the kernel's list of addresses,
+ * grouped by interface.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -20,7 +20,7 @@
 #include "transport/engine/runtime.h"
 #include "transport/nic.h"
 
-/* An address that counts; NULL where the row is another kind of address, or is not allowed. */
+/* The address of a row if it counts; NULL: it is of another kind, or not allowed. */
 static const struct sockaddr *usable_address(const struct ifaddrs *row, const char *knob)
 {
 	const struct sockaddr *address = row->ifa_addr;

@@ -1,6 +1,4 @@
-/*
- * nic.c - sysfs and ioctl. See nic.h.
- */
+/* nic.c - reads sysfs, and asks the kernel by ioctl. See nic.h. */
 #include "transport/nic.h"
 
 #include <ctype.h>
@@ -20,7 +18,7 @@
 #define DEVICES    "/sys/devices/"
 #define NODES_MOST 65535
 
-/* A whole number that is all of a file but for its end of line. */
+/* Reads a number, which must be all of a file except for the end of its line. */
 static bool read_number(const char *path, long *out)
 {
 	char text[32], *end;
@@ -40,7 +38,7 @@ static bool read_number(const char *path, long *out)
 	return end != text && (*end == '\0' || (*end == '\n' && end[1] == '\0'));
 }
 
-/* "0000:3b:00.1", of `letters`. */
+/* Is it like "0000:3b:00.1", with `letters` letters? */
 static bool is_pci_address(const char *part, size_t letters)
 {
 	static const char form[] = "hhhh:hh:hh.d";

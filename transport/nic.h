@@ -1,10 +1,10 @@
 /*
  * nic.h - what the system knows of a network interface beside its addresses: link and sizes from
- * the socket calls, its place in the machine from sysfs.
+ * socket calls, its place in the machine from sysfs.
  *
  * A container, or a program in a network namespace of its own, may see the sysfs of another
- * namespace, whose eth0 is another one. So sysfs is believed only where it has the interface's
- * number. What it says is checked like any text from outside.
+ * namespace, whose eth0 is another interface. So sysfs is believed only where it has the
+ * interface's number. Its content is checked like any text from outside.
  */
 #ifndef TWI_NIC_H
 #define TWI_NIC_H
@@ -14,19 +14,19 @@
 #include <towline/interface.h>
 
 /*
- * The place of interface `name` with the kernel's `number`: pci_path and numa_node. `root` is put
- * before all paths of sysfs: "", or a folder of a test's. What cannot be told is "" and -1.
+ * Sets pci_path and numa_node of interface `name`, which has the kernel's `number`. `root` is put
+ * before all paths of sysfs: "", or a folder of a test's. Unknown values become "" and -1.
  */
 void twi_nic_place(const char *root, const char *name, unsigned number,
 		   struct tow_interface_info *out);
 
 /*
- * How much of `path` names a PCI device: up to the last part like "0000:3b:00.1", behind
- * "/sys/devices/". 0: it names none. Pure.
+ * The length of the start of `path` that names a PCI device. It ends with the last part like
+ * "0000:3b:00.1", behind "/sys/devices/". 0: there is none. Pure.
  */
 size_t twi_nic_pci_length(const char *path);
 
-/* speed_mbits and mtu_bytes; -1 for what the kernel does not tell. */
+/* Sets speed_mbits and mtu_bytes; -1: the kernel does not tell. */
 void twi_nic_link(const char *name, struct tow_interface_info *out);
 
 #endif

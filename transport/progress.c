@@ -1,6 +1,4 @@
-/*
- * progress.c - the calls of a runtime that move it without waiting for an operation.
- */
+/* progress.c - the calls that move a runtime without waiting for an operation. */
 #include <towline/runtime.h>
 
 #include "diag/base/error.h"
@@ -82,7 +80,10 @@ TOW_PUBLIC int tow_fd(struct tow_runtime *runtime, int *fd_out)
 	if (status == TOW_OK)
 		status = twi_fd_open(engine, fd_out);
 	if (status == TOW_OK) {
-		/* Arms in this thread's ring what it is to wait for, also what it read directly. */
+		/*
+		 * Arms in this thread's ring what it is to wait for, also connections that it read
+		 * directly.
+		 */
 		twi_engine_flush(engine);
 		twi_engine_poll(engine);
 	}

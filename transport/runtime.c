@@ -1,8 +1,8 @@
 /*
- * runtime.c - opening and closing a runtime, and the calls that concern all of it.
+ * runtime.c - opens and closes a runtime, and has the calls that concern all of it.
  *
- * Opening builds the parts of one table from the bottom up, and a failure takes down in the
- * opposite order what stands. Closing is that same order.
+ * Opening builds the parts of one table from the bottom up. A failure takes down the parts that
+ * stand, in the opposite order. Closing uses that order, too.
  */
 #include "transport/engine/runtime.h"
 
@@ -54,10 +54,10 @@ struct tow_runtime {
 	struct twi_engine engine;
 	struct twi_serve serve;
 	const struct tow_options *options; /* the caller's, while the runtime is being opened */
-	unsigned parts;                    /* those of the table that were opened */
+	unsigned parts;                    /* how many parts of the table were opened */
 	bool opened;                       /* its user has it */
-	struct twi_latency notify_lag;     /* of the engine */
-	char *texts;                       /* what the knobs that are text point to */
+	struct twi_latency notify_lag;     /* for the engine */
+	char *texts;                       /* strings that text knobs point to */
 	struct twi_job job;
 	struct twi_tracing tracing;
 	struct twi_remains *remains; /* what may be left of the pool */
@@ -98,7 +98,7 @@ static struct tow_runtime *runtime_of(struct twi_engine *engine)
 	return twi_container_of(engine, struct tow_runtime, engine);
 }
 
-/* From here on the secret is a key; of its text only stars are left, for /v1/info to say so. */
+/* Makes a key of the secret, and leaves stars of its text, for /v1/info to say that it is set. */
 static int load_job_key(struct twi_engine *engine)
 {
 	char *texts = runtime_of(engine)->texts;
@@ -138,7 +138,7 @@ static void close_job(struct twi_engine *engine)
 	twi_job_fini(&runtime_of(engine)->job);
 }
 
-/* A peer that may send a message which costs more than all of its credit would be refused. */
+/* Fits eager_max_bytes into the credit: a peer that sends more at once would be refused. */
 static void fit_eager(struct twi_engine *engine)
 {
 	struct twi_knobs *knobs = &engine->knobs;
@@ -189,7 +189,7 @@ static void stop_tracing(struct twi_engine *engine)
 	twi_tracing_stop(&runtime_of(engine)->tracing);
 }
 
-/* The pool, and its part for copies that cannot be avoided: at most a quarter. */
+/* Opens the pool, and at most a quarter of it for copies that cannot be avoided. */
 static int open_pool(struct twi_engine *engine)
 {
 	const struct twi_knobs *knobs = &engine->knobs;
@@ -321,7 +321,7 @@ static int open_lanes(struct twi_engine *engine)
 	return status;
 }
 
-/* To close. When this thread cannot have a ring, what the others' rings hold is dropped. */
+/* Takes the engine to close. Without a ring here, what other threads' rings hold is dropped. */
 static void enter_last(struct twi_engine *engine)
 {
 	twi_engine_enter(engine);
@@ -363,7 +363,7 @@ static void end_traffic(struct twi_engine *engine)
 		if (!peer->closed)
 			twi_peer_end(peer);
 	}
-	/* While the callbacks run everything they may name is still there. */
+	/* While the callbacks run, all that they may name is still there. */
 	twi_engine_run_callbacks(engine);
 	while ((pos = twi_list_first(&engine->endpoints)) != NULL)
 		twi_endpoint_drop(twi_container_of(pos, struct tow_endpoint, link));
@@ -388,7 +388,7 @@ static void close_serve(struct twi_engine *engine)
 	twi_serve_close(&runtime_of(engine)->serve);
 }
 
-/* What the kernel counts is no part of what anybody opens a runtime for: without it, it goes on. */
+/* The kernel's figures are not what a user opens a runtime for: it goes on without them. */
 static int open_bpf(struct twi_engine *engine)
 {
 	const struct twi_socket *socket = runtime_of(engine)->serve.socket;
@@ -409,16 +409,16 @@ static void describe_bootstrap(void *arg, struct twi_emit *emit)
 	twi_bootstrap_describe(&runtime_of(arg)->job.bootstrap, emit);
 }
 
-/* Documents and families of metrics that a part knows; `arg` is the engine. */
+/* A document, or a family of metrics, of a part; `arg` is the engine. */
 struct part_source {
 	const char *path, *help;
 	void (*snapshot)(void *arg, struct twi_emit *emit);
 };
 
 /*
- * A part of a runtime. Parts are opened from the first to the last, and closed from the last to
- * the first; a document is there while its part is. The close of a part whose open has failed is
- * called as well, and takes back what was done until then. No open: it is made at its first use.
+ * A part of a runtime. Parts are opened from the first to the last, and closed from the last to the
+ * first. A document is there while its part is. When an open has failed, the close of that part is
+ * called as well, and takes back what was done. No open: the part is made at its first use.
  */
 static const struct part {
 	int (*open)(struct twi_engine *engine);
@@ -511,7 +511,7 @@ static int open_parts(struct tow_runtime *runtime, const struct tow_options *opt
 	return status;
 }
 
-/* Closes the parts that open_parts has come to. */
+/* Closes the parts that open_parts has reached. */
 static void close_parts(struct tow_runtime *runtime)
 {
 	while (runtime->parts > 0)
@@ -526,7 +526,7 @@ static int open_runtime(const struct tow_options *options, bool virtual_clock,
 			struct tow_runtime **runtime_out)
 {
 	struct tow_runtime *runtime;
-	struct tow_options known; /* where the caller's are of another size */
+	struct tow_options known; /* for options of another size */
 	int status;
 
 	if (runtime_out == NULL)

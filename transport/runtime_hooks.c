@@ -1,5 +1,6 @@
 /*
- * runtime_hooks.c - what rooms ask of others above them, of every runtime (engine/hooks.h).
+ * runtime_hooks.c - the table of what rooms ask of rooms above them, for every runtime
+ * (engine/hooks.h).
  */
 #include "transport/coll/coll.h"
 #include "transport/engine/hooks.h"

@@ -1,6 +1,4 @@
-/*
- * runtime_report.c - see runtime_report.h.
- */
+/* runtime_report.c - writes what a runtime reports in /v1. See runtime_report.h. */
 #include "transport/runtime_report.h"
 
 #include <string.h>
@@ -17,7 +15,7 @@
 #include "transport/rpc/rpc.h"
 #include "transport/wire/feature.h"
 
-/* The knob `require`, where it is set, and which lanes cannot meet it whoever the peer is. */
+/* The knob `require`, where it is set, and the lanes that cannot meet it with any peer. */
 static void describe_require(const struct twi_engine *engine, struct twi_emit *emit)
 {
 	const char *require = engine->knobs.require;

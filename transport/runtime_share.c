@@ -1,9 +1,9 @@
 /*
- * runtime_share.c - tow_runtime_share: one runtime, a count of those who have it, and what it was
- * opened with. See runtime_share.h.
+ * runtime_share.c - tow_runtime_share: one runtime, a count of its users, and the options that it
+ * was opened with. See runtime_share.h.
  *
- * The lock is held while the runtime is opened, so that who comes meanwhile waits for it. It is not
- * held while the last one closes it: a user that comes then gets a new one.
+ * The lock is held while the runtime is opened, so that users that come meanwhile wait for it. It
+ * is not held while the last user closes it: a user that comes then gets a new one.
  */
 #include "transport/runtime_share.h"
 
@@ -23,18 +23,18 @@
 static struct {
 	struct tow_runtime *runtime; /* NULL: none */
 	unsigned holders;
-	struct twi_knobs knobs; /* as resolved, before the machine had a say */
-	char *texts;            /* what those that are text point to */
+	struct twi_knobs knobs; /* as resolved, before they are fitted to the machine */
+	char *texts;            /* strings that text knobs point to */
 	struct twi_job_key key;
 } shared;
 
-/* Its callbacks, which run while it is being opened, are told so in place of waiting for ever. */
+/* Callbacks that run while the runtime is being opened get an error, and do not wait for ever. */
 static pthread_mutex_t lock = PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 /*
- * A child has nothing of what is shared, and the lock's owner may be no thread of its own. Nobody
- * takes the lock for a fork: while it is held those of all parts of a runtime are taken.
+ * A child has nothing of what is shared, and the lock's owner may be no thread of its own. No fork
+ * handler takes the lock: while it is held, the locks of all parts of a runtime are taken.
  */
 static void renew_in_child(void)
 {
@@ -49,7 +49,7 @@ static void init_once(void)
 	pthread_atfork(NULL, NULL, renew_in_child);
 }
 
-/* There is none any more. The lock is held, here and below. */
+/* Forgets the shared runtime. The lock is held, here and below. */
 static void forget_shared(void)
 {
 	twi_job_key_wipe(&shared.key);
@@ -57,7 +57,7 @@ static void forget_shared(void)
 	memset(&shared, 0, sizeof(shared));
 }
 
-/* What options mean, with strings of its own, and the secret as a key. */
+/* Resolves options, with strings of their own, and the secret as a key. */
 static int resolve_options(const struct tow_options *options, struct twi_knobs *knobs,
 			   char **texts_out, struct twi_job_key *key)
 {
@@ -82,7 +82,7 @@ static int open_shared(const struct tow_options *options)
 	return status;
 }
 
-/* Whether who wants these options can have the runtime that is there. */
+/* Can a user that wants these options have the runtime that is there? */
 static int join_shared(const struct tow_options *options)
 {
 	struct twi_job_key key = { .set = false };
@@ -134,7 +134,7 @@ TOW_PUBLIC int tow_runtime_share(const struct tow_options *options,
 				 struct tow_runtime **runtime_out)
 {
 	struct twi_error_kept kept;
-	struct tow_options known; /* where the caller's are of another size */
+	struct tow_options known; /* for options of another size */
 	int status;
 
 	if (runtime_out == NULL)
@@ -152,7 +152,7 @@ bool twi_share_leave(struct tow_runtime *runtime)
 	bool others = false;
 
 	if (pthread_mutex_lock(&lock) != 0)
-		return false; /* it is being opened by this thread, and this one is another */
+		return false; /* this thread is opening the shared one, and closes another */
 	if (shared.runtime == runtime) {
 		others = --shared.holders > 0;
 		if (!others)

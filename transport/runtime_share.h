@@ -1,6 +1,6 @@
 /*
- * runtime_share.h - the runtime that several parts of a process share: each has a hold on it, the
- * first opens it, and the last closes it.
+ * runtime_share.h - the runtime that several parts of a process share. Each part has a reference to
+ * it; the first opens it, and the last closes it.
  */
 #ifndef TWI_RUNTIME_SHARE_H
 #define TWI_RUNTIME_SHARE_H
@@ -9,7 +9,7 @@
 
 struct tow_runtime;
 
-/* One who has it closes it. True when others have it still; false: it is to be closed. */
+/* A user closes it. True: others still have it. False: the caller has to close it. */
 bool twi_share_leave(struct tow_runtime *runtime);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * runtime_words.c - the knob whose words only transport knows, and those of the log.
+ * runtime_words.c - checks the knob whose words only transport knows, and takes those of the log.
  */
 #include "diag/base/error.h"
 #include "diag/record/diag.h"

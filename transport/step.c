@@ -1,6 +1,6 @@
 /*
- * step.c - steps, and the program's own spans: a stack for each thread and runtime, in the thread's
- * block of the runtime's diag.
+ * step.c - steps, and the program's own spans. Each thread has a stack of spans for each runtime,
+ * in the thread's block of the runtime's diag.
  */
 #include "transport/engine/step.h"
 
@@ -24,7 +24,7 @@
 
 struct twi_step_times {
 	struct twi_latency steps,
-		waits; /* waits: of those that the thread that began them has ended */
+		waits; /* waits: of steps that the thread that began them has ended */
 };
 
 _Static_assert(TOW_SPAN_DEPTH == TWI_OPEN_SPANS, "as many as the header says");
@@ -47,13 +47,13 @@ TOW_PUBLIC int tow_step_begin(struct tow_runtime *runtime, uint64_t number)
 	engine->step.blocked_ns = twi_polled_blocked(engine);
 	engine->step.thread = twi_thread_mark();
 	atomic_store_explicit(&engine->step.number, number, memory_order_relaxed);
-	/* Before another can begin: steps are in the log in their order. */
+	/* Logged before another step can begin: so steps are in the log in their order. */
 	twi_alloclog_step(engine->alloclog, number, TWI_SITE_HERE);
 	atomic_store_explicit(&engine->step.state, TWI_STEP_OPEN, memory_order_release);
 	return TOW_OK;
 }
 
-/* By who has made the step CHANGING, so that one thread at a time writes. */
+/* Called by the thread that set CHANGING, so that one thread at a time writes. */
 static void count_step(struct twi_engine *engine, uint64_t took_ns)
 {
 	struct twi_step *step = &engine->step;
@@ -63,7 +63,7 @@ static void count_step(struct twi_engine *engine, uint64_t took_ns)
 		times = calloc(1, sizeof(*times));
 		if (times == NULL)
 			return;
-		/* release: who finds it reads zeros at the least */
+		/* release: a thread that finds it reads zeros at the least */
 		atomic_store_explicit(&step->times, times, memory_order_release);
 	}
 	twi_latency_add(&times->steps, took_ns);
@@ -72,7 +72,7 @@ static void count_step(struct twi_engine *engine, uint64_t took_ns)
 				twi_min(twi_polled_blocked(engine) - step->blocked_ns, took_ns));
 }
 
-/* The same. The median that it was slow by; 0: it was not. */
+/* Called likewise. Returns the median that the step was slow beside; 0: it was not slow. */
 static uint64_t judge_step(struct twi_engine *engine, uint64_t took_ns)
 {
 	struct twi_step_window *window = engine->step.window;
@@ -91,7 +91,7 @@ void twi_step_free(struct twi_engine *engine)
 	free(atomic_load_explicit(&engine->step.times, memory_order_relaxed));
 }
 
-/* What was counted; false: no step has ended. */
+/* Reads what was counted. False: no step has ended. */
 static bool read_steps(const struct twi_engine *engine, struct twi_latency_sum *steps_out,
 		       struct twi_latency_sum *waits_out)
 {
@@ -179,7 +179,7 @@ TOW_PUBLIC int tow_step_end(struct tow_runtime *runtime, uint64_t number)
 	return TOW_OK;
 }
 
-/* Unlike the number of any step that counts from 0, and of any other span of the runtime. */
+/* An id that no other span of the runtime has, and no step that is counted from 0. */
 static uint64_t next_id(struct twi_diag_block *block)
 {
 	return block->owner << 32 | ++block->opened;

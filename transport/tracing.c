@@ -1,5 +1,6 @@
 /*
- * tracing.c - see tracing.h.
+ * tracing.c - tow_trace_begin and tow_trace_end, and captures that begin by themselves. See
+ * tracing.h.
  */
 #include "transport/tracing.h"
 
@@ -25,7 +26,9 @@
 #define COMPARE_NAP_NS 1000000
 #define COMPARE_NAPS   30
 
-/* By the connection to rank 0, if there is one on which clocks were compared. */
+/*
+ * The offset by the best connection to rank 0 on which clocks were compared. False: there is none.
+ */
 static bool rank0_clock(void *arg, int64_t *offset_ns_out, uint64_t *error_ns_out)
 {
 	struct twi_engine *engine = arg;
@@ -54,7 +57,10 @@ static bool rank0_clock(void *arg, int64_t *offset_ns_out, uint64_t *error_ns_ou
 	return known;
 }
 
-/* Exchanges with rank 0 until now; asks: and begins new ones. *any_out: it has begun some. */
+/*
+ * Counts the exchanges with rank 0 until now. asks: it also begins new ones; *any_out: there are
+ * some.
+ */
 static uint64_t count_exchanges(struct twi_engine *engine, bool asks, bool *any_out)
 {
 	struct twi_list *pos, *next;
@@ -72,7 +78,10 @@ static uint64_t count_exchanges(struct twi_engine *engine, bool asks, bool *any_
 	return sum;
 }
 
-/* Who drives the engine lets the answer in: the program, or nobody, and then it goes on without. */
+/*
+ * Compares clocks with rank 0. The thread that drives the engine lets the answer in. If the program
+ * does not drive, the capture goes on without it.
+ */
 static void compare_clock(void *arg, bool wait)
 {
 	const struct timespec nap = { .tv_nsec = COMPARE_NAP_NS };
@@ -127,14 +136,14 @@ void twi_tracing_slow_step(struct twi_engine *engine, const struct twi_span *ste
 
 	if (trigger == NULL)
 		return;
-	/* The same at all ranks, so that the files of one step lie in one folder. */
+	/* The name is the same at all ranks, so that the files of one step lie in one folder. */
 	snprintf(trigger->session, sizeof(trigger->session), "step_%llu",
 		 (unsigned long long)step->id);
 	snprintf(trigger->why, sizeof(trigger->why),
 		 "step %llu, which took %.3f ms, %.1f times the median",
 		 (unsigned long long)step->id, (double)took_ns / 1e6,
 		 (double)took_ns / (double)median_ns);
-	/* With the step before it, which is to be compared. */
+	/* The capture has the step before it, too, for comparison. */
 	trigger->since_ns = step->start_ns > 2 * median_ns ? step->start_ns - 2 * median_ns : 1;
 	twi_trace_writer_fire(engine->trace_writer);
 }
@@ -157,7 +166,7 @@ static void capture_found(struct twi_engine *engine, uint64_t unix_s, const char
 
 const struct twi_trace_hooks twi_trace_hooks = { .rank = find_rank, .found = capture_found };
 
-/* Up to 100 every other step would be slow. */
+/* Makes the window. With a knob up to 100 every other step would be slow. */
 static int open_window(struct twi_engine *engine)
 {
 	uint32_t percent = engine->knobs.trace_on_slow_step;
@@ -174,7 +183,9 @@ static int open_window(struct twi_engine *engine)
 					   : twi_error(TOW_ENOMEM, "no memory for a runtime");
 }
 
-/* A thread of its own, where a knob asks for captures that nobody waits for. */
+/*
+ * Opens the writer, a thread of its own, where a knob asks for captures that begin by themselves.
+ */
 static int open_writer(struct twi_tracing *tracing, struct twi_engine *engine)
 {
 	const struct twi_knobs *knobs = &engine->knobs;
@@ -194,7 +205,7 @@ static int open_writer(struct twi_tracing *tracing, struct twi_engine *engine)
 	return status;
 }
 
-/* The library has one handler for a signal. */
+/* Allows the signal for stacks. The library has one handler for a signal. */
 static int allow_stacks(struct twi_tracing *tracing, const struct twi_knobs *knobs)
 {
 	int number = (int)knobs->stacks_signal, status;
@@ -217,7 +228,7 @@ int twi_tracing_open(struct twi_tracing *tracing, struct twi_engine *engine)
 	int status;
 
 	pthread_mutex_init(&tracing->lock, NULL);
-	/* A knob's rank is where the process says it is; its clock is not known by that. */
+	/* The knob tells the rank, but not how this clock differs from that of rank 0. */
 	atomic_store_explicit(&engine->job_rank, -1, memory_order_relaxed);
 	status = identify_rank(engine, engine->knobs.rank, engine->knobs.world_size);
 	if (status == TOW_OK)
@@ -279,7 +290,7 @@ TOW_PUBLIC int tow_trace_end(struct tow_runtime *runtime, struct tow_trace **tra
 	if (trace_out == NULL)
 		return twi_error(TOW_EINVAL, "tow_trace_end: trace_out is NULL");
 	*trace_out = NULL;
-	/* Its clock is asked for under the engine, which this thread holds. */
+	/* The clock is asked for under the engine, which a callback's thread holds. */
 	if (twi_engine_in_callback(twi_runtime_engine(runtime)))
 		return twi_error(TOW_EINVAL, "tow_trace_end in a completion callback");
 	tracing = twi_runtime_tracing(runtime);

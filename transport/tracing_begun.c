@@ -1,10 +1,10 @@
 /*
  * tracing_begun.c - what is under way at the end of a capture: collectives, messages, copies to and
- * from devices, calls, and threads that wait for them. Spans are written when they end, so that of
- * a job that hangs the rings tell nothing.
+ * from devices, calls, and threads that wait for them. Spans are written when they end, so the
+ * rings show nothing of a job that hangs.
  *
- * Nothing is kept up to date for it: the operation table, the groups, the calls and the list of
- * waits are walked when somebody asks.
+ * Nothing is kept up to date for this. The operation table, the groups, the calls and the list of
+ * waits are walked when a capture asks.
  */
 #include "diag/record/span.h"
 #include "transport/coll/coll_report.h"
@@ -50,7 +50,7 @@ static void add_colls(struct begun *begun)
 			if (run->op == NULL || run->seq == 0) /* the set-up's own */
 				continue;
 			span = twi_coll_span(run, run->start_ns, TOW_OK);
-			if (run->called_ns == 0) /* its thread may be in the start call yet */
+			if (run->called_ns == 0) /* its thread may still be in the start call */
 				span.queue_ns = 0;
 			begun_add(begun, &span);
 		}
@@ -90,7 +90,7 @@ static void add_op(struct begun *begun, const struct tow_op *op)
 	begun_add(begun, &span);
 }
 
-/* The user's own: what collectives and calls are made of is in no row of the table. */
+/* Adds the user's own operations, and not those that collectives and calls are made of. */
 static void add_ops(struct begun *begun)
 {
 	const struct twi_op_table *table = begun->engine->ops;
@@ -120,8 +120,8 @@ static uint64_t id_of(const struct tow_op *op)
 }
 
 /*
- * The engine's wait is a piece of the program's where the library asks others on the way
- * (op_late.c): that is so of what all ranks take part in.
+ * When the program's wait began. Where the library asks other ranks meanwhile (op_late.c), the
+ * engine's wait is only a part of it. That is so for operations in which all ranks take part.
  */
 static uint64_t waited_since(const struct tow_op *op, uint64_t since_ns)
 {
@@ -136,7 +136,7 @@ static uint64_t waited_since(const struct tow_op *op, uint64_t since_ns)
 	return twi_min(since_ns, op->start_ns + ns);
 }
 
-/* Of several that a thread waits for, the first. */
+/* Adds a wait; of several operations that a thread waits for, it shows the first. */
 static void add_wait(struct begun *begun, const struct twi_wait *wait)
 {
 	const struct tow_op *op =

@@ -148,7 +148,7 @@ TOW_PUBLIC int tow_step_end(struct tow_runtime *runtime, uint64_t number)
 	struct twi_span span = { .id = number, .kind = TWI_SPAN_STEP, .lane = TWI_SPAN_NO_LANE };
 	uint32_t state = TWI_STEP_OPEN;
 	struct twi_engine *engine;
-	uint64_t open, median_ns;
+	uint64_t open, median_ns, took_ns;
 
 	if (status < 0)
 		return status;
@@ -166,9 +166,10 @@ TOW_PUBLIC int tow_step_end(struct tow_runtime *runtime, uint64_t number)
 	}
 	span.start_ns = engine->step.start_ns;
 	span.end_ns = twi_engine_clock(engine);
-	twi_step_took(&engine->step, span.end_ns - span.start_ns);
-	count_step(engine, span.end_ns - twi_min(span.start_ns, span.end_ns));
-	median_ns = judge_step(engine, span.end_ns - twi_min(span.start_ns, span.end_ns));
+	took_ns = span.end_ns - twi_min(span.start_ns, span.end_ns);
+	twi_step_took(&engine->step, took_ns);
+	count_step(engine, took_ns);
+	median_ns = judge_step(engine, took_ns);
 	atomic_store_explicit(&engine->step.number, 0, memory_order_relaxed);
 	atomic_store_explicit(&engine->step.state, TWI_STEP_NONE, memory_order_release);
 	twi_span_record(engine->diag, &span);

@@ -63,6 +63,7 @@ static inline void open_ring(const struct twi_poller *poller)
 		twi_diag_destroy(engine.diag);
 		skip();
 	}
+	ring->index = 0;
 	engine.rings[0] = engine.ring = ring;
 	twi_list_init(&engine.callbacks);
 	twi_engine_enter(&engine); /* for the whole test: rings are moved by its holder */

@@ -2,9 +2,10 @@
  * engine.c - takes the engine, gives it back, and wakes sleepers. See engine.h.
  *
  * Taking the engine is one compare-and-swap; giving it back is a plain store. A thread that asks
- * for it counts itself in `wanted`. Before it sleeps, it makes all threads pass a barrier
- * (membarrier). The holder then sees `wanted` when it gives the engine back, or has given it back
- * already. If the kernel has no such barrier, the store has a fence of its own.
+ * for it counts itself in `wanted`. Before it sleeps, it counts itself in `parked` and makes all
+ * threads pass a barrier (membarrier). The holder then sees `parked` when it gives the engine back,
+ * or has given it back already. If the kernel has no such barrier, the store has a fence of its
+ * own.
  */
 #include "transport/engine/engine.h"
 #include "transport/engine/engine_drive.h"

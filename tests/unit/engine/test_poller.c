@@ -439,11 +439,14 @@ static void test_zerocopy_of_the_closed(void **state)
 	assert_null(engine.epoll_notices);
 }
 
-/* A ring that goes takes its sends along: their user data may soon mean something else. */
+/*
+ * A ring that goes takes its sends along: their user data may soon mean something else. One that
+ * could not be made takes nobody's.
+ */
 static void test_zerocopy_of_a_ring_that_goes(void **state)
 {
 	static uint8_t out[1 << 16];
-	struct twi_ring *other;
+	struct twi_ring *other, *third = NULL;
 	int pair[2];
 
 	(void)state;
@@ -463,6 +466,9 @@ static void test_zerocopy_of_a_ring_that_goes(void **state)
 	twi_ring_reap(other);
 	twi_ring_reap(ring);
 	assert_int_equal(count, 2);
+	refusal = ENOSPC;
+	assert_int_equal(twi_poller_epoll.create(&engine, &third), TOW_ESYSTEM);
+	refusal = 0;
 	engine.rings[1] = NULL;
 	twi_ring_destroy(other);
 	take(pair[1], 2 * sizeof(out));

@@ -513,6 +513,7 @@ static int ring_create(struct twi_engine *engine, struct twi_ring **out)
 	if (ring == NULL)
 		return twi_error(TOW_ENOMEM, "no memory for an epoll set");
 	ring->watches.epoll_fd = ring->sleep_fd = -1;
+	ring->base.index = TWI_RING_SLOTS; /* none yet: a failure drops no other ring's notices */
 	ring->base.deferred = true;
 	ring->base.any_memory = true;
 	ring->base.zerocopy = twi_epoll_notices_probe();

@@ -77,8 +77,10 @@ int twi_epoll_watch(struct twi_epoll_watches *watches, int fd, enum twi_epoll_ki
 	watch->armed |= (uint8_t)(1u << kind);
 	watch->user_data[kind] = user_data;
 	err = list_watch(watches, fd, watch, wanted_events(watch) | watch->listed);
-	if (err != 0)
+	if (err != 0) {
+		(void)epoll_ctl(watches->epoll_fd, EPOLL_CTL_DEL, fd, NULL); /* if it is listed */
 		*watch = (struct twi_epoll_watch){ 0 };
+	}
 	return err;
 }
 

@@ -13,6 +13,7 @@
 
 #include <towline/towline.h>
 
+#include "diag/base/cancel.h"
 #include "diag/base/error.h"
 #include "diag/base/sized.h"
 #include "diag/base/words.h"
@@ -97,6 +98,7 @@ static int read_interfaces(const char *call, struct ifaddrs **all_out)
 
 TOW_PUBLIC int tow_interface_count(struct tow_runtime *runtime, size_t *count_out)
 {
+	TWI_UNCANCELED;
 	int status = twi_runtime_check(runtime, "tow_interface_count");
 	struct ifaddrs *all;
 	const char *knob;
@@ -119,6 +121,7 @@ TOW_PUBLIC int tow_interface_count(struct tow_runtime *runtime, size_t *count_ou
 TOW_PUBLIC int tow_interface_info(struct tow_runtime *runtime, size_t index,
 				  struct tow_interface_info *info_out)
 {
+	TWI_UNCANCELED;
 	struct tow_interface_info info = TOW_INTERFACE_INFO_INIT;
 	int status = twi_runtime_check(runtime, "tow_interface_info");
 	struct ifaddrs *all;

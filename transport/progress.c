@@ -1,6 +1,7 @@
 /* progress.c - the calls that move a runtime without waiting for an operation. */
 #include <towline/runtime.h>
 
+#include "diag/base/cancel.h"
 #include "diag/base/error.h"
 #include "transport/coll/coll_batch.h"
 #include "transport/engine/engine.h"
@@ -60,6 +61,7 @@ TOW_PUBLIC int tow_flush(struct tow_runtime *runtime)
 
 TOW_PUBLIC int tow_fd(struct tow_runtime *runtime, int *fd_out)
 {
+	TWI_UNCANCELED;
 	int status = twi_runtime_check(runtime, "tow_fd");
 	struct twi_engine *engine;
 

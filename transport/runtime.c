@@ -9,10 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <towline/towline.h>
 
+#include "diag/base/cancel.h"
 #include "diag/base/error.h"
 #include "diag/base/program.h"
 #include "diag/base/sized.h"
@@ -542,17 +542,17 @@ static int open_runtime(const struct tow_options *options, bool virtual_clock,
 	runtime->engine.hooks = twi_runtime_hooks;
 	twi_clock_init();
 	status = open_parts(runtime, options);
-	if (status < 0) {
+	runtime->opened = status == TOW_OK;
+	if (runtime->opened)
+		*runtime_out = runtime;
+	else
 		close_parts(runtime);
-		return status;
-	}
-	runtime->opened = true;
-	*runtime_out = runtime;
-	return TOW_OK;
+	return status;
 }
 
 TOW_PUBLIC int tow_runtime_open(const struct tow_options *options, struct tow_runtime **runtime_out)
 {
+	TWI_UNCANCELED;
 	struct twi_error_kept kept;
 
 	twi_error_keep(&kept);
@@ -575,6 +575,7 @@ TOW_PUBLIC int tow_runtime_seal(struct tow_runtime *runtime)
 
 TOW_PUBLIC int tow_runtime_close(struct tow_runtime *runtime)
 {
+	TWI_UNCANCELED;
 	int status = twi_runtime_check(runtime, "tow_runtime_close");
 
 	if (status < 0)

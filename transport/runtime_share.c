@@ -14,6 +14,7 @@
 
 #include <towline/runtime.h>
 
+#include "diag/base/cancel.h"
 #include "diag/base/error.h"
 #include "diag/base/sized.h"
 #include "diag/knob/knob.h"
@@ -133,6 +134,7 @@ static int share_runtime(const struct tow_options *options, struct tow_runtime *
 TOW_PUBLIC int tow_runtime_share(const struct tow_options *options,
 				 struct tow_runtime **runtime_out)
 {
+	TWI_UNCANCELED;
 	struct twi_error_kept kept;
 	struct tow_options known; /* for options of another size */
 	int status;

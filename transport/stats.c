@@ -5,6 +5,7 @@
 
 #include <towline/stats.h>
 
+#include "diag/base/cancel.h"
 #include "diag/base/emit.h"
 #include "diag/base/error.h"
 #include "diag/serve/render.h"
@@ -13,6 +14,7 @@
 
 TOW_PUBLIC int tow_stats_get(struct tow_runtime *runtime, const char *path, char **text_out)
 {
+	TWI_UNCANCELED;
 	int status = twi_runtime_check(runtime, "tow_stats_get");
 	struct twi_engine *engine;
 	struct twi_emit emit;

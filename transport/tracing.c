@@ -10,6 +10,7 @@
 
 #include <towline/trace.h>
 
+#include "diag/base/cancel.h"
 #include "diag/base/error.h"
 #include "diag/record/span.h"
 #include "diag/record/stacks.h"
@@ -263,6 +264,7 @@ void twi_tracing_close(struct twi_tracing *tracing, struct twi_engine *engine)
 
 TOW_PUBLIC int tow_trace_begin(struct tow_runtime *runtime)
 {
+	TWI_UNCANCELED;
 	int status = twi_runtime_check(runtime, "tow_trace_begin");
 	struct twi_tracing *tracing;
 
@@ -281,6 +283,7 @@ TOW_PUBLIC int tow_trace_begin(struct tow_runtime *runtime)
 
 TOW_PUBLIC int tow_trace_end(struct tow_runtime *runtime, struct tow_trace **trace_out)
 {
+	TWI_UNCANCELED;
 	int status = twi_runtime_check(runtime, "tow_trace_end");
 	struct twi_trace_capture *capture;
 	struct twi_tracing *tracing;

@@ -12,6 +12,8 @@
 
 #include <internal/base.h>
 
+#include "diag/base/cancel.h"
+
 #define PATH  512u
 #define DEPTH 32u
 
@@ -20,6 +22,7 @@
 /* Reads a small file as text; text that does not fit is left out. */
 static bool read_text(const char *path, char *out, size_t room)
 {
+	TWI_UNCANCELED;
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	ssize_t n;
 

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "diag/base/cancel.h"
 #include "diag/base/hash.h"
 
 #define TEXT        1024u
@@ -20,6 +21,7 @@
 /* Reads the beginning of a file of /proc. 0: it cannot be read. */
 static size_t read_text(const char *path, char *out, size_t room)
 {
+	TWI_UNCANCELED;
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	ssize_t n;
 

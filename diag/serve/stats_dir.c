@@ -15,6 +15,7 @@
 #include <internal/base.h>
 #include <towline/stats.h>
 
+#include "diag/base/cancel.h"
 #include "diag/base/error.h"
 #include "diag/record/diag.h"
 
@@ -22,6 +23,7 @@
 
 TOW_PUBLIC int tow_stats_dir(char *path_out, size_t path_size)
 {
+	TWI_UNCANCELED;
 	const char *base = secure_getenv("XDG_RUNTIME_DIR");
 	int bytes;
 
@@ -144,6 +146,7 @@ static void warn_passed_over(struct twi_diag *diag)
 
 int twi_stats_dir_find(struct twi_diag *diag, unsigned *index, char *out, size_t bytes)
 {
+	TWI_UNCANCELED;
 	int status = TOW_EPERM, fd;
 	char first[300] = "";
 

@@ -8,6 +8,9 @@
  *
  * Every call with a runtime, endpoint, peer or group that was closed, or whose runtime was, returns
  * TOW_ECLOSED and does nothing else; tow_runtime_close says for how long that holds.
+ *
+ * No call is a cancellation point: pthread_cancel ends a thread before or after a call, however
+ * long it waits there. Asynchronous cancellation (PTHREAD_CANCEL_ASYNCHRONOUS) is not supported.
  */
 #ifndef TOWLINE_RUNTIME_H
 #define TOWLINE_RUNTIME_H

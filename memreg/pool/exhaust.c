@@ -12,6 +12,7 @@
  */
 #include <string.h>
 
+#include "diag/base/cancel.h"
 #include "diag/base/clock.h"
 #include "diag/base/error.h"
 #include "diag/record/diag.h"
@@ -246,6 +247,7 @@ static int pool_exhausted(struct twi_pool *pool, size_t bytes, size_t align, str
 int twi_pool_exhausted(struct twi_pool *pool, size_t bytes, size_t align, struct twi_site site,
 		       void **out)
 {
+	TWI_UNCANCELED;
 	struct twi_error_kept kept;
 
 	/* Messages on the way, such as missing huge pages, are no failure of this call. */

@@ -8,6 +8,7 @@
  */
 #include <stdio.h>
 
+#include "diag/base/cancel.h"
 #include "diag/base/error.h"
 #include "diag/record/diag.h"
 #include "transport/coll/coll.h"
@@ -39,6 +40,7 @@ void twi_coll_group_abort(struct twi_coll_group *coll)
 
 TOW_PUBLIC int tow_group_abort(struct tow_group *group, const char *reason)
 {
+	TWI_UNCANCELED;
 	int status = twi_group_check(group, "tow_group_abort");
 	char label[TOW_GROUP_LABEL_MAX];
 	struct twi_coll_group *coll;

@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "diag/base/cancel.h"
 #include "diag/base/error.h"
 #include "diag/record/span.h"
 #include "transport/coll/coll_line.h"
@@ -520,6 +521,7 @@ static int build_group(struct tow_group *old, struct shrink *shrink, struct tow_
 TOW_PUBLIC int tow_group_shrink(struct tow_group *group, uint64_t timeout_ns,
 				struct tow_group **group_out)
 {
+	TWI_UNCANCELED;
 	struct twi_engine *engine;
 	struct shrink *shrink = NULL;
 	struct tow_op *op = NULL;

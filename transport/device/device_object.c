@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "diag/base/cancel.h"
 #include "diag/base/emit.h"
 #include "diag/base/error.h"
 #include "diag/base/sized.h"
@@ -277,6 +278,7 @@ static int open_device(struct tow_runtime *runtime, const char *spec,
 TOW_PUBLIC int tow_device_open(struct tow_runtime *runtime, const char *spec,
 			       struct tow_device **device_out)
 {
+	TWI_UNCANCELED;
 	struct twi_error_kept kept;
 
 	twi_error_keep(&kept); /* keeps it: unmappable memory is staged, no failure of the call */
@@ -285,6 +287,7 @@ TOW_PUBLIC int tow_device_open(struct tow_runtime *runtime, const char *spec,
 
 TOW_PUBLIC int tow_device_close(struct tow_device *device)
 {
+	TWI_UNCANCELED;
 	struct twi_engine *engine;
 	int status;
 
@@ -338,6 +341,7 @@ TOW_PUBLIC int tow_device_info(struct tow_device *device, struct tow_device_info
 TOW_PUBLIC int tow_device_alloc(struct tow_device *device, uint64_t bytes,
 				struct tow_device_memory **memory_out)
 {
+	TWI_UNCANCELED;
 	struct tow_device_memory *memory;
 	int status;
 
@@ -373,6 +377,7 @@ TOW_PUBLIC int tow_device_alloc(struct tow_device *device, uint64_t bytes,
 
 TOW_PUBLIC int tow_device_free(struct tow_device_memory *memory)
 {
+	TWI_UNCANCELED;
 	struct tow_device *device;
 	int status;
 

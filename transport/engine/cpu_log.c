@@ -5,10 +5,12 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "diag/base/cancel.h"
 #include "diag/base/cgroup.h"
 
 bool twi_cpu_read(const char *tid, uint64_t *on_cpu_ns, uint64_t *run_queue_ns)
 {
+	TWI_UNCANCELED;
 	unsigned long long ran, waited;
 	char path[64], text[128];
 	ssize_t n;

@@ -14,6 +14,7 @@
  * three times worse.
  */
 #include "transport/engine/engine_drive.h"
+#include "diag/base/cancel.h"
 #include "diag/base/clock.h"
 #include "diag/base/error.h"
 #include "diag/record/diag.h"
@@ -122,6 +123,7 @@ static void begin_poll(struct twi_engine *engine, bool all)
 
 unsigned twi_engine_poll(struct twi_engine *engine)
 {
+	TWI_UNCANCELED;
 	unsigned events = 0;
 
 	twi_assert_held(engine);

@@ -8,6 +8,7 @@
  * starts and takes back operations all the same (engine->ring is NULL then): the next thread that
  * drives moves them.
  */
+#include "diag/base/cancel.h"
 #include "diag/base/error.h"
 #include "diag/record/diag.h"
 #include "memreg/pool/pool.h"
@@ -133,6 +134,7 @@ static unsigned find_slot(struct twi_engine *engine, bool *taken_out)
 
 static int add_ring(struct twi_engine *engine)
 {
+	TWI_UNCANCELED;
 	uint64_t since = twi_engine_clock(engine);
 	bool taken;
 	unsigned slot = find_slot(engine, &taken);

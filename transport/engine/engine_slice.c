@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <time.h>
 
+#include "diag/base/cancel.h"
 #include "transport/engine/engine.h"
 #include "transport/engine/engine_wait.h"
 
@@ -346,9 +347,16 @@ bool twi_slice_pass(struct twi_engine *engine, const struct twi_wait *wait, uint
 	return true;
 }
 
+static void sleep_shortly(void)
+{
+	TWI_UNCANCELED;
+	const struct timespec moment = { .tv_nsec = 1 };
+
+	nanosleep(&moment, NULL);
+}
+
 bool twi_slice_idle(struct twi_engine *engine, uint64_t idle_ns)
 {
-	const struct timespec moment = { .tv_nsec = 1 };
 	struct twi_slices *slices = &engine->slices;
 	uint64_t since_ns, yielded_ns;
 
@@ -365,7 +373,7 @@ bool twi_slice_idle(struct twi_engine *engine, uint64_t idle_ns)
 	else if (++slices->shared_turns >= SHARED_TURNS) {
 		slices->shared_turns = 0;
 		if (random_bits(slices) % 2 == 0)
-			nanosleep(&moment, NULL);
+			sleep_shortly();
 	}
 	return idle_ns < IDLE_NS;
 }

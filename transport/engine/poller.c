@@ -7,6 +7,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "diag/base/cancel.h"
 #include "diag/base/error.h"
 #include "diag/record/diag.h"
 #include "transport/engine/engine.h"
@@ -91,6 +92,7 @@ void twi_ring_fini(struct twi_ring *ring)
 
 void twi_ring_wake(struct twi_ring *ring)
 {
+	TWI_UNCANCELED;
 	uint64_t one = 1;
 
 	(void)!write(ring->wake_fd, &one, sizeof(one));
@@ -98,6 +100,7 @@ void twi_ring_wake(struct twi_ring *ring)
 
 void twi_ring_drain(struct twi_ring *ring)
 {
+	TWI_UNCANCELED;
 	uint64_t drained;
 
 	(void)!read(ring->wake_fd, &drained, sizeof(drained));

@@ -32,6 +32,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "diag/base/cancel.h"
 #include "diag/base/emit.h"
 #include "diag/record/lane_id.h"
 #include "memreg/region/region.h"
@@ -255,6 +256,8 @@ static inline bool twi_ring_has_work(const struct twi_ring *ring)
 
 static inline void twi_ring_sleep(struct twi_ring *ring, uint64_t timeout_ns)
 {
+	TWI_UNCANCELED;
+
 	ring->poller->sleep(ring, timeout_ns);
 }
 

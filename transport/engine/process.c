@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "diag/base/cancel.h"
 #include "transport/engine/engine.h"
 #include "transport/engine/poller.h"
 #include "transport/engine/watch.h"
@@ -124,6 +125,7 @@ static enum twi_process look_at(const struct twi_engine *engine,
 				const struct twi_identity *identity,
 				const struct twi_watched *process)
 {
+	TWI_UNCANCELED;
 	char state;
 	enum twi_process how = twi_identity_look(&engine->self, identity, &state);
 	struct pollfd end = { .fd = process != NULL ? process->fd : -1, .events = POLLIN };

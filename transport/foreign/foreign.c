@@ -11,6 +11,7 @@
 
 #include <towline/coll.h>
 
+#include "diag/base/cancel.h"
 #include "diag/base/clock.h"
 #include "diag/base/error.h"
 #include "diag/base/hash.h"
@@ -101,6 +102,7 @@ TOW_PUBLIC int tow_foreign_open(struct tow_runtime *runtime,
 				const struct tow_foreign_options *options,
 				struct tow_foreign_group **group_out)
 {
+	TWI_UNCANCELED;
 	int status = twi_runtime_check(runtime, "tow_foreign_open");
 	struct tow_foreign_options room;
 	struct tow_foreign_group *group;
@@ -147,6 +149,7 @@ TOW_PUBLIC int tow_foreign_open(struct tow_runtime *runtime,
 
 TOW_PUBLIC void tow_foreign_close(struct tow_foreign_group *group)
 {
+	TWI_UNCANCELED;
 	struct twi_engine *engine;
 
 	if (group == NULL || check_group(group, "tow_foreign_close") < 0)

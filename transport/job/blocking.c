@@ -4,6 +4,7 @@
  * These calls are made of the public ones. What they start ends before they return: the caller's
  * timeout is the operation's deadline, not the wait's. So no buffer is in use afterwards.
  */
+#include "diag/base/cancel.h"
 #include "diag/base/clock.h"
 #include "diag/base/error.h"
 #include "transport/engine/engine.h"
@@ -44,6 +45,7 @@ static int end_op(struct tow_op *op, struct tow_result *result_out)
 TOW_PUBLIC int tow_group_connect(struct tow_group *group, uint32_t rank, uint64_t timeout_ns,
 				 struct tow_peer **peer_out)
 {
+	TWI_UNCANCELED;
 	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
 	struct tow_result result = TOW_RESULT_INIT;
 	int status = check_caller(group, "tow_group_connect");

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "diag/base/cancel.h"
 #include "diag/base/error.h"
 #include "diag/base/sized.h"
 #include "diag/record/diag.h"
@@ -237,6 +238,7 @@ int twi_group_options(const struct tow_group_options *in, struct tow_group_optio
 TOW_PUBLIC int tow_group_open(struct tow_runtime *runtime, const struct tow_group_options *options,
 			      struct tow_group **group_out)
 {
+	TWI_UNCANCELED;
 	struct tow_group_options given;
 	struct twi_error_kept kept;
 	struct twi_until until;
@@ -303,6 +305,7 @@ static int check_rank(const struct tow_group *group, uint32_t rank, const char *
 TOW_PUBLIC int tow_group_address(const struct tow_group *group, uint32_t rank, char *address_out,
 				 size_t address_size)
 {
+	TWI_UNCANCELED;
 	const char *address;
 	int status = twi_handle_check(group, TWI_HANDLE_GROUP, "tow_group_address");
 
@@ -325,6 +328,7 @@ TOW_PUBLIC int tow_group_address(const struct tow_group *group, uint32_t rank, c
 TOW_PUBLIC int tow_group_connect_start(struct tow_group *group, uint32_t rank,
 				       const struct tow_op_options *options, struct tow_op **op_out)
 {
+	TWI_UNCANCELED;
 	int status = twi_group_check(group, "tow_group_connect_start");
 	struct tow_op_options known;
 	struct twi_ranks *ranks;
@@ -392,6 +396,7 @@ static int user_key(const struct tow_group *group, const char *key, char *out, s
 TOW_PUBLIC int tow_group_set(struct tow_group *group, const char *key, const void *value,
 			     size_t bytes, uint64_t timeout_ns)
 {
+	TWI_UNCANCELED;
 	const struct twi_until until = twi_group_until(timeout_ns);
 	char name[TWI_STORE_KEY_MAX + 1];
 	int status = twi_group_check(group, "tow_group_set");
@@ -424,6 +429,7 @@ int twi_group_open_client(struct twi_ranks *ranks, const struct twi_until *until
 TOW_PUBLIC int tow_group_get(struct tow_group *group, const char *key, void *value_out, size_t room,
 			     size_t *bytes_out, uint64_t timeout_ns)
 {
+	TWI_UNCANCELED;
 	struct twi_until until = twi_group_until(timeout_ns);
 	struct twi_store_client *client = NULL;
 	char name[TWI_STORE_KEY_MAX + 1];
@@ -453,6 +459,7 @@ TOW_PUBLIC int tow_group_get(struct tow_group *group, const char *key, void *val
 
 TOW_PUBLIC int tow_group_close(struct tow_group *group)
 {
+	TWI_UNCANCELED;
 	struct twi_job *job;
 	int status;
 

@@ -12,6 +12,7 @@
 
 #include <internal/base.h>
 
+#include "diag/base/cancel.h"
 #include "diag/base/error.h"
 #include "diag/record/coll_kind.h"
 #include "diag/record/span.h"
@@ -332,11 +333,13 @@ static int start_at(struct tow_group *group, const struct tow_op_options *option
 TOW_PUBLIC int tow_group_barrier_start(struct tow_group *group,
 				       const struct tow_op_options *options, struct tow_op **op_out)
 {
+	TWI_UNCANCELED;
 	return start_at(group, options, TWI_SITE_HERE, op_out);
 }
 
 TOW_PUBLIC int tow_group_barrier(struct tow_group *group, uint64_t timeout_ns)
 {
+	TWI_UNCANCELED;
 	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
 	char why[TWI_ERROR_BYTES];
 	struct tow_op *op;

@@ -14,6 +14,7 @@
 
 #include <internal/base.h>
 
+#include "diag/base/cancel.h"
 #include "diag/base/error.h"
 #include "diag/base/thread.h"
 #include "diag/record/diag.h"
@@ -197,6 +198,7 @@ TOW_PUBLIC int tow_group_open_start(struct tow_runtime *runtime,
 				    const struct tow_op_options *op_options,
 				    struct tow_group **group_out, struct tow_op **op_out)
 {
+	TWI_UNCANCELED;
 	struct tow_group_options given;
 	struct tow_op_options known;
 	struct tow_op *unused;

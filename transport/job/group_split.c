@@ -15,6 +15,7 @@
 
 #include <internal/base.h>
 
+#include "diag/base/cancel.h"
 #include "diag/base/error.h"
 #include "transport/engine/engine.h"
 #include "transport/engine/runtime.h"
@@ -167,6 +168,7 @@ static int check_store(struct twi_ranks *ranks, const char *call)
 TOW_PUBLIC int tow_group_split(struct tow_group *group, int64_t color, int64_t key,
 			       uint64_t timeout_ns, struct tow_group **group_out)
 {
+	TWI_UNCANCELED;
 	struct twi_until until = twi_group_until(timeout_ns);
 	int status = twi_group_check(group, "tow_group_split");
 	struct split split;
@@ -316,6 +318,7 @@ static int create_group(struct tow_group *parent, const char *name, struct twi_m
 TOW_PUBLIC int tow_group_create(struct tow_group *parent, const uint32_t *ranks, uint32_t count,
 				const char *name, uint64_t timeout_ns, struct tow_group **group_out)
 {
+	TWI_UNCANCELED;
 	struct twi_until until = twi_group_until(timeout_ns);
 	int status = twi_group_check(parent, "tow_group_create");
 	struct twi_meeting meeting = { .count = count };

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "diag/base/cancel.h"
 #include "diag/base/error.h"
 #include "diag/record/diag.h"
 #include "diag/record/latency.h"
@@ -306,6 +307,7 @@ static struct twi_lane *lane_of(struct twi_engine *engine, const char *address,
 TOW_PUBLIC int tow_endpoint_open(struct tow_runtime *runtime, const char *address,
 				 struct tow_endpoint **endpoint_out)
 {
+	TWI_UNCANCELED;
 	struct twi_error_kept kept;
 	struct twi_engine *engine;
 	struct twi_lane *lane;
@@ -359,6 +361,7 @@ TOW_PUBLIC int tow_endpoint_address(struct tow_endpoint *endpoint, char *address
 
 TOW_PUBLIC int tow_endpoint_close(struct tow_endpoint *endpoint)
 {
+	TWI_UNCANCELED;
 	struct twi_engine *engine;
 	int status;
 
@@ -492,6 +495,7 @@ static int connect_for(enum twi_space space, struct tow_endpoint *endpoint, cons
 TOW_PUBLIC int tow_connect_start(struct tow_endpoint *endpoint, const char *address,
 				 const struct tow_op_options *options, struct tow_op **op_out)
 {
+	TWI_UNCANCELED;
 	return connect_for(TWI_SPACE_USER, endpoint, address, options, op_out);
 }
 
@@ -550,6 +554,7 @@ static int accept_for(enum twi_space space, struct tow_endpoint *endpoint,
 TOW_PUBLIC int tow_accept_start(struct tow_endpoint *endpoint, const struct tow_op_options *options,
 				struct tow_op **op_out)
 {
+	TWI_UNCANCELED;
 	return accept_for(TWI_SPACE_USER, endpoint, options, op_out);
 }
 
@@ -561,6 +566,7 @@ int twi_accept_own(struct tow_endpoint *endpoint, const struct tow_op_options *o
 
 TOW_PUBLIC int tow_peer_close(struct tow_peer *peer)
 {
+	TWI_UNCANCELED;
 	struct twi_engine *engine;
 	int status;
 

@@ -3,6 +3,7 @@
  */
 #include <towline/pool.h>
 
+#include "diag/base/cancel.h"
 #include "diag/base/error.h"
 #include "diag/record/site.h"
 #include "memreg/pool/pool_regions.h"
@@ -12,6 +13,7 @@
 TOW_PUBLIC int tow_mem_register(struct tow_runtime *runtime, void *memory, size_t bytes,
 				uint64_t *handle_out)
 {
+	TWI_UNCANCELED;
 	int status;
 
 	if (handle_out == NULL)
@@ -26,6 +28,7 @@ TOW_PUBLIC int tow_mem_register(struct tow_runtime *runtime, void *memory, size_
 
 TOW_PUBLIC int tow_mem_deregister(struct tow_runtime *runtime, uint64_t handle)
 {
+	TWI_UNCANCELED;
 	int status = twi_runtime_check(runtime, "tow_mem_deregister");
 
 	if (status < 0)

@@ -7,6 +7,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "diag/base/cancel.h"
 #include "diag/base/error.h"
 #include "diag/base/sized.h"
 #include "transport/engine/engine.h"
@@ -148,6 +149,7 @@ static int open_queue(struct twi_engine *engine, uint32_t room, struct tow_queue
 TOW_PUBLIC int tow_queue_open(struct tow_runtime *runtime, uint32_t room,
 			      struct tow_queue **queue_out)
 {
+	TWI_UNCANCELED;
 	struct twi_engine *engine;
 	int status;
 
@@ -209,6 +211,7 @@ static int check_queue(const struct tow_queue *queue, const char *call)
 
 TOW_PUBLIC int tow_queue_close(struct tow_queue *queue)
 {
+	TWI_UNCANCELED;
 	int status = check_queue(queue, "tow_queue_close");
 	struct twi_engine *engine;
 

@@ -3,6 +3,7 @@
 
 #include <towline/trace.h>
 
+#include "diag/base/cancel.h"
 #include "diag/base/error.h"
 #include "diag/trace/analysis.h"
 #include "diag/trace/export/export.h"
@@ -25,6 +26,7 @@ int twi_trace_encode(const struct twi_trace *trace, enum tow_trace_format format
 TOW_PUBLIC int tow_trace_encode(const struct tow_trace *trace, enum tow_trace_format format,
 				void **bytes_out, size_t *count_out)
 {
+	TWI_UNCANCELED;
 	char *bytes = NULL;
 	int status;
 

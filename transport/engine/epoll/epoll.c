@@ -18,6 +18,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "diag/base/cancel.h"
 #include "diag/base/error.h"
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
@@ -226,6 +227,7 @@ static void run_zerocopy(struct twi_epoll *ring, const struct request *request)
 
 static void ring_submit(struct twi_ring *base)
 {
+	TWI_UNCANCELED;
 	struct twi_epoll *ring = epoll_of(base);
 
 	for (uint32_t i = 0; i < base->unsubmitted; i++) {

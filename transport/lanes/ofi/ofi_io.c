@@ -10,6 +10,7 @@
 
 #include <stdlib.h>
 
+#include "diag/base/cancel.h"
 #include "diag/base/error.h"
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
@@ -55,6 +56,7 @@ static void slot_free(struct twi_ofi_port *port, struct twi_ofi_slot *slot)
 /* Hands a slot to libfabric. Returns false if it must wait. Breaks a peer that is unreachable. */
 static bool post_slot(struct twi_ofi_peer *peer, struct twi_ofi_slot *slot)
 {
+	TWI_UNCANCELED;
 	struct twi_ofi_port *port = peer->port;
 	ssize_t rc = port->dead ? -FI_EOTHER
 				: fi_send(port->ep, slot->data, slot->bytes, port->memory_desc,
@@ -118,6 +120,7 @@ static void build_packet(struct twi_engine *engine, uint8_t *at,
 static bool inject_packet(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet,
 			  const struct twi_ofi_load *load)
 {
+	TWI_UNCANCELED;
 	struct twi_ofi_port *port = peer->port;
 	uint32_t bytes = TWI_OFI_HEAD_BYTES + packet->payload_bytes;
 	uint8_t scratch[SCRATCH_BYTES];
@@ -484,6 +487,7 @@ static void req_failed(struct twi_ofi_port *port, const struct fi_cq_err_entry *
 
 unsigned twi_ofi_poll(struct twi_ofi_port *port)
 {
+	TWI_UNCANCELED;
 	struct fi_cq_data_entry entries[BATCH];
 	unsigned events = 0;
 
@@ -513,6 +517,7 @@ unsigned twi_ofi_poll(struct twi_ofi_port *port)
 /* Prepares a sleep: libfabric must agree to it, and its descriptor must wake the sleeper. */
 void twi_ofi_arm(struct twi_ofi_port *port)
 {
+	TWI_UNCANCELED;
 	struct fid *fids[1] = { &port->cq->fid };
 
 	if (port->wait_fd < 0 || port->dead)

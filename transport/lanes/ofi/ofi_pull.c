@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 
+#include "diag/base/cancel.h"
 #include "diag/base/checksum.h"
 #include "diag/base/error.h"
 #include "diag/record/counter.h"
@@ -144,6 +145,7 @@ static ssize_t read_last(struct twi_ofi_pull *pull, struct twi_ofi_req *req, uin
 
 static bool read_payload(struct twi_ofi_pull *pull, struct twi_ofi_req *req)
 {
+	TWI_UNCANCELED;
 	struct twi_ofi_port *port = pull->peer->port;
 	uint64_t bytes = twi_min(pull->bytes - pull->issued, (uint64_t)TWI_OFI_READ_BYTES);
 	bool last;
@@ -172,6 +174,7 @@ static bool read_payload(struct twi_ofi_pull *pull, struct twi_ofi_req *req)
 /* Reads the cell, which tells whether the offer still stood when its last byte was read. */
 static bool read_cell(struct twi_ofi_pull *pull, struct twi_ofi_req *req)
 {
+	TWI_UNCANCELED;
 	struct twi_ofi_port *port = pull->peer->port;
 	ssize_t rc = fi_read(port->ep, pull->cell, sizeof(*pull->cell), port->memory_desc,
 			     pull->peer->address, pull->where.cell_address, pull->where.cell_key,

@@ -8,6 +8,7 @@
 
 #include <stdlib.h>
 
+#include "diag/base/cancel.h"
 #include "diag/base/checksum.h"
 #include "diag/base/error.h"
 #include "diag/record/counter.h"
@@ -401,6 +402,7 @@ int twi_ofi_asked(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet
 /* Returns true when libfabric has the tagged send, or the peer is broken. */
 static bool push_tagged(struct twi_ofi_give *give)
 {
+	TWI_UNCANCELED;
 	struct twi_ofi_peer *peer = give->peer;
 	struct twi_ofi_port *port = peer->port;
 	struct tow_op *op = give->op;

@@ -23,6 +23,7 @@
 
 #include <towline/stats.h>
 
+#include "diag/base/cancel.h"
 #include "diag/base/error.h"
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
@@ -285,6 +286,7 @@ void twi_shm_handshake_failed(struct twi_shm_peer *peer, int status)
 /* TOW_OK: connected; TOW_AGAIN: try later. */
 static int dial_peer(struct twi_shm_peer *peer)
 {
+	TWI_UNCANCELED;
 	struct sockaddr_un address;
 	int err;
 

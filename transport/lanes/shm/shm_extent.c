@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "diag/base/cancel.h"
 #include "diag/base/error.h"
 #include "transport/lanes/shm/shm.h"
 
@@ -129,6 +130,7 @@ void twi_shm_extent_put(struct twi_shm_extent *extent)
  */
 int twi_shm_extent_open(struct twi_shm_extent *extent)
 {
+	TWI_UNCANCELED;
 	int status = extent->window != NULL
 			     ? TOW_OK
 			     : twi_shm_map(extent->window_fd, extent->bytes, true, &extent->window);

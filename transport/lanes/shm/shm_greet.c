@@ -23,6 +23,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "diag/base/cancel.h"
 #include "diag/base/error.h"
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
@@ -66,6 +67,7 @@ struct arrival {
 static int send_packet(struct twi_shm_peer *peer, const void *data, size_t bytes, const int *fds,
 		       unsigned fd_count)
 {
+	TWI_UNCANCELED;
 	union {
 		struct cmsghdr head;
 		char room[CMSG_SPACE(2 * sizeof(int))];
@@ -136,6 +138,7 @@ static int no_descriptor(const struct twi_shm_peer *peer)
  */
 static int receive_packet(struct twi_shm_peer *peer, struct arrival *in)
 {
+	TWI_UNCANCELED;
 	union {
 		struct cmsghdr head;
 		char room[CMSG_SPACE(FDS_MAX * sizeof(int))];

@@ -16,6 +16,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "diag/base/cancel.h"
 #include "transport/lanes/shm/shm.h"
 
 #define SWEEP_TURNS 256u /* turns of the poll between two reads of the clock */
@@ -142,6 +143,7 @@ void twi_shm_wake(struct twi_shm_peer *peer)
 
 void twi_shm_ring_bell(struct twi_shm_peer *peer)
 {
+	TWI_UNCANCELED;
 	static const char bell[1];
 
 	/* A failed send on a full socket does no harm: its unread bytes wake the reader, too. */

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "diag/base/cancel.h"
 #include "diag/base/error.h"
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
@@ -175,6 +176,13 @@ bool twi_tcp_direct_pull(struct twi_tcp_lane *lane, struct twi_tcp_stream *strea
 	return any;
 }
 
+static ssize_t send_now(int fd, struct iovec out)
+{
+	TWI_UNCANCELED;
+
+	return send(fd, out.iov_base, out.iov_len, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
 bool twi_tcp_direct_send(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, struct iovec out)
 {
 	const struct twi_engine *engine = lane->base.engine;
@@ -185,7 +193,7 @@ bool twi_tcp_direct_send(struct twi_tcp_lane *lane, struct twi_tcp_stream *strea
 	if (lane->direct.count == 0 || stream->seal != NULL || engine->ring == NULL ||
 	    engine->ring->unsubmitted > 0)
 		return false;
-	n = send(stream->fd, out.iov_base, out.iov_len, MSG_DONTWAIT | MSG_NOSIGNAL);
+	n = send_now(stream->fd, out);
 	if (n < 0)
 		return false;
 	twi_count(engine->diag, TWI_C_direct_sends, 1);

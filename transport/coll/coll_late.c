@@ -11,7 +11,8 @@
 #include "transport/coll/coll_run.h"
 #include "transport/engine/engine.h"
 
-#define ANSWER_NS (500ull * 1000 * 1000)
+#define ANSWER_NS  (500ull * 1000 * 1000)
+#define MORE_BYTES sizeof(" and 4294967295 more")
 
 struct answer {
 	bool there;
@@ -36,30 +37,39 @@ static void ask_ranks(struct twi_coll_group *coll, struct twi_coll_late *late)
 	}
 }
 
-static size_t append_rank(char *out, size_t bytes, size_t used, uint32_t count, uint32_t rank)
+/* Appends a rank, or nothing if it does not fit. Returns how long the text is. */
+static size_t append_rank(char *out, size_t bytes, size_t used, uint32_t rank)
 {
-	int n = snprintf(out + used, bytes - used, "%s%u", count > 0 ? ", " : "", rank);
+	int n = snprintf(out + used, bytes - used, "%s%u", used > 0 ? ", " : "", rank);
 
-	return n < 0 || used + (size_t)n >= bytes ? used : used + (size_t)n;
+	if (n >= 0 && used + (size_t)n < bytes)
+		return used + (size_t)n;
+	out[used] = '\0'; /* a part of the number would name another rank */
+	return used;
 }
 
 /* Lists the ranks that are behind, or with `silent` those without an answer. Returns how many. */
 static uint32_t name_ranks(const struct twi_coll_group *coll, const struct twi_coll_late *late,
 			   bool silent, char *out, size_t bytes)
 {
-	uint32_t count = 0;
+	uint32_t count = 0, named = 0;
 	size_t used = 0;
 
 	out[0] = '\0';
 	for (uint32_t i = 0; i < coll->size; i++) {
 		const struct answer *answer = &late->answers[i];
+		size_t before = used;
 
 		if (i == coll->rank || answer->there == silent ||
 		    (!silent && answer->begun >= late->seq))
 			continue;
-		used = append_rank(out, bytes, used, count, i);
+		if (named == count)
+			used = append_rank(out, bytes - MORE_BYTES, used, i);
+		named += used > before;
 		count++;
 	}
+	if (named < count)
+		snprintf(out + used, bytes - used, " and %u more", count - named);
 	return count;
 }
 
@@ -76,7 +86,7 @@ static const char *last_of(const struct twi_coll_group *coll, const struct twi_c
 static void say_late(struct twi_coll_group *coll, const struct twi_coll_late *late)
 {
 	struct twi_coll_run *run = twi_coll_run_of(coll, late->seq);
-	char behind[80], silent[80], what[120] = "collective";
+	char behind[100], silent[100], what[120] = "collective";
 	uint32_t behind_n, silent_n;
 
 	if (run != NULL)

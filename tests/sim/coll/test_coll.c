@@ -248,12 +248,54 @@ static void one_is_overtaken(void **state)
 	free(big);
 }
 
+/* Ranks over a network that neither delays nor breaks. */
+static void open_calm(uint32_t n)
+{
+	memset(&sim, 0, sizeof(sim));
+	sim.n = n;
+	twt_sim_knobs(&sim);
+	sim.options.reproducible = 0;
+	sim.options.coll_plan = NULL;
+	sim.network = (struct twi_loop_config){ .delay_min_ns = 1000, .delay_max_ns = 1000 };
+	twt_sim_open(&sim);
+}
+
+/* Of many ranks that do not come, the message names the first, and counts the others. */
+static void late_ranks_are_named(void **state)
+{
+	struct tow_coll_options options = TOW_COLL_OPTIONS_INIT;
+	const uint32_t n = 60;
+	uint32_t named = 0, more = 0;
+	const char *at;
+	struct tow_op *op;
+	char *end;
+
+	(void)state;
+	open_calm(n);
+	many(n, sim.world, 2, (uint64_t[2 * 60]){ 0 });
+	options.timeout_ns = 1000000000;
+	assert_int_equal(tow_coll_barrier_start(sim.world[0], &options, &op), TOW_OK);
+	assert_int_equal(tow_op_wait(op, TWT_SIM_WAIT_NS), TOW_EDEADLINE);
+	at = strstr(tow_error_message(), ": ranks 1, 2, ");
+	assert_non_null(at);
+	for (at += strlen(": ranks "); strtoul(at, &end, 10) == named + 1 && end > at; at = end) {
+		named++;
+		end += strncmp(end, ", ", 2) == 0 ? 2 : 0;
+	}
+	assert_int_equal(sscanf(at, " and %u more never entered (", &more), 1);
+	assert_int_equal(named + more, n - 1);
+	assert_true(named > 10);
+	tow_op_release(op);
+	twt_sim_close(&sim);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(any_case),
 		cmocka_unit_test(many_ranks),
 		cmocka_unit_test(one_is_overtaken),
+		cmocka_unit_test(late_ranks_are_named),
 	};
 	const struct CMUnitTest by_hand[] = {
 		cmocka_unit_test(many_ranks),

@@ -211,11 +211,14 @@ static void abort_pending(struct tow_op *op, int status)
 	twi_coll_break(coll, pending->seq, status, true);
 }
 
+/* Keeps a call until the group has been set up. The first one begins that. */
 static int put_off(struct twi_coll_group *coll, const struct twi_coll_call *call, struct tow_op *op)
 {
 	struct pending *pending = calloc(1, sizeof(*pending));
 	int status = TOW_ENOMEM;
 
+	if (!op->embedded && op->stamp.record == NULL)
+		twi_coll_record_begin(coll, call, call->name, op);
 	if (pending != NULL) {
 		pending->call = *call;
 		status = twi_coll_call_keep(&pending->call, coll->size, &pending->arrays);
@@ -237,6 +240,8 @@ static int put_off(struct twi_coll_group *coll, const struct twi_coll_call *call
 	twi_coll_series_enter(coll->engine, &coll->series, pending->seq, op->start_ns);
 	twi_op_watch(op);
 	twi_list_push_back(&coll->pending, &pending->link);
+	if (coll->state == TWI_COLL_NEW)
+		twi_coll_setup_start(coll); /* a failure ends the call */
 	return TOW_OK;
 }
 
@@ -381,18 +386,15 @@ int twi_coll_start(struct twi_coll_group *coll, const struct twi_coll_call *call
 			return twi_error(TOW_EABORTED, "%s", coll->why);
 		return twi_error(TOW_EPEER, "the group is broken: %.350s", coll->why);
 	}
-	twi_held_count(coll->engine, TWI_C_colls_started, 1);
 	if (twi_unlikely(!twi_coll_has_room(coll)))
-		return twi_coll_hold(coll, call, op);
-	if (twi_unlikely(coll->state != TWI_COLL_READY)) {
-		if (!op->embedded && op->stamp.record == NULL)
-			twi_coll_record_begin(coll, call, call->name, op);
+		status = twi_coll_hold(coll, call, op);
+	else if (twi_unlikely(coll->state != TWI_COLL_READY))
 		status = put_off(coll, call, op);
-		if (status == TOW_OK && coll->state == TWI_COLL_NEW)
-			twi_coll_setup_start(coll); /* a failure ends the call */
-		return status;
-	}
-	return twi_coll_begin(coll, call, op, false);
+	else
+		status = twi_coll_begin(coll, call, op, false);
+	if (twi_likely(status == TOW_OK))
+		twi_held_count(coll->engine, TWI_C_colls_started, 1);
+	return status;
 }
 
 int twi_coll_begin(struct twi_coll_group *coll, const struct twi_coll_call *call, struct tow_op *op,

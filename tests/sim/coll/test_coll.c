@@ -289,6 +289,29 @@ static void late_ranks_are_named(void **state)
 	twt_sim_close(&sim);
 }
 
+/* A call that fails to start has not been started: all that were started have ended. */
+static void refused_calls_count_not(void **state)
+{
+	struct tow_coll_options options = TOW_COLL_OPTIONS_INIT;
+	struct twi_diag *diag;
+	uint64_t values[4] = { 0 };
+	struct tow_op *op;
+
+	(void)state;
+	open_calm(2);
+	many(2, sim.world, 2, values);
+	options.plan = "dissemination"; /* serves barriers alone */
+	for (uint32_t r = 0; r < 2; r++)
+		assert_int_equal(tow_coll_broadcast_start(sim.world[r], &values[r], 1, TOW_U64, 0,
+							  &options, &op),
+				 TOW_EINVAL);
+	many(2, sim.world, 0, values);
+	diag = twi_runtime_engine(sim.batch.runtime)->diag;
+	assert_int_equal(twi_counter_sum(diag, TWI_C_colls_started), 4);
+	assert_int_equal(twi_counter_sum(diag, TWI_C_colls_completed), 4);
+	twt_sim_close(&sim);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -296,6 +319,7 @@ int main(void)
 		cmocka_unit_test(many_ranks),
 		cmocka_unit_test(one_is_overtaken),
 		cmocka_unit_test(late_ranks_are_named),
+		cmocka_unit_test(refused_calls_count_not),
 	};
 	const struct CMUnitTest by_hand[] = {
 		cmocka_unit_test(many_ranks),

@@ -15,6 +15,15 @@
 #include "transport/job/group.h"
 #include "transport/op/queue.h"
 
+/* The most elements of any type that all ranks can have together, with every byte counted. */
+#define TYPE_BYTES_MAX 16u
+#define ELEMENTS_MAX   ((uint64_t)INT64_MAX / TYPE_BYTES_MAX)
+
+#define TYPE_FITS(name, value, bytes, text)                                                        \
+	_Static_assert((bytes) <= TYPE_BYTES_MAX, "ELEMENTS_MAX is too large for " text);
+TOW_TYPE_MAP(TYPE_FITS)
+#undef TYPE_FITS
+
 TOW_PUBLIC uint64_t tow_type_bytes(enum tow_type type)
 {
 	switch (type) {
@@ -77,7 +86,7 @@ static int check_numbers(const struct request *request, uint32_t size)
 	if (bytes == 0)
 		return twi_error(TOW_EINVAL, "%s: type is %d, which is none", request->call,
 				 (int)what->type);
-	if (what->count > (uint64_t)INT64_MAX / (8 * (uint64_t)size))
+	if (what->count > ELEMENTS_MAX / size)
 		return twi_error(TOW_EINVAL, "%s: count is %llu, which no memory has",
 				 request->call, (unsigned long long)what->count);
 	if (what->root >= size)
@@ -469,16 +478,20 @@ static int check_parts(const char *call, struct tow_group *group, unsigned which
 		       const struct tow_coll_parts *parts, const uint64_t **offsets_out)
 {
 	const uint32_t size = group->size;
-	const uint64_t most = (uint64_t)INT64_MAX / (8 * (uint64_t)size);
 
 	if (parts == NULL || parts->counts == NULL)
 		return twi_error(TOW_EINVAL, "%s: counts is NULL", call);
 	for (uint32_t i = 0; i < size; i++) {
-		if (parts->counts[i] > most || (parts->offsets != NULL && parts->offsets[i] > most))
+		const uint64_t count = parts->counts[i];
+		const uint64_t offset = parts->offsets != NULL ? parts->offsets[i] : 0;
+
+		/* Then neither the end of a part nor the sum of all counts can wrap. */
+		if (count > ELEMENTS_MAX / size || offset > ELEMENTS_MAX - count)
 			return twi_error(TOW_EINVAL,
-					 "%s: the count or the offset of rank %u is more than any "
-					 "memory has",
-					 call, i);
+					 "%s: the part of rank %u has %llu elements at %llu, which "
+					 "no memory has",
+					 call, i, (unsigned long long)count,
+					 (unsigned long long)offset);
 	}
 	*offsets_out =
 		parts->offsets != NULL ? parts->offsets : offsets_of(group, which, parts->counts);

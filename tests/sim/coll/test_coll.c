@@ -312,14 +312,61 @@ static void refused_calls_count_not(void **state)
 	twt_sim_close(&sim);
 }
 
+/* Starts a gather whose second part is `count` elements at `offset`. */
+static int start_gather(struct tow_group *group, enum tow_type type, uint64_t count,
+			uint64_t offset)
+{
+	uint64_t out[4] = { 0 }, counts[2] = { 1, 1 }, offsets[2] = { 0, 1 };
+	uint32_t last = group->size - 1;
+	struct tow_op *op;
+
+	counts[last] = count;
+	offsets[last] = offset;
+	return tow_coll_all_gather_v_start(group, out, out, counts, offsets, type, NULL, &op);
+}
+
+/* Counts whose bytes no memory has are refused by name, and never wrap to a few bytes. */
+static void absurd_counts(void **state)
+{
+	const uint64_t most = (uint64_t)INT64_MAX / 16;
+	uint64_t value[2] = { 0 };
+	char words[64];
+
+	(void)state;
+	for (uint32_t n = 1; n <= 2; n++) {
+		const struct row {
+			uint64_t count, offset;
+		} rows[] = {
+			{ most / n + 1, 0 },        { 1, most },
+			{ 1, UINT64_MAX },          { (1ull << 60) / n, 1ull << 60 },
+			{ UINT64_MAX / 16 + 2, 0 }, { UINT64_MAX, 1 },
+		};
+		struct tow_op *op;
+
+		open_calm(n);
+		for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+			assert_int_equal(
+				start_gather(sim.world[0], TOW_C128, rows[i].count, rows[i].offset),
+				TOW_EINVAL);
+			snprintf(words, sizeof(words), "rank %u has %llu elements at %llu,", n - 1,
+				 (unsigned long long)rows[i].count,
+				 (unsigned long long)rows[i].offset);
+			assert_non_null(strstr(tow_error_message(), words));
+		}
+		assert_int_equal(tow_coll_all_gather_start(sim.world[0], value, value, most / n + 1,
+							   TOW_C128, NULL, &op),
+				 TOW_EINVAL);
+		assert_non_null(strstr(tow_error_message(), "count is "));
+		twt_sim_close(&sim);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(any_case),
-		cmocka_unit_test(many_ranks),
-		cmocka_unit_test(one_is_overtaken),
-		cmocka_unit_test(late_ranks_are_named),
-		cmocka_unit_test(refused_calls_count_not),
+		cmocka_unit_test(any_case),         cmocka_unit_test(many_ranks),
+		cmocka_unit_test(one_is_overtaken), cmocka_unit_test(late_ranks_are_named),
+		cmocka_unit_test(absurd_counts),    cmocka_unit_test(refused_calls_count_not),
 	};
 	const struct CMUnitTest by_hand[] = {
 		cmocka_unit_test(many_ranks),

@@ -68,6 +68,7 @@ static int rank_up(struct twi_ranks *ranks, uint32_t rank, struct tow_peer *peer
 	if (line == NULL)
 		return TOW_ENOMEM;
 	twi_coll_line_up(line);
+	twi_coll_shrink_up(ranks);
 	return TOW_OK;
 }
 

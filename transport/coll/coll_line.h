@@ -99,10 +99,13 @@ void twi_coll_suspicious(struct twi_coll_run *run);
 /* coll_late.c: handles a question, or an answer. */
 void twi_coll_late_heard(struct twi_coll_group *coll, const struct twi_coll_word *word);
 
-/* coll_shrink.c. heard: handles a message, also for a group that is over. lost: a rank has gone.
- * end: the job ends. */
+/*
+ * coll_shrink.c. heard: handles a message, also for a group that is over. up: there is a connection
+ * to another rank. lost: a rank has gone. end: the job ends.
+ */
 void twi_coll_shrink_heard(struct twi_ranks *ranks, struct twi_coll_group *coll, uint32_t job_rank,
 			   const struct twi_coll_word *word);
+void twi_coll_shrink_up(struct twi_ranks *ranks);
 void twi_coll_shrink_lost(struct twi_ranks *ranks);
 void twi_coll_shrinks_end(struct twi_ranks *ranks);
 

@@ -9,8 +9,9 @@
  * The store is not used, since it may have gone with rank 0. A rank joins one gatherer at a time,
  * and leaves it only when its connection to it has gone. So two gatherers do not decide for the
  * same ranks. A rank that has decided, or has received a decision, keeps to it, and answers each
- * JOIN with it. So the ranks that a dying gatherer did not tell get its decision from the next one.
- * For this the decision is kept until the job's end, even after the old group has been closed.
+ * JOIN with it. If its gatherer goes, it passes the decision on to the next one, which may not have
+ * got it. So the ranks that a dying gatherer did not tell get its decision from the next one. For
+ * this the decision is kept until the job's end, even after the old group has been closed.
  *
  * The number of the new group is from a range that the store does not give out. Each JOIN offers a
  * number that its rank has not seen yet; the highest of them is new to all.
@@ -45,7 +46,7 @@ struct shrink {
 	uint32_t ctx, rank, size; /* of the old group */
 	struct tow_op *op;        /* operation of the call; NULL: there is none now */
 	bool overtime; /* its deadline has passed; it still waits for the gatherer's message */
-	uint32_t told; /* the gatherer that it has joined */
+	uint32_t told; /* the gatherer that it has joined, or has told the decision */
 	bool decided, made;
 	uint32_t number; /* number of the new group; before the decision, this rank's offer */
 	uint32_t heard_of, parts;
@@ -248,11 +249,27 @@ static void rank_joins(struct shrink *shrink, uint32_t rank)
 	say_to(shrink, rank, &word);
 }
 
+/* Passes the decision on to the next gatherer. If there is no connection yet, it will make one. */
+static void pass_decision(struct shrink *shrink)
+{
+	uint32_t first = gatherer_of(shrink);
+
+	if (first == shrink->rank || first == shrink->told ||
+	    slot_of(shrink, first)->state != TWI_SLOT_UP)
+		return;
+	shrink->told = first;
+	tell_rank(shrink, first);
+}
+
 static void shrink_turn(struct shrink *shrink)
 {
 	uint32_t first;
 
-	if (shrink->op == NULL || shrink->decided)
+	if (shrink->decided) {
+		pass_decision(shrink);
+		return;
+	}
+	if (shrink->op == NULL)
 		return;
 	first = gatherer_of(shrink);
 	if (first != shrink->rank)
@@ -312,6 +329,7 @@ static void on_decided(struct shrink *shrink, const struct twi_coll_word *word)
 	if (shrink->parts * (uint64_t)PART_RANKS < shrink->size)
 		return;
 	shrink->number = (uint32_t)word->value;
+	shrink->told = word->from;
 	settle_shrink(shrink);
 }
 
@@ -340,6 +358,18 @@ void twi_coll_shrink_heard(struct twi_ranks *ranks, struct twi_coll_group *coll,
 		break;
 	default: /* a message for a group that is over here */
 		break;
+	}
+}
+
+void twi_coll_shrink_up(struct twi_ranks *ranks)
+{
+	struct twi_list *pos, *next;
+
+	twi_list_for_each_safe (pos, next, &ranks->shrinks) {
+		struct shrink *shrink = twi_container_of(pos, struct shrink, link);
+
+		if (shrink->decided)
+			pass_decision(shrink);
 	}
 }
 
@@ -434,14 +464,14 @@ static int begin_shrink(struct shrink *shrink, uint64_t timeout_ns, struct tow_o
 		return TOW_EBUSY;
 	shrink->op->owner = shrink;
 	twi_op_watch(shrink->op);
-	shrink->told = NOBODY;
 	shrink->overtime = false;
-	for (uint32_t i = 0; i < shrink->size; i++)
-		shrink->members[i].dialed = shrink->members[i].dialing;
 	if (shrink->decided) {
 		settle_shrink(shrink);
 		return TOW_OK;
 	}
+	shrink->told = NOBODY;
+	for (uint32_t i = 0; i < shrink->size; i++)
+		shrink->members[i].dialed = shrink->members[i].dialing;
 	shrink->number = TWI_COLL_CTX_SHRUNK + ranks->shrunk++;
 	shrink_turn(shrink);
 	return TOW_OK;

@@ -12,6 +12,8 @@
 #include "coll_sim.h"
 
 #include "diag/record/counter.h"
+#include "transport/coll/coll_line.h"
+#include "transport/job/group.h"
 
 /* Sanitized, each of many connections costs far more. */
 #ifdef TWT_SANITIZED
@@ -361,12 +363,55 @@ static void absurd_counts(void **state)
 	}
 }
 
+/*
+ * The gatherer has gone after its decision has reached rank 2 alone. Rank 1, which gathers next,
+ * gets it from there, over a connection that is there already or one that it makes itself.
+ */
+static void decision_is_passed_on(void **state)
+{
+	const struct twi_coll_word decided = { .type = TWI_COLL_DECIDED,
+					       .ctx = 0,
+					       .from = 0,
+					       .value = TWI_COLL_CTX_SHRUNK,
+					       .text = "7" };
+
+	(void)state;
+	for (int connected = 0; connected < 2; connected++) {
+		uint64_t values[2 * 3] = { 0 };
+		struct tow_group *group[3];
+		struct twi_engine *engine;
+
+		open_calm(3);
+		engine = twi_runtime_engine(sim.batch.runtime);
+		if (connected)
+			many(3, sim.world, 2, values);
+		twi_engine_enter(engine);
+		twi_coll_shrink_heard(sim.world[2]->ranks, sim.world[2]->coll, 0, &decided);
+		for (uint32_t r = 1; r < 3; r++)
+			twi_coll_rank_lost(sim.world[r]->ranks, 0, TOW_EPEER);
+		twi_engine_leave(engine);
+		for (uint32_t r = 1; r < 3; r++) {
+			int status = tow_group_shrink(sim.world[r], 1000000000, &group[r]);
+
+			if (status != TOW_OK)
+				fail_msg("rank %u: %s", r, tow_error_message());
+			assert_int_equal(tow_group_size(group[r]), 3);
+			assert_int_equal(tow_group_rank(group[r]), r);
+		}
+		twt_sim_close(&sim);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(any_case),         cmocka_unit_test(many_ranks),
-		cmocka_unit_test(one_is_overtaken), cmocka_unit_test(late_ranks_are_named),
-		cmocka_unit_test(absurd_counts),    cmocka_unit_test(refused_calls_count_not),
+		cmocka_unit_test(any_case),
+		cmocka_unit_test(many_ranks),
+		cmocka_unit_test(one_is_overtaken),
+		cmocka_unit_test(late_ranks_are_named),
+		cmocka_unit_test(decision_is_passed_on),
+		cmocka_unit_test(absurd_counts),
+		cmocka_unit_test(refused_calls_count_not),
 	};
 	const struct CMUnitTest by_hand[] = {
 		cmocka_unit_test(many_ranks),

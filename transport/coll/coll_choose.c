@@ -37,7 +37,6 @@ static const struct choice built_in[] = {
 	{ KIND(ALL_REDUCE), ONE_HOST, 2, 16 << 10, "local", 0, 0 },
 	{ KIND(ALL_REDUCE), ONE_HOST, 2, 512 << 10, "local-all", 0, 0 },
 	{ ~0u, ONE_HOST, UINT32_MAX, INF, "local", 0, 0 },
-	{ KIND(BARRIER), SOME_HOSTS, UINT32_MAX, INF, "hierarchical", 0, 0 },
 	{ ~0u, SOME_HOSTS, UINT32_MAX, INF, "hierarchical", 0, 0 },
 	{ KIND(ALL_REDUCE), ANYWHERE, 2, 16 << 10, "exchange", 0, 0 },
 	/* in pieces so small that they travel with their headers: no handshake */

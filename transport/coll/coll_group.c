@@ -140,7 +140,7 @@ static int prepare_run(struct twi_coll_group *coll, const struct twi_coll_call *
 	run->program = run->repeat = run->begun = run->active = 0;
 	run->syncs = 0;
 	run->synced = 0;
-	run->agreed = run->told = run->challenged = run->left = false;
+	run->agreed = run->challenged = run->left = false;
 	run->suspicion = 0;
 	run->doubt[0] = '\0';
 	run->entered_ns = run->moving_ns = 0;

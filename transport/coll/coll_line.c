@@ -178,7 +178,7 @@ static void hear_word(struct twi_coll_group *coll, uint32_t rank, const struct t
 
 static bool has_ended(const struct twi_ranks *ranks, uint32_t ctx)
 {
-	return ctx <= TWI_COLL_CTX_MAX && (ranks->ended[ctx / 64] >> ctx % 64 & 1) != 0;
+	return ctx < TWI_COLL_CTX_MAX && (ranks->ended[ctx / 64] >> ctx % 64 & 1) != 0;
 }
 
 static void hear_of_ended(struct twi_ranks *ranks, uint32_t rank, const struct twi_coll_word *word)

@@ -51,10 +51,6 @@ struct twi_coll_local {
 	const struct twi_window_ops *windows;
 	struct twi_window_hold *hold; /* keeps its mappings (window.h) */
 	uint64_t finished;            /* as last read */
-	/* Location of its region; used during the set-up. */
-	bool told;
-	uint32_t extent;
-	uint64_t offset;
 };
 
 /* Shows IN and OUT, and announces the next SYNC. Returns TOW_OK, TOW_AGAIN or a failure. */

@@ -85,7 +85,6 @@ struct twi_coll_run {
 	uint64_t syncs;           /* SYNCs that this rank has come to */
 	uint32_t synced;          /* the locals[] before this one have come to the last SYNC */
 	bool agreed;              /* the rank before has made the same call */
-	bool told;                /* not used */
 	bool challenged;          /* a rank that disagrees was sent this rank's call */
 	bool left;                /* FAILING: this rank uses no memory of others any more */
 	uint64_t leave_ns;        /* until then it waits for others to do the same */

@@ -57,6 +57,7 @@ static void free_tables(struct twi_rpc *rpc)
 static int make_tables(struct twi_rpc *rpc)
 {
 	size_t bytes = TWI_RPC_HEAD_BYTES + rpc->inline_max;
+	int status = twi_rpc_stats_init(rpc); /* in any case, as free_tables ends it */
 
 	rpc->call_rows = calloc(rpc->records, sizeof(rpc->call_rows[0]));
 	rpc->in_rows = calloc(rpc->records, sizeof(rpc->in_rows[0]));
@@ -67,7 +68,7 @@ static int make_tables(struct twi_rpc *rpc)
 	if (rpc->call_rows == NULL || rpc->in_rows == NULL || rpc->slot_rows == NULL ||
 	    rpc->stream_rows == NULL || rpc->buffers == NULL)
 		return TOW_ENOMEM;
-	return twi_rpc_stats_init(rpc);
+	return status;
 }
 
 struct twi_rpc *twi_rpc_of(struct twi_engine *engine)

@@ -15,6 +15,34 @@
 
 #define MS 1000000ull
 
+#ifndef TWT_SANITIZED
+static _Atomic int mutexes; /* made, and not destroyed; fewer than none: one that was not made */
+
+int pthread_mutex_init(pthread_mutex_t *mutex, const pthread_mutexattr_t *attr)
+{
+	union {
+		void *found;
+		int (*call)(pthread_mutex_t *, const pthread_mutexattr_t *);
+	} real = { .found = dlsym(RTLD_NEXT, "pthread_mutex_init") };
+
+	mutexes++;
+	return real.call(mutex, attr);
+}
+
+int pthread_mutex_destroy(pthread_mutex_t *mutex)
+{
+	union {
+		void *found;
+		int (*call)(pthread_mutex_t *);
+	} real = { .found = dlsym(RTLD_NEXT, "pthread_mutex_destroy") };
+
+	mutexes--;
+	return real.call(mutex);
+}
+#else
+static const int mutexes;
+#endif
+
 static void echo(struct tow_call_in *call, void *user)
 {
 	uint64_t bytes;
@@ -52,6 +80,7 @@ static void test_first_call(void **state)
 
 	(void)state;
 	for (int nth = 1; hit && nth < 100; nth++) {
+		const int before = mutexes;
 		struct tow_runtime *runtime;
 		struct tow_peer *peer = set_up(&runtime);
 		char in[8] = "", out[8] = "abcdefg";
@@ -74,6 +103,7 @@ static void test_first_call(void **state)
 		assert_int_equal(tow_call(peer, "echo", out, 8, in, 8, 50 * MS, NULL), TOW_OK);
 		assert_string_equal(in, out);
 		assert_int_equal(tow_runtime_close(runtime), TOW_OK);
+		assert_int_equal(mutexes, before);
 	}
 	assert_false(hit);
 #ifdef TWT_SANITIZED

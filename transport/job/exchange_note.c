@@ -27,16 +27,31 @@
 
 #define VERSION "1"
 
+/*
+ * Copies the message of a failure as one line, of bytes that the other ranks accept. It may quote a
+ * text of the user's.
+ */
+static void clean_line(const char *text, char out[TWI_BOOTSTRAP_ERROR])
+{
+	size_t i;
+
+	for (i = 0; text[i] != '\0' && i < TWI_BOOTSTRAP_ERROR - 1; i++)
+		out[i] = text[i] >= ' ' && text[i] <= '~' ? text[i] : '?';
+	out[i] = '\0';
+}
+
 size_t twi_exchange_note_put(const struct twi_exchange_note *note, char out[TWI_EXCHANGE_VALUE])
 {
 	char hex[2 * TWI_JOB_KEY_BYTES + 1] = "-";
+	char why[TWI_BOOTSTRAP_ERROR];
 	int length;
 
+	clean_line(note->why, why);
 	for (unsigned i = 0; note->key.set && i < TWI_JOB_KEY_BYTES; i++)
 		snprintf(hex + 2 * (size_t)i, 3, "%02x", note->key.bytes[i]);
 	if (note->failed < 0)
 		length = snprintf(out, TWI_EXCHANGE_VALUE, "towline " VERSION "\nfailed %d\n%s\n",
-				  note->failed, note->why);
+				  note->failed, why);
 	else
 		length = snprintf(out, TWI_EXCHANGE_VALUE,
 				  "towline " VERSION "\njob %s\nrestarts %u\nstore %s\nkey %s\n",

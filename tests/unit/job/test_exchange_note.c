@@ -65,6 +65,21 @@ static void whole(void **state)
 	assert_int_equal(twi_exchange_note_take(value, bytes, &back), TOW_EINVAL);
 }
 
+/* A message that quotes what is no text arrives all the same, with '?' in the place of that. */
+static void failure_quotes(void **state)
+{
+	struct twi_exchange_note note = { .failed = TOW_EINVAL,
+					  .why = "TOW_STORE is 'a\nb\xc3"
+						 "c\x7f'" };
+	struct twi_exchange_note back = expected();
+	char value[TWI_EXCHANGE_VALUE];
+	size_t bytes = twi_exchange_note_put(&note, value);
+
+	(void)state;
+	assert_int_equal(twi_exchange_note_take(value, bytes, &back), TOW_EINVAL);
+	assert_string_equal(tow_error_message(), "TOW_STORE is 'a?b?c?'");
+}
+
 static void failures(void **state)
 {
 	struct twi_exchange_note note = { .failed = TOW_EBUSY, .why = "rank 0 has failed: so" };
@@ -162,9 +177,8 @@ static void changed(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(whole),
-		cmocka_unit_test(failures),
-		cmocka_unit_test(hostile),
+		cmocka_unit_test(whole),          cmocka_unit_test(failures),
+		cmocka_unit_test(failure_quotes), cmocka_unit_test(hostile),
 		cmocka_unit_test(changed),
 	};
 

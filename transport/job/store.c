@@ -312,17 +312,27 @@ static int read_sum(const struct twi_store_entry *entry, const struct twi_store_
 	return TOW_OK;
 }
 
+/* The result of this request, if it is repeated and was carried out before; NULL: it was not. */
+static const struct twi_store_added *find_added(const struct twi_store_rank *rank, uint32_t number)
+{
+	for (uint32_t i = 0; i < TWI_STORE_ADDED && number != 0; i++) {
+		if (rank->added[i].number == number)
+			return &rank->added[i];
+	}
+	return NULL;
+}
+
 static int on_add(struct twi_store *store, uint32_t index, const struct twi_store_frame *frame)
 {
 	struct twi_store_rank *rank = &store->ranks[store->clients[index].rank];
+	const struct twi_store_added *added = find_added(rank, frame->number);
 	struct twi_store_entry *entry;
 	uint8_t bytes[8];
 	uint64_t sum = 0;
 	int status = TOW_OK;
 
-	/* A request that is repeated because its reply was lost was carried out before. */
-	if (rank->number != 0 && rank->number == frame->number) {
-		twi_store_answer(store, index, (struct twi_store_frame){ .a = rank->sum });
+	if (added != NULL) {
+		twi_store_answer(store, index, (struct twi_store_frame){ .a = added->sum });
 		return TOW_OK;
 	}
 	entry = twi_store_make(store, frame->key, frame->key_bytes, &status);
@@ -334,8 +344,8 @@ static int on_add(struct twi_store *store, uint32_t index, const struct twi_stor
 		status = twi_store_put(store, &entry->value, &entry->bytes, bytes, sizeof(bytes));
 	if (status < 0)
 		return twi_store_refuse(store, index, status);
-	rank->number = frame->number;
-	rank->sum = sum;
+	rank->added[rank->added_next++ % TWI_STORE_ADDED] =
+		(struct twi_store_added){ .number = frame->number, .sum = sum };
 	twi_store_answer(store, index, (struct twi_store_frame){ .a = sum });
 	wake_gets(store, entry);
 	return TOW_OK;

@@ -10,6 +10,7 @@
 
 #define TWI_STORE_BUCKETS 1024u
 #define TWI_STORE_NOBODY  UINT32_MAX
+#define TWI_STORE_ADDED   8u
 
 /* One member's part of a gather. */
 struct twi_store_part {
@@ -34,12 +35,19 @@ struct twi_store_entry {
 	char key[];
 };
 
+/* The result of an ADD, for the request that is repeated because its reply was lost. */
+struct twi_store_added {
+	uint32_t number; /* 0: none */
+	uint64_t sum;
+};
+
 struct twi_store_rank {
 	uint64_t instance; /* the process that is this rank; 0: none has made a request */
 	uint64_t gone_ns;  /* when its last connection broke; 0: it has not */
 	uint32_t clients;  /* its connections that are members */
-	uint32_t number;   /* number of its last ADD, whose result is `sum` */
-	uint64_t sum;
+	/* Its last ones, in turn: of several clients, one may repeat an ADD after others' ADDs. */
+	struct twi_store_added added[TWI_STORE_ADDED];
+	uint32_t added_next;
 	bool done; /* has sent BYE, or has got the store's failure */
 	bool left; /* has sent BYE */
 };

@@ -1,6 +1,7 @@
 /*
  * test_store_slices.c - a member waits for others in slices: what the store says of who is missing
- * after each of them, as text and as a list, and lists that are none.
+ * after each of them, as text and as a list, and lists that are none. And a rank of several clients
+ * repeats what it has added.
  */
 #include "twt.h"
 
@@ -176,9 +177,37 @@ static void lists(void **state)
 	assert_int_equal(twi_store_absent_take(&frame, 65536, out), 0);
 }
 
+static uint64_t add_one(struct twi_store *store, uint32_t client, const char *key, uint32_t number)
+{
+	const struct twi_store_frame frame = {
+		.kind = TWI_STORE_KIND_ADD, .number = number, .key = key, .key_bytes = 1, .a = 1
+	};
+
+	assert_int_equal(twi_store_request(store, client, &frame, 1), TOW_OK);
+	assert_int_equal(reply.status, TOW_OK);
+	return reply.a;
+}
+
+/* A repeated ADD is known again after others of the rank's clients, whose numbers are others. */
+static void repeated_adds(void **state)
+{
+	struct twi_store *store = make();
+	uint32_t one = greet(store, 3), other = greet(store, 3);
+
+	(void)state;
+	assert_int_equal(add_one(store, one, "n", 10), 1);
+	for (uint32_t i = 1; i < 8; i++) {
+		assert_int_equal(add_one(store, other, "m", 10 + i), i);
+		assert_int_equal(add_one(store, one, "n", 10), 1);
+	}
+	assert_int_equal(add_one(store, one, "n", 20), 2);
+	twi_store_destroy(store);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(slices), cmocka_unit_test(lists) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(slices), cmocka_unit_test(lists),
+					    cmocka_unit_test(repeated_adds) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

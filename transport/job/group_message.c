@@ -17,7 +17,7 @@
 
 static uint16_t number_of(const struct tow_group *group)
 {
-	if (group->id > TWI_COLL_CTX_MAX || (!group->shrunk && group->id >= TWI_COLL_CTX_SHRUNK))
+	if (group->id >= TWI_COLL_CTX_MAX || (!group->shrunk && group->id >= TWI_COLL_CTX_SHRUNK))
 		return 0;
 	return (uint16_t)(TWI_CHANNEL_GROUPS + group->id);
 }
@@ -134,7 +134,7 @@ static bool is_over(const struct twi_ranks *ranks, uint16_t number)
 {
 	uint32_t id = number - TWI_CHANNEL_GROUPS;
 
-	return id <= TWI_COLL_CTX_MAX && (ranks->over[id / 64] >> id % 64 & 1) != 0;
+	return id < TWI_COLL_CTX_MAX && (ranks->over[id / 64] >> id % 64 & 1) != 0;
 }
 
 /*

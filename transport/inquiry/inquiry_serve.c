@@ -14,6 +14,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "diag/base/emit.h"
@@ -51,6 +52,7 @@ struct twi_inquiry_thread {
 
 static _Atomic int askers[ASKERS]; /* event_fd + 1; 0: free */
 static _Atomic bool was_ignored;   /* SIGQUIT was ignored before the first asker */
+static _Atomic unsigned handlers;  /* calls of on_sigquit under way */
 
 /* --- the stats socket --- */
 
@@ -168,13 +170,15 @@ static void on_sigquit(int number)
 	int err = errno;
 
 	(void)number;
+	atomic_fetch_add(&handlers, 1); /* before the descriptors are read */
 	for (unsigned i = 0; i < ASKERS; i++) {
-		int fd = atomic_load_explicit(&askers[i], memory_order_relaxed) - 1;
+		int fd = atomic_load(&askers[i]) - 1;
 		uint64_t event = EVENT_QUIT;
 
 		if (fd >= 0 && write(fd, &event, sizeof(event)) < 0)
 			continue; /* the counter is full, so the thread is awake */
 	}
+	atomic_fetch_sub(&handlers, 1);
 	errno = err;
 }
 
@@ -373,8 +377,10 @@ static void listen_to_quit(struct twi_inquiry_thread *thread)
 	}
 }
 
+/* After this no signal writes to the thread's descriptor, which may be closed then. */
 static void listen_no_more(struct twi_inquiry_thread *thread)
 {
+	const struct timespec pause = { .tv_nsec = 100000 };
 	struct sigaction old, none = { .sa_handler = SIG_DFL };
 	bool any = false;
 
@@ -389,6 +395,9 @@ static void listen_no_more(struct twi_inquiry_thread *thread)
 		none.sa_handler = atomic_load(&was_ignored) ? SIG_IGN : SIG_DFL;
 		sigaction(SIGQUIT, &none, NULL);
 	}
+	/* A handler on another thread may have read the descriptor before. */
+	while (atomic_load(&handlers) > 0)
+		nanosleep(&pause, NULL);
 }
 
 static int start_thread(struct twi_inquiry_thread *thread)

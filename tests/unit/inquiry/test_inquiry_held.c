@@ -1,18 +1,24 @@
 /*
  * test_inquiry_held.c - a process that is held from outside sees it: rows by the second, and a real
- * one, which is stopped and continued.
+ * one, which is stopped and continued. A runtime that is closed awaits a handler of SIGQUIT that is
+ * held in the middle.
  */
 #include "twt.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <internal/base.h>
+#include <towline/runtime.h>
+#include <towline/status.h>
 
 #include "diag/base/thread.h"
 #include "transport/inquiry/inquiry_held.h"
@@ -144,11 +150,73 @@ static void test_stopped(void **state)
 	munmap(seen, sizeof(*seen));
 }
 
+/* --- the handler of SIGQUIT --- */
+
+static _Atomic bool holds_writes; /* of the thread that gets the signal */
+static _Atomic int held_fd;       /* to which the handler is about to write; 0: none */
+static _Thread_local volatile sig_atomic_t is_signaled;
+
+ssize_t write(int fd, const void *from, size_t bytes)
+{
+	if (is_signaled) {
+		atomic_store(&held_fd, fd);
+		while (atomic_load(&holds_writes))
+			;
+	}
+	return (ssize_t)syscall(SYS_write, fd, from, bytes);
+}
+
+static void *signaled_main(void *arg)
+{
+	(void)arg;
+	is_signaled = true;
+	raise(SIGQUIT);
+	is_signaled = false;
+	return NULL;
+}
+
+static void *close_main(void *arg)
+{
+	return tow_runtime_close(arg) == TOW_OK ? arg : NULL;
+}
+
+/* The descriptor to which the handler writes stays this runtime's until it has written. */
+static void test_close_awaits_handler(void **state)
+{
+	struct tow_options options = TOW_OPTIONS_INIT;
+	struct tow_runtime *runtime;
+	pthread_t signaled, closing;
+	void *closed;
+
+	(void)state;
+	options.premap_memory_bytes = 1 << 20;
+	options.huge_pages = 0;
+	options.stats = 0;
+	options.verdict_on_sigquit = 1;
+	assert_int_equal(tow_runtime_open(&options, &runtime), TOW_OK);
+	atomic_store(&holds_writes, true);
+	assert_int_equal(pthread_create(&signaled, NULL, signaled_main, NULL), 0);
+	for (int i = 0; i < 10000 && atomic_load(&held_fd) == 0; i++)
+		usleep(1000);
+	assert_true(atomic_load(&held_fd) > 0);
+	assert_int_equal(pthread_create(&closing, NULL, close_main, runtime), 0);
+	for (int i = 0; i < 300; i++) {
+		assert_true(fcntl(atomic_load(&held_fd), F_GETFD) >= 0);
+		usleep(1000);
+	}
+	atomic_store(&holds_writes, false);
+	pthread_join(signaled, NULL);
+	pthread_join(closing, &closed);
+	assert_ptr_equal(closed, runtime);
+	assert_true(fcntl(atomic_load(&held_fd), F_GETFD) < 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_rows),
 		cmocka_unit_test(test_stopped),
+		cmocka_unit_test(test_close_awaits_handler),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

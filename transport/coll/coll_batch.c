@@ -119,7 +119,7 @@ bool twi_coll_batch_busy(const struct twi_coll_group *coll)
 }
 
 /* Detaches the user's operation, which it returns. The record becomes spare. */
-static struct tow_op *let_go(struct held *held)
+static struct tow_op *detach_held(struct held *held)
 {
 	struct tow_op *op = held->op;
 
@@ -145,7 +145,7 @@ static struct tow_op *take_held(struct twi_coll_batch *batch, struct held *held)
 				      memory_order_relaxed);
 	}
 	twi_op_unwatch(held->op);
-	return let_go(held);
+	return detach_held(held);
 }
 
 static void end_op(struct tow_op *op, int status)
@@ -171,7 +171,7 @@ void twi_coll_batch_fail(struct twi_coll_group *coll, int status)
  * A call could not be issued, with the thread's message. A failure that all ranks find alike leaves
  * the group as it is. After any other this rank is out of step with the others.
  */
-static void out_of_step(struct twi_coll_group *coll, int status)
+static void break_if_uneven(struct twi_coll_group *coll, int status)
 {
 	if (status != TOW_EINVAL && status != TOW_ENOTSUP)
 		twi_coll_break(coll, coll->series.next_seq, status, true);
@@ -243,7 +243,7 @@ static void on_fused(struct tow_op *op, const struct tow_result *result)
 				  (uint8_t *)fused->memory + part->offset, bytes);
 		else
 			twi_error(status, "%s", coll->why);
-		user = let_go(part);
+		user = detach_held(part);
 		if (status < 0)
 			twi_coll_record_fail(user, status);
 		twi_op_complete(user, status, status >= 0 ? bytes : 0);
@@ -258,10 +258,10 @@ static void fail_parts(struct fused *fused, int status)
 	struct held *part;
 
 	while ((part = first_part(fused)) != NULL)
-		end_op(let_go(part), status);
+		end_op(detach_held(part), status);
 	coll->batch->fused_n--;
 	put_fused(fused);
-	out_of_step(coll, status);
+	break_if_uneven(coll, status);
 }
 
 void twi_coll_batch_refuse(struct tow_op *op, int status)
@@ -382,7 +382,7 @@ static void issue_fused(struct twi_coll_group *coll, uint32_t count)
 	if (status < 0) {
 		while (count-- > 0)
 			end_op(take_held(coll->batch, first_held(coll->batch)), status);
-		out_of_step(coll, status);
+		break_if_uneven(coll, status);
 		return;
 	}
 	twi_op_embed(&fused->op, coll->engine, &twi_coll_op_ops, &options);
@@ -418,7 +418,7 @@ static void issue_one(struct twi_coll_group *coll, struct held *held)
 	free(arrays);
 	if (status < 0) {
 		end_op(op, status);
-		out_of_step(coll, status);
+		break_if_uneven(coll, status);
 	}
 }
 

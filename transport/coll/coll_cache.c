@@ -180,7 +180,7 @@ int twi_coll_call_keep(struct twi_coll_call *call, uint32_t ranks, uint64_t **ar
  * Finds what other ranks use of this rank's memory. This rank's own steps do not always show it:
  * the root of a gather has none.
  */
-static void see_shared(struct twi_coll_entry *entry, const struct twi_plan_row *row)
+static void find_shared(struct twi_coll_entry *entry, const struct twi_plan_row *row)
 {
 	const struct twi_plan *plan = entry->plan;
 	enum twi_coll_kind kind = entry->call.kind;
@@ -196,7 +196,7 @@ static void see_shared(struct twi_coll_entry *entry, const struct twi_plan_row *
 }
 
 /* Lists the ranks that the plan exchanges messages with, and finds what others see of this rank. */
-static int look_over(struct twi_coll_entry *entry, const struct twi_plan_row *row, uint32_t ranks)
+static int find_peers(struct twi_coll_entry *entry, const struct twi_plan_row *row, uint32_t ranks)
 {
 	const struct twi_plan *plan = entry->plan;
 	bool *met = calloc(ranks, sizeof(met[0]));
@@ -223,7 +223,7 @@ static int look_over(struct twi_coll_entry *entry, const struct twi_plan_row *ro
 	 * Where all ranks meet in memory, the slots carry the signatures instead.
 	 */
 	entry->signs = ranks > 1 && (plan->syncs == 0 || !row->local);
-	see_shared(entry, row);
+	find_shared(entry, row);
 	return TOW_OK;
 }
 
@@ -317,7 +317,7 @@ static int build_plan(struct twi_coll_group *coll, struct twi_coll_entry *entry)
 		return TOW_EINVAL;
 	status = twi_plan_build(row, &what, &entry->plan);
 	if (status == TOW_OK)
-		status = look_over(entry, row, coll->size);
+		status = find_peers(entry, row, coll->size);
 	if (status < 0)
 		return status;
 	status = twi_coll_early(entry);

@@ -142,7 +142,7 @@ const struct twi_plan_row *twi_coll_choose(const struct twi_coll_group *coll,
 					   const struct twi_coll_call *call,
 					   struct twi_plan_case *what, const char **why_out)
 {
-	const char *wish = coll->engine->knobs.coll_plan;
+	const char *knob_plan = coll->engine->knobs.coll_plan;
 	const struct twi_plan_row *row = call->forced;
 
 	if (row != NULL) {
@@ -156,7 +156,7 @@ const struct twi_plan_row *twi_coll_choose(const struct twi_coll_group *coll,
 		return NULL;
 	}
 	*why_out = "knob coll_plan";
-	row = wish != NULL && wish[0] != '\0' ? twi_plan_find(wish) : NULL;
+	row = knob_plan != NULL && knob_plan[0] != '\0' ? twi_plan_find(knob_plan) : NULL;
 	if (is_usable(coll, row, what))
 		return row;
 	*why_out = "file of the knob coll_table";

@@ -132,7 +132,7 @@ static int prepare_run(struct twi_coll_group *coll, const struct twi_coll_call *
 	run->staged_in = run->staged_out = false;
 	run->staged_bytes = 0;
 	run->outside = run->pipelined = false;
-	run->step_said = run->copied = 0;
+	run->steps_announced = run->copied = 0;
 	run->scale = call->scale;
 	run->scale_from = asked->in;
 	run->scale_bytes = 0;
@@ -149,7 +149,7 @@ static int prepare_run(struct twi_coll_group *coll, const struct twi_coll_call *
 }
 
 /* Records the call for other ranks, which may ask how far this one is. */
-static void note_begun(struct twi_coll_group *coll, const struct twi_coll_run *run)
+static void past_begun(struct twi_coll_group *coll, const struct twi_coll_run *run)
 {
 	const struct twi_coll_call *call = &run->entry->call;
 
@@ -163,7 +163,7 @@ static void note_begun(struct twi_coll_group *coll, const struct twi_coll_run *r
 	};
 }
 
-static void note_ended(struct twi_coll_group *coll, uint64_t seq, int status)
+static void past_ended(struct twi_coll_group *coll, uint64_t seq, int status)
 {
 	struct twi_state_past *past = twi_series_past(&coll->series, seq);
 
@@ -193,7 +193,7 @@ static void begin_run(struct twi_coll_group *coll, struct twi_coll_run *run, str
 		op->wait.memory_polled = run->entry->local && coll->locals_n > 0;
 		op->wait.crowd = coll->crowd;
 	}
-	note_begun(coll, run);
+	past_begun(coll, run);
 	insert_run(coll, run);
 	twi_coll_run_start(run);
 }
@@ -212,7 +212,8 @@ static void abort_pending(struct tow_op *op, int status)
 }
 
 /* Keeps a call until the group has been set up. The first one begins that. */
-static int put_off(struct twi_coll_group *coll, const struct twi_coll_call *call, struct tow_op *op)
+static int add_pending(struct twi_coll_group *coll, const struct twi_coll_call *call,
+		       struct tow_op *op)
 {
 	struct pending *pending = calloc(1, sizeof(*pending));
 	int status = TOW_ENOMEM;
@@ -352,7 +353,7 @@ void twi_coll_fail_pending(struct twi_coll_group *coll, int status)
  * The ranks disagree about a call, and this rank comes to it when the group is broken already.
  * Records the call: it counts in the verdict about which rank made another one.
  */
-static void note_refused(struct twi_coll_group *coll, const struct twi_coll_call *call)
+static void past_refused(struct twi_coll_group *coll, const struct twi_coll_call *call)
 {
 	struct twi_state_past *past = twi_series_past(&coll->series, coll->series.next_seq);
 	struct twi_coll_entry *entry;
@@ -381,7 +382,7 @@ int twi_coll_start(struct twi_coll_group *coll, const struct twi_coll_call *call
 	if (twi_unlikely(coll->series.next_seq > coll->left_seq))
 		twi_coll_check_left(coll);
 	if (twi_unlikely(coll->state == TWI_COLL_BROKEN)) {
-		note_refused(coll, call);
+		past_refused(coll, call);
 		if (coll->aborted)
 			return twi_error(TOW_EABORTED, "%s", coll->why);
 		return twi_error(TOW_EPEER, "the group is broken: %.350s", coll->why);
@@ -389,7 +390,7 @@ int twi_coll_start(struct twi_coll_group *coll, const struct twi_coll_call *call
 	if (twi_unlikely(!twi_coll_has_room(coll)))
 		status = twi_coll_hold(coll, call, op);
 	else if (twi_unlikely(coll->state != TWI_COLL_READY))
-		status = put_off(coll, call, op);
+		status = add_pending(coll, call, op);
 	else
 		status = twi_coll_begin(coll, call, op, false);
 	if (twi_likely(status == TOW_OK))
@@ -447,7 +448,7 @@ void twi_coll_over(struct twi_coll_run *run)
 
 	twi_assert_held(coll->engine);
 	if (run->seq > 0) {
-		note_ended(coll, run->seq, run->status);
+		past_ended(coll, run->seq, run->status);
 		seq_over(coll, run->seq);
 		if (twi_unlikely(held_up))
 			wake_queued(coll);

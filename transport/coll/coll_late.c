@@ -83,7 +83,7 @@ static const char *last_of(const struct twi_coll_group *coll, const struct twi_c
 	return "";
 }
 
-static void say_late(struct twi_coll_group *coll, const struct twi_coll_late *late)
+static void set_late_error(struct twi_coll_group *coll, const struct twi_coll_late *late)
 {
 	struct twi_coll_run *run = twi_coll_run_of(coll, late->seq);
 	char behind[100], silent[100], what[120] = "collective";
@@ -119,19 +119,19 @@ static void say_late(struct twi_coll_group *coll, const struct twi_coll_late *la
 /* Adds the inquiry's verdict to the error message, also about ranks that have not answered. */
 static void add_verdict(struct twi_coll_group *coll)
 {
-	char said[240], why[200];
+	char text[240], why[200];
 
-	snprintf(said, sizeof(said), "%.*s", (int)sizeof(said) - 1, tow_error_message());
+	snprintf(text, sizeof(text), "%.*s", (int)sizeof(text) - 1, tow_error_message());
 	coll->engine->hooks.inquiry->brief(coll->engine, "; ", why, sizeof(why));
 	if (why[0] != '\0')
-		twi_error(TOW_EDEADLINE, "%s%s", said, why);
+		twi_error(TOW_EDEADLINE, "%s%s", text, why);
 }
 
 static void give_up(struct twi_coll_group *coll)
 {
 	struct twi_coll_late *late = coll->late;
 
-	say_late(coll, late);
+	set_late_error(coll, late);
 	add_verdict(coll);
 	coll->late = NULL;
 	twi_coll_break(coll, late->seq, TOW_EDEADLINE, true);

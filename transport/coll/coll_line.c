@@ -165,7 +165,8 @@ static void keep_early(struct twi_ranks *ranks, uint32_t rank, const struct twi_
 	twi_list_push_back(&ranks->early, &early->link);
 }
 
-static void hear_word(struct twi_coll_group *coll, uint32_t rank, const struct twi_coll_word *word)
+static void deliver_word(struct twi_coll_group *coll, uint32_t rank,
+			 const struct twi_coll_word *word)
 {
 	if (word->from < coll->size && coll->members[word->from] == rank &&
 	    word->from != coll->rank)
@@ -181,7 +182,8 @@ static bool has_ended(const struct twi_ranks *ranks, uint32_t ctx)
 	return ctx < TWI_COLL_CTX_MAX && (ranks->ended[ctx / 64] >> ctx % 64 & 1) != 0;
 }
 
-static void hear_of_ended(struct twi_ranks *ranks, uint32_t rank, const struct twi_coll_word *word)
+static void deliver_to_ended(struct twi_ranks *ranks, uint32_t rank,
+			     const struct twi_coll_word *word)
 {
 	/* A rank that has left or failed reads no memory of this rank any more. */
 	if (word->type == TWI_COLL_LEAVE || word->type == TWI_COLL_BREAK)
@@ -194,9 +196,9 @@ static void route_word(struct twi_ranks *ranks, uint32_t rank, const struct twi_
 	struct twi_coll_group *coll = find_coll(ranks, word->ctx);
 
 	if (coll != NULL)
-		hear_word(coll, rank, word);
+		deliver_word(coll, rank, word);
 	else if (has_ended(ranks, word->ctx))
-		hear_of_ended(ranks, rank, word);
+		deliver_to_ended(ranks, rank, word);
 	else
 		keep_early(ranks, rank, word);
 }
@@ -213,7 +215,7 @@ static bool on_heard(struct twi_rank_ear *ear, const struct tow_result *result)
 	return true;
 }
 
-static void on_deaf(struct twi_rank_ear *ear, int status)
+static void on_receive_end(struct twi_rank_ear *ear, int status)
 {
 	struct twi_coll_line *line = twi_container_of(ear, struct twi_coll_line, ear);
 	struct twi_ranks *ranks = ear->ranks;
@@ -240,7 +242,7 @@ struct twi_coll_line *twi_coll_line_make(struct twi_ranks *ranks, uint32_t job_r
 					   .room = sizeof(line->in),
 					   .kind = TWI_WORDS_COLL,
 					   .heard = on_heard,
-					   .over = on_deaf };
+					   .over = on_receive_end };
 	return line;
 }
 
@@ -261,7 +263,7 @@ void twi_coll_line_group(struct twi_coll_group *coll)
 			continue;
 		twi_list_remove(&early->link);
 		ranks->early_count--;
-		hear_word(coll, early->rank, &early->word);
+		deliver_word(coll, early->rank, &early->word);
 		free(early);
 	}
 }

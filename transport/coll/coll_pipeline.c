@@ -117,12 +117,12 @@ static bool needs_ring(const struct twi_coll_run *run)
 				   (kind == TWI_COLL_ALL_REDUCE || kind == TWI_COLL_ALL_TO_ALL)));
 }
 
-static void say_step(struct twi_coll_run *run)
+static void announce_step(struct twi_coll_run *run)
 {
-	run->step_said++;
+	run->steps_announced++;
 	run->synced = 0;
 	/* release: copies and reads come before it */
-	atomic_store_explicit(&own_slot(run)->step, run->seq << 16 | run->step_said,
+	atomic_store_explicit(&own_slot(run)->step, run->seq << 16 | run->steps_announced,
 			      memory_order_release);
 	twi_coll_wake_locals(run->coll);
 }
@@ -261,15 +261,15 @@ static int work_on(struct twi_coll_run *run, const struct cut *cut, uint64_t k)
 /* --- steps --- */
 
 /* TOW_OK: all ranks have announced the step of this rank. Else TOW_AGAIN, or TOW_EPEER. */
-static int all_said(struct twi_coll_run *run)
+static int all_announced(struct twi_coll_run *run)
 {
 	const struct twi_coll_group *coll = run->coll;
-	uint64_t want = run->seq << 16 | run->step_said;
+	uint64_t want = run->seq << 16 | run->steps_announced;
 
 	for (; run->synced < coll->locals_n; run->synced++) {
 		const struct twi_coll_local *local = &coll->locals[run->synced];
 
-		/* acquire: pairs with the release in say_step */
+		/* acquire: pairs with the release in announce_step */
 		if (local->self ||
 		    atomic_load_explicit(&slot_of(run, local)->step, memory_order_acquire) >= want)
 			continue;
@@ -290,14 +290,14 @@ static int begin_pieces(struct twi_coll_run *run, const struct cut *cut)
 	if (run->staged != NULL)
 		copy_ahead(run, cut, 0);
 	run->copied = 1;
-	say_step(run);
+	announce_step(run);
 	return TOW_OK;
 }
 
 /* All ranks have announced step k + 1: piece k is there, and piece k - 1 has been read. */
 static int next_piece(struct twi_coll_run *run, const struct cut *cut)
 {
-	uint64_t k = run->step_said - 1;
+	uint64_t k = run->steps_announced - 1;
 	int status;
 
 	if (run->copied == k + 1 && k + 1 < cut->steps) {
@@ -307,7 +307,7 @@ static int next_piece(struct twi_coll_run *run, const struct cut *cut)
 	}
 	status = work_on(run, cut, k);
 	if (status == TOW_OK)
-		say_step(run);
+		announce_step(run);
 	return status;
 }
 
@@ -317,13 +317,13 @@ int twi_coll_pipeline_turn(struct twi_coll_run *run)
 	uint64_t work = run->coll->engine->coll_work;
 	int status = TOW_OK;
 
-	if (run->step_said == 0)
+	if (run->steps_announced == 0)
 		status = begin_pieces(run, &cut);
 	while (status == TOW_OK && run->coll->engine->coll_work - work < TWI_COLL_TURN_BYTES) {
-		status = all_said(run);
+		status = all_announced(run);
 		if (status != TOW_OK)
 			return status;
-		if (run->step_said > cut.steps)
+		if (run->steps_announced > cut.steps)
 			return TOW_OK;
 		status = next_piece(run, &cut);
 	}

@@ -75,7 +75,7 @@ struct twi_coll_run {
 	uint64_t staged_bytes; /* bytes copied so far */
 	bool outside;          /* memory is outside the pool: this rank asks for the pipeline... */
 	bool pipelined;        /* ...which is used, as one of the ranks asks for it */
-	uint64_t step_said, copied; /* counts of the pipeline: steps announced, pieces copied */
+	uint64_t steps_announced, copied; /* counts of the pipeline; copied: pieces */
 	uint8_t *scratch;
 	uint32_t program, repeat; /* the next run of a program to begin */
 	uint32_t begun;           /* runs of programs begun so far, for tags */

@@ -45,12 +45,12 @@ struct shrink {
 	struct twi_ranks *ranks;
 	uint32_t ctx, rank, size; /* of the old group */
 	struct tow_op *op;        /* operation of the call; NULL: there is none now */
-	bool overtime; /* its deadline has passed; it still waits for the gatherer's message */
-	uint32_t told; /* the gatherer that it has joined, or has told the decision */
+	bool overtime;     /* its deadline has passed; it still waits for the gatherer's message */
+	uint32_t gatherer; /* the one that it has joined, or has told the decision */
 	bool decided, made;
 	uint32_t number; /* number of the new group; before the decision, this rank's offer */
-	uint32_t heard_of, parts;
-	uint8_t *lives; /* one for each rank, decided: whether it is a member */
+	uint32_t decider, parts;
+	uint8_t *is_member; /* of the new group; one for each rank, set by the decision */
 	struct member members[];
 };
 
@@ -80,8 +80,8 @@ static struct shrink *make_shrink(struct twi_coll_group *coll)
 	shrink->ctx = coll->ctx;
 	shrink->rank = coll->rank;
 	shrink->size = coll->size;
-	shrink->told = shrink->heard_of = NOBODY;
-	shrink->lives = (uint8_t *)&shrink->members[coll->size];
+	shrink->gatherer = shrink->decider = NOBODY;
+	shrink->is_member = (uint8_t *)&shrink->members[coll->size];
 	for (uint32_t i = 0; i < coll->size; i++) {
 		shrink->members[i].shrink = shrink;
 		shrink->members[i].job_rank = coll->members[i];
@@ -169,7 +169,7 @@ static void dial_rank(struct shrink *shrink, uint32_t rank)
 
 /* --- the decision --- */
 
-static void tell_rank(const struct shrink *shrink, uint32_t rank)
+static void send_decision(const struct shrink *shrink, uint32_t rank)
 {
 	struct twi_coll_word word = { .type = TWI_COLL_DECIDED, .value = shrink->number };
 
@@ -180,7 +180,7 @@ static void tell_rank(const struct shrink *shrink, uint32_t rank)
 			unsigned digit = 0;
 
 			for (uint32_t bit = 0; bit < 4 && at + bit < shrink->size; bit++)
-				digit |= (unsigned)shrink->lives[at + bit] << bit;
+				digit |= (unsigned)shrink->is_member[at + bit] << bit;
 			word.text[chars] = "0123456789abcdef"[digit];
 		}
 		word.text[chars] = '\0';
@@ -198,7 +198,7 @@ static void settle_shrink(struct shrink *shrink)
 	ranks->shrunk = twi_max(ranks->shrunk, shrink->number - TWI_COLL_CTX_SHRUNK + 1);
 	if (shrink->op == NULL)
 		return;
-	if (!shrink->lives[shrink->rank])
+	if (!shrink->is_member[shrink->rank])
 		status = twi_error(TOW_EMISMATCH,
 				   "tow_group_shrink: the others hold rank %u, which is this "
 				   "process, to be dead",
@@ -209,13 +209,13 @@ static void settle_shrink(struct shrink *shrink)
 static void decide_members(struct shrink *shrink)
 {
 	for (uint32_t i = 0; i < shrink->size; i++) {
-		shrink->lives[i] = !has_gone(shrink, i);
-		if (shrink->lives[i] && i != shrink->rank)
+		shrink->is_member[i] = !has_gone(shrink, i);
+		if (shrink->is_member[i] && i != shrink->rank)
 			shrink->number = twi_max(shrink->number, shrink->members[i].number);
 	}
 	for (uint32_t i = 0; i < shrink->size; i++) {
-		if (shrink->lives[i] && i != shrink->rank)
-			tell_rank(shrink, i);
+		if (shrink->is_member[i] && i != shrink->rank)
+			send_decision(shrink, i);
 	}
 	settle_shrink(shrink);
 }
@@ -239,13 +239,13 @@ static void rank_joins(struct shrink *shrink, uint32_t rank)
 {
 	const struct twi_coll_word word = { .type = TWI_COLL_JOIN, .value = shrink->number };
 
-	if (shrink->told == rank)
+	if (shrink->gatherer == rank)
 		return;
 	if (slot_of(shrink, rank)->state != TWI_SLOT_UP) {
 		dial_rank(shrink, rank);
 		return;
 	}
-	shrink->told = rank;
+	shrink->gatherer = rank;
 	say_to(shrink, rank, &word);
 }
 
@@ -254,11 +254,11 @@ static void pass_decision(struct shrink *shrink)
 {
 	uint32_t first = gatherer_of(shrink);
 
-	if (first == shrink->rank || first == shrink->told ||
+	if (first == shrink->rank || first == shrink->gatherer ||
 	    slot_of(shrink, first)->state != TWI_SLOT_UP)
 		return;
-	shrink->told = first;
-	tell_rank(shrink, first);
+	shrink->gatherer = first;
+	send_decision(shrink, first);
 }
 
 static void shrink_turn(struct shrink *shrink)
@@ -285,7 +285,7 @@ static void on_join(struct shrink *shrink, const struct twi_coll_word *word)
 	struct member *member = &shrink->members[word->from];
 
 	if (shrink->decided) {
-		tell_rank(shrink, word->from);
+		send_decision(shrink, word->from);
 		return;
 	}
 	if (word->value < TWI_COLL_CTX_SHRUNK || word->value >= TWI_COLL_CTX_MAX)
@@ -309,7 +309,7 @@ static bool take_part(struct shrink *shrink, const struct twi_coll_word *word)
 		if (digit == 16)
 			return false;
 		for (uint32_t bit = 0; bit < 4 && at + bit < shrink->size; bit++)
-			shrink->lives[at + bit] = digit >> bit & 1;
+			shrink->is_member[at + bit] = digit >> bit & 1;
 	}
 	return true;
 }
@@ -319,17 +319,17 @@ static void on_decided(struct shrink *shrink, const struct twi_coll_word *word)
 	if (shrink->decided || word->value < TWI_COLL_CTX_SHRUNK || word->value >= TWI_COLL_CTX_MAX)
 		return;
 	if (word->other == 0) {
-		shrink->heard_of = word->from;
+		shrink->decider = word->from;
 		shrink->parts = 0;
 	}
-	if (shrink->heard_of != word->from || shrink->parts != word->other ||
+	if (shrink->decider != word->from || shrink->parts != word->other ||
 	    !take_part(shrink, word))
 		return;
 	shrink->parts++;
 	if (shrink->parts * (uint64_t)PART_RANKS < shrink->size)
 		return;
 	shrink->number = (uint32_t)word->value;
-	shrink->told = word->from;
+	shrink->gatherer = word->from;
 	settle_shrink(shrink);
 }
 
@@ -351,7 +351,7 @@ void twi_coll_shrink_heard(struct twi_ranks *ranks, struct twi_coll_group *coll,
 		on_decided(shrink, word);
 		break;
 	case TWI_COLL_DELAYED:
-		if (shrink->op == NULL || word->from != shrink->told)
+		if (shrink->op == NULL || word->from != shrink->gatherer)
 			break;
 		twi_error(TOW_EDEADLINE, "%s", word->text);
 		end_shrink(shrink, TOW_EDEADLINE);
@@ -469,7 +469,7 @@ static int begin_shrink(struct shrink *shrink, uint64_t timeout_ns, struct tow_o
 		settle_shrink(shrink);
 		return TOW_OK;
 	}
-	shrink->told = NOBODY;
+	shrink->gatherer = NOBODY;
 	for (uint32_t i = 0; i < shrink->size; i++)
 		shrink->members[i].dialed = shrink->members[i].dialing;
 	shrink->number = TWI_COLL_CTX_SHRUNK + ranks->shrunk++;
@@ -529,7 +529,7 @@ static int build_group(struct tow_group *old, struct shrink *shrink, struct tow_
 	if (status < 0)
 		return status;
 	for (uint32_t i = 0; i < shrink->size; i++)
-		count += shrink->lives[i];
+		count += shrink->is_member[i];
 	group = twi_group_make(old->runtime, old->ranks, count);
 	if (group == NULL)
 		return TOW_ENOMEM;
@@ -537,7 +537,7 @@ static int build_group(struct tow_group *old, struct shrink *shrink, struct tow_
 	for (uint32_t i = 0; i < shrink->size; i++) {
 		if (i == shrink->rank)
 			group->rank = count;
-		if (shrink->lives[i])
+		if (shrink->is_member[i])
 			group->members[count++] = old->members[i];
 	}
 	group->id = shrink->number;

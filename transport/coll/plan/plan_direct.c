@@ -292,7 +292,7 @@ void twi_plan_build_direct(struct twi_plan_list *list)
 	static const struct {
 		twi_plan_run_fn run;
 		bool sliced, summed;
-	} ways[TWI_COLL_KINDS] = {
+	} builders[TWI_COLL_KINDS] = {
 		[TWI_COLL_ALL_REDUCE] = { run_all_reduce, true, false },
 		[TWI_COLL_REDUCE] = { run_reduce, true, false },
 		[TWI_COLL_REDUCE_SCATTER] = { run_reduce_scatter, false, true },
@@ -310,10 +310,10 @@ void twi_plan_build_direct(struct twi_plan_list *list)
 	uint32_t ranks = list->what->ranks;
 
 	if (kind == TWI_COLL_ALL_GATHER_V || kind == TWI_COLL_ALL_TO_ALL_V)
-		twi_plan_whole(list, false, ways[kind].run);
+		twi_plan_whole(list, false, builders[kind].run);
 	else
-		twi_plan_segments(list, ways[kind].summed ? ranks : 1,
-				  ways[kind].sliced ? ranks : 1, false, ways[kind].run);
+		twi_plan_segments(list, builders[kind].summed ? ranks : 1,
+				  builders[kind].sliced ? ranks : 1, false, builders[kind].run);
 }
 
 /* Area of SCRATCH for a whole vector, in elements. */

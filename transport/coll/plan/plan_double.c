@@ -124,7 +124,7 @@ static struct twi_plan_ref child_area(const struct twi_plan_list *list, const st
 			    half->area + child * ((half->range.count + line - 1) / line * line));
 }
 
-static void give_up(struct twi_plan_list *list, const struct half *half)
+static void send_up(struct twi_plan_list *list, const struct half *half)
 {
 	struct twi_plan_ref from = half->node.inner
 					   ? child_area(list, half, 0)
@@ -155,7 +155,7 @@ static void go_up(struct twi_plan_list *list, const struct half halves[2])
 					      half->range.count, half->node.children[child],
 					      half->tag);
 		if (!half->node.inner)
-			give_up(list, half);
+			send_up(list, half);
 	}
 	twi_plan_stage(list);
 	for (const struct half *half = halves; half < halves + 2; half++)
@@ -164,7 +164,7 @@ static void go_up(struct twi_plan_list *list, const struct half halves[2])
 	twi_plan_stage(list);
 	for (const struct half *half = halves; half < halves + 2; half++)
 		if (half->node.inner && half->node.parent != NOBODY)
-			give_up(list, half);
+			send_up(list, half);
 	twi_plan_stage(list);
 }
 

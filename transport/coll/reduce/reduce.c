@@ -100,7 +100,7 @@ SUM(u32)
 SUM(u64)
 
 /* Sums of a few numbers: a loss, a count, a flag of each rank. The variants' tables take longer. */
-static bool is_few(const struct twi_reduction *r)
+static bool reduce_few(const struct twi_reduction *r)
 {
 	if (r->count > FEW || r->reduce != TOW_SUM || r->results_n != 1 || r->sources_n < 2)
 		return false;
@@ -141,7 +141,7 @@ void twi_reduce(const struct twi_reduction *reduction)
 
 	if (twi_unlikely((mode & MODE_BITS) != MODE))
 		set_mode(MODE);
-	if (!is_few(reduction))
+	if (!reduce_few(reduction))
 		twi_reduce_variant()->reduce(reduction);
 	if (twi_unlikely((mode & MODE_BITS) != MODE))
 		set_mode(mode);

@@ -77,8 +77,9 @@ bool twi_clock_sync_add(struct twi_clock_sync *sync, uint64_t t1, uint64_t t2, u
  * the exchange. The clocks drift during the exchange, too, so its length is part of the age. The 2
  * covers rounding.
  */
-static void carry_on(const struct twi_clock_sync *sync, const struct twi_clock_sample *sample,
-		     uint64_t now_ns, struct twi_clock_estimate *out)
+static void extrapolate_sample(const struct twi_clock_sync *sync,
+			       const struct twi_clock_sample *sample, uint64_t now_ns,
+			       struct twi_clock_estimate *out)
 {
 	double worst = TWI_CLOCK_DRIFT_PPM / 1e6, per_ns = worst;
 	uint64_t age_ns = now_ns > sample->at_ns ? now_ns - sample->at_ns : 0;
@@ -104,7 +105,7 @@ bool twi_clock_sync_read(const struct twi_clock_sync *sync, uint64_t now_ns,
 	for (unsigned i = 0; i < count; i++) {
 		struct twi_clock_estimate one;
 
-		carry_on(sync, &sync->samples[i], now_ns, &one);
+		extrapolate_sample(sync, &sync->samples[i], now_ns, &one);
 		if (one.error_ns < out->error_ns)
 			*out = one;
 	}

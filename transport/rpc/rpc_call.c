@@ -147,7 +147,7 @@ static void measure_call(struct twi_call *call, uint64_t posted_ns)
 }
 
 /* The server's queue time. TWI_LATENCY_UNKNOWN: the server does not report it. */
-static uint64_t told_queue(const struct twi_call *call)
+static uint64_t server_queue_of(const struct twi_call *call)
 {
 	bool tells = call->rp->peer != NULL && twi_rpc_tells_unread(call->rp->peer);
 
@@ -166,7 +166,7 @@ static void record_latency(const struct twi_call *call, struct tow_peer *peer)
 		.end_ns = call->arrived_ns,
 		.parts_ns = { [TWI_LATENCY_TOTAL] = result->total_ns,
 			      [TWI_LATENCY_QUEUE] = result->queue_ns,
-			      [TWI_LATENCY_SERVER_QUEUE] = told_queue(call),
+			      [TWI_LATENCY_SERVER_QUEUE] = server_queue_of(call),
 			      [TWI_LATENCY_WIRE] = result->wire_ns,
 			      [TWI_LATENCY_MATCH] = result->match_ns,
 			      [TWI_LATENCY_SERVE] = result->serve_ns },
@@ -187,7 +187,7 @@ static void record_call(struct twi_call *call, bool answered)
 	if (answered) {
 		parts[TWI_LATENCY_QUEUE] = result->queue_ns;
 		parts[TWI_LATENCY_WIRE] = result->wire_ns;
-		parts[TWI_LATENCY_SERVER_QUEUE] = told_queue(call);
+		parts[TWI_LATENCY_SERVER_QUEUE] = server_queue_of(call);
 		parts[TWI_LATENCY_MATCH] = result->match_ns;
 		parts[TWI_LATENCY_SERVE] = result->serve_ns;
 		parts[TWI_LATENCY_TOTAL] = result->total_ns;

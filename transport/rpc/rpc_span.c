@@ -63,12 +63,12 @@ static void serve_begun(const struct twi_list *link, struct twi_span *span)
 
 /* Writes spans of one list of one peer. Returns the new count. */
 static size_t list_begun(const struct twi_list *list,
-			 void (*tell)(const struct twi_list *link, struct twi_span *span),
+			 void (*fill)(const struct twi_list *link, struct twi_span *span),
 			 struct twi_span *out, size_t room, size_t count)
 {
 	for (const struct twi_list *pos = list->next; pos != list; pos = pos->next, count++) {
 		if (count < room)
-			tell(pos, &out[count]);
+			fill(pos, &out[count]);
 	}
 	return count;
 }

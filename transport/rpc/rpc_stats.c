@@ -21,12 +21,13 @@
 #include "transport/rpc/rpc.h"
 
 struct twi_rpc_row {
-	bool used, client, gone;
+	bool used, client;
+	bool searched; /* of the last row: no other can be had until a peer has gone */
 	uint64_t hash, peer_id;
 	char name[TOW_METHOD_NAME_MAX];
 	char address[TOW_ADDRESS_MAX];
 	uint64_t calls, failed;
-	int64_t rank_next; /* the peer's rank plus 1; 0: not asked for, or not known (rows_lock) */
+	int64_t rank_plus_1; /* of the peer; 0: not asked for, or not known (rows_lock) */
 	struct twi_latency parts[TWI_RPC_PARTS];
 };
 
@@ -84,15 +85,15 @@ static struct twi_rpc_row *reclaim_row(struct twi_rpc *rpc)
 }
 
 /* Gives a row to a key that has none. */
-static struct twi_rpc_row *give_row(struct twi_rpc_peer *rp, struct twi_rpc_row *row, uint64_t hash,
-				    const char *name, bool client)
+static struct twi_rpc_row *assign_row(struct twi_rpc_peer *rp, struct twi_rpc_row *row,
+				      uint64_t hash, const char *name, bool client)
 {
 	struct twi_rpc_row *other = &rp->rpc->rows[TWI_RPC_ROWS];
 
 	pthread_mutex_lock(&rp->rpc->rows_lock);
-	if (row == NULL && !other->gone) {
+	if (row == NULL && !other->searched) {
 		row = reclaim_row(rp->rpc);
-		other->gone = row == NULL; /* no row was found: do not search each time */
+		other->searched = row == NULL; /* no row was found: do not search each time */
 	}
 	if (row == NULL) {
 		row = other;
@@ -122,9 +123,9 @@ static struct twi_rpc_row *row_of(struct twi_rpc_peer *rp, uint64_t hash, const 
 		    rows[i].client == client)
 			return &rows[i];
 	}
-	if (row == NULL && rows[TWI_RPC_ROWS].gone && rows[TWI_RPC_ROWS].used)
+	if (row == NULL && rows[TWI_RPC_ROWS].searched && rows[TWI_RPC_ROWS].used)
 		return &rows[TWI_RPC_ROWS];
-	return give_row(rp, row, hash, name, client);
+	return assign_row(rp, row, hash, name, client);
 }
 
 void twi_rpc_stats_record(struct twi_rpc_peer *rp, uint64_t hash, const char *name, bool client,
@@ -144,7 +145,7 @@ void twi_rpc_stats_record(struct twi_rpc_peer *rp, uint64_t hash, const char *na
 void twi_rpc_stats_peer_gone(struct twi_rpc *rpc)
 {
 	twi_assert_held(rpc->engine);
-	rpc->rows[TWI_RPC_ROWS].gone = false; /* there may be rows to reclaim now */
+	rpc->rows[TWI_RPC_ROWS].searched = false; /* there may be rows to reclaim now */
 }
 
 static void emit_row(const struct twi_rpc *rpc, const struct twi_rpc_row *row,
@@ -245,9 +246,9 @@ void twi_rpc_describe(void *arg, struct twi_emit *emit)
 /* The rank of the row's peer. -1: it is not known, or there are several. With rows_lock. */
 static int64_t rank_of(const struct twi_rpc *rpc, struct twi_rpc_row *row)
 {
-	if (row->rank_next == 0 && row != &rpc->rows[TWI_RPC_ROWS])
-		row->rank_next = twi_span_peer_rank(rpc->engine->diag, row->address) + 1;
-	return row->rank_next - 1;
+	if (row->rank_plus_1 == 0 && row != &rpc->rows[TWI_RPC_ROWS])
+		row->rank_plus_1 = twi_span_peer_rank(rpc->engine->diag, row->address) + 1;
+	return row->rank_plus_1 - 1;
 }
 
 /* Whether two rows are of one series: the same method, rank and side. A rank that connects again

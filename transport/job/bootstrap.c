@@ -179,7 +179,7 @@ static const char *tow_present(const struct twi_scan *scan)
 	return twi_scan_get(scan, "TOW_RANK") != NULL ? "TOW_RANK" : NULL;
 }
 
-static int own_read(const struct twi_scan *scan)
+static int explicit_read(const struct twi_scan *scan)
 {
 	struct twi_bootstrap *out = scan->out;
 	int status = TOW_OK;
@@ -234,8 +234,8 @@ static const struct {
 	const char *(*present)(const struct twi_scan *scan);
 	int (*read)(const struct twi_scan *scan);
 } launchers[TWI_LAUNCHER_COUNT] = {
-	[TWI_LAUNCHER_OPTIONS] = { options_present, own_read },
-	[TWI_LAUNCHER_TOW] = { tow_present, own_read },
+	[TWI_LAUNCHER_OPTIONS] = { options_present, explicit_read },
+	[TWI_LAUNCHER_TOW] = { tow_present, explicit_read },
 	[TWI_LAUNCHER_TORCHRUN] = { twi_torchrun_present, twi_torchrun_read },
 	[TWI_LAUNCHER_MEGASCALE] = { twi_megascale_present, twi_megascale_read },
 	[TWI_LAUNCHER_OPENMPI] = { twi_openmpi_present, twi_openmpi_read },

@@ -41,7 +41,7 @@ struct question {
 	char value[TWI_EXCHANGE_VALUE];
 };
 
-static void let_go(struct question *question)
+static void drop_question(struct question *question)
 {
 	bool last;
 
@@ -111,7 +111,7 @@ static void *ask_thread(void *arg)
 	 */
 	while (write(question->done_fd, &one, sizeof(one)) < 0 && errno == EINTR)
 		;
-	let_go(question);
+	drop_question(question);
 	return NULL;
 }
 
@@ -180,7 +180,7 @@ static int ask_library(const struct twi_bootstrap *bootstrap, const char *mine, 
 		out->answer = question->answer;
 		snprintf(out->address, sizeof(out->address), "%s", question->address);
 	}
-	let_go(question);
+	drop_question(question);
 	return status;
 }
 
@@ -275,7 +275,7 @@ int twi_exchange_put(const struct twi_exchange_caller *caller, const struct twi_
 	status = await_answer(question, until);
 	if (status == TOW_AGAIN)
 		status = never_returned("put");
-	let_go(question);
+	drop_question(question);
 	return status;
 }
 
@@ -301,6 +301,6 @@ int twi_exchange_get(const struct twi_exchange_caller *caller, struct twi_exchan
 					       "without *bytes_out");
 	else if (status == TOW_OK)
 		status = twi_exchange_note_take(question->value, question->value_bytes, note);
-	let_go(question);
+	drop_question(question);
 	return status;
 }

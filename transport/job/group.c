@@ -28,7 +28,8 @@ void twi_job_init(struct twi_job *job, const struct tow_options *options, struct
 {
 	struct tow_options given = TOW_OPTIONS_INIT;
 	const char *env = getenv("TOW_JOB");
-	bool said = (options != NULL && options->job != NULL) || (env != NULL && *env != '\0');
+	bool job_is_set =
+		(options != NULL && options->job != NULL) || (env != NULL && *env != '\0');
 
 	if (options != NULL) {
 		given.rank = options->rank;
@@ -46,7 +47,7 @@ void twi_job_init(struct twi_job *job, const struct tow_options *options, struct
 		return;
 	if (given.rank < 0)
 		knobs->rank = job->bootstrap.rank;
-	if (!said && twi_job_name(&job->bootstrap, job->name))
+	if (!job_is_set && twi_job_name(&job->bootstrap, job->name))
 		knobs->job = job->name;
 }
 
@@ -125,7 +126,7 @@ void twi_group_begin(struct tow_group *group)
 /*
  * Leaves the store and closes the connections, when the last group closes. The engine is not held.
  */
-static void part_ranks(struct twi_ranks *ranks)
+static void leave_job(struct twi_ranks *ranks)
 {
 	const struct twi_until until = { twi_net_now() + LINGER_NS, -1 };
 
@@ -181,7 +182,7 @@ static void close_group(struct tow_group *group)
 	twi_barrier_log_drop(group->barriers);
 	twi_engine_leave(ranks->engine);
 	if (last)
-		part_ranks(ranks);
+		leave_job(ranks);
 	else
 		twi_group_forget_splits(group);
 	twi_ranks_let_go(ranks);
@@ -203,7 +204,7 @@ int twi_group_open(struct tow_runtime *runtime, const struct tow_group_options *
 		return status;
 	group = twi_group_make(runtime, ranks, ranks->size);
 	if (group == NULL)
-		part_ranks(ranks);
+		leave_job(ranks);
 	if (group != NULL) {
 		for (uint32_t i = 0; i < group->size; i++)
 			group->members[i] = i;

@@ -94,7 +94,7 @@ struct twi_ranks {
 	struct tow_endpoint *endpoint; /* NULL: a job of one rank without a lane to itself */
 	struct tow_op *accept;
 	uint32_t guests;
-	struct twi_list talks;           /* used by group_link.c */
+	struct twi_list handshakes;      /* used by group_link.c */
 	struct twi_list colls;           /* the groups' collectives (coll/coll.h) */
 	uint32_t posts[TWI_WORDS_KINDS]; /* posts under way */
 	struct twi_list early;           /* used by coll/coll_line.c */

@@ -28,7 +28,7 @@ struct barrier {
 	struct tow_op *op;       /* the user's operation; NULL: ended */
 	struct tow_op *inner[2]; /* under way: the send side, and the receive side */
 	struct tow_peer *peers[2];
-	bool talking; /* this round's peers are connected */
+	bool connected; /* this round's peers are connected */
 	struct twi_barrier_log *log;
 	uint64_t number;
 	uint32_t round;
@@ -72,7 +72,7 @@ static void end_barrier(struct barrier *barrier, int status)
 }
 
 /* Frees a barrier that has no operation under way. */
-static void put_down(struct barrier *barrier)
+static void free_idle_barrier(struct barrier *barrier)
 {
 	struct twi_ranks *ranks = barrier->ranks;
 
@@ -104,7 +104,7 @@ static void on_step(struct tow_op *op, const struct tow_result *result)
 	barrier->inner[side] = NULL;
 	if (result->status < 0 && barrier->status == TOW_OK)
 		barrier->status = result->status;
-	if (!barrier->talking)
+	if (!barrier->connected)
 		barrier->peers[side] = result->peer;
 	tow_op_release(op);
 	if (barrier->inner[0] == NULL && barrier->inner[1] == NULL)
@@ -158,18 +158,18 @@ static void advance_barrier(struct barrier *barrier)
 {
 	bool more = barrier->op != NULL && barrier->status == TOW_OK;
 
-	if (more && barrier->peers[0] != NULL && !barrier->talking) {
-		barrier->talking = true;
+	if (more && barrier->peers[0] != NULL && !barrier->connected) {
+		barrier->connected = true;
 		start_messages(barrier);
 	} else if (more) {
-		barrier->round += barrier->talking;
-		barrier->talking = false;
+		barrier->round += barrier->connected;
+		barrier->connected = false;
 		if (1ull << barrier->round < barrier->log->series.size)
 			start_connects(barrier);
 	}
 	if (barrier->inner[0] == NULL && barrier->inner[1] == NULL) {
 		end_barrier(barrier, barrier->status);
-		put_down(barrier);
+		free_idle_barrier(barrier);
 	} else if (barrier->status < 0) { /* one of the two operations has not started */
 		abort_barrier(barrier->op, barrier->status);
 	}

@@ -25,8 +25,8 @@
 #define TELL_NS 1000000000ull
 
 /* Returns what the runtime found, or what these options say instead. */
-static int find_out(struct tow_runtime *runtime, const struct tow_group_options *options,
-		    struct twi_bootstrap *out)
+static int find_bootstrap(struct tow_runtime *runtime, const struct tow_group_options *options,
+			  struct twi_bootstrap *out)
 {
 	const struct twi_engine *engine = twi_runtime_engine(runtime);
 	const struct twi_job *job = twi_runtime_job(runtime);
@@ -66,7 +66,7 @@ struct twi_ranks *twi_ranks_make(struct tow_runtime *runtime, const struct twi_b
 	ranks->size = (uint32_t)bootstrap->world_size;
 	if (bootstrap->world_size != 1)
 		twi_log_rank(ranks->engine->diag, bootstrap->rank);
-	twi_list_init(&ranks->talks);
+	twi_list_init(&ranks->handshakes);
 	twi_list_init(&ranks->colls);
 	twi_list_init(&ranks->early);
 	twi_list_init(&ranks->shrinks);
@@ -460,7 +460,7 @@ static int meet_oneself(struct twi_ranks *ranks, struct tow_runtime *runtime)
 }
 
 /* Ends a join that has failed. The thread's message stays. */
-static void give_up(struct twi_ranks *ranks, int status, const struct twi_until *until)
+static void abandon_join(struct twi_ranks *ranks, int status, const struct twi_until *until)
 {
 	uint64_t now = twi_net_now(), linger = 0;
 	char why[TWI_BOOTSTRAP_ERROR];
@@ -503,7 +503,7 @@ int twi_ranks_join(struct tow_runtime *runtime, const struct tow_group_options *
 {
 	struct twi_bootstrap bootstrap;
 	struct twi_ranks *ranks;
-	int status = find_out(runtime, options, &bootstrap);
+	int status = find_bootstrap(runtime, options, &bootstrap);
 
 	if (status == TOW_OK)
 		status = twi_exchange_size(&bootstrap, until);
@@ -522,7 +522,7 @@ int twi_ranks_join(struct tow_runtime *runtime, const struct tow_group_options *
 	if (status == TOW_OK)
 		status = ranks->engine->hooks.trace->rank(ranks->engine, ranks->rank, ranks->size);
 	if (status < 0) {
-		give_up(ranks, status, until);
+		abandon_join(ranks, status, until);
 		return status;
 	}
 	*out = ranks;

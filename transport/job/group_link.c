@@ -2,11 +2,10 @@
  * group_link.c - connections between ranks: dialing, and the rank at the other end. See group.h.
  *
  * Everything runs with the engine held, most of it in callbacks of the library's own operations. A
- * *talk* is a connection that no slot has yet: one that is dialed, or an unknown *guest's*.
+ * *handshake* is a connection that no slot has yet: one that is dialed, or an unknown *guest's*.
  */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "diag/base/error.h"
 #include "diag/record/diag.h"
@@ -23,8 +22,8 @@
 
 enum answer { ANSWER_TAKEN = 1, ANSWER_WAIT, ANSWER_STRANGE };
 
-struct talk {
-	struct twi_list link; /* on ranks->talks */
+struct handshake {
+	struct twi_list link; /* on ranks->handshakes */
 	struct twi_ranks *ranks;
 	struct tow_peer *peer;
 	struct tow_op *op; /* operation under way */
@@ -34,34 +33,36 @@ struct talk {
 
 static void accept_next(struct twi_ranks *ranks);
 
-/* Starts a receive on the talk's connection, which ends in `done`. */
-static int hear_talk(struct talk *talk, uint64_t tag, uint64_t timeout_ns, tow_op_callback done)
+/* Starts a receive on the handshake's connection, which ends in `done`. */
+static int receive_control(struct handshake *handshake, uint64_t tag, uint64_t timeout_ns,
+			   tow_op_callback done)
 {
 	const struct tow_op_options options = {
-		.size = sizeof(options), .timeout_ns = timeout_ns, .done = done, .user = talk
+		.size = sizeof(options), .timeout_ns = timeout_ns, .done = done, .user = handshake
 	};
 	const struct twi_message message = { .kind = TWI_OP_RECV,
 					     .space = TWI_SPACE_LINK,
-					     .data = talk->in,
-					     .bytes = sizeof(talk->in),
+					     .data = handshake->in,
+					     .bytes = sizeof(handshake->in),
 					     .tag = tag };
 
-	return twi_message_start(talk->peer, &message, &options, &talk->op);
+	return twi_message_start(handshake->peer, &message, &options, &handshake->op);
 }
 
-static void on_said(struct tow_op *op, const struct tow_result *result)
+static void on_control_sent(struct tow_op *op, const struct tow_result *result)
 {
 	free(result->user);
 	tow_op_release(op);
 }
 
-/* Sends a control message. It has memory of its own, as the send may outlive the talk. */
-static int say_words(struct talk *talk, uint64_t tag, const uint32_t *words, unsigned count)
+/* Sends a control message. It has memory of its own, as the send may outlive the handshake. */
+static int send_control(struct handshake *handshake, uint64_t tag, const uint32_t *words,
+			unsigned count)
 {
 	uint8_t *bytes = malloc(4 * (size_t)count);
 	const struct tow_op_options options = { .size = sizeof(options),
 						.timeout_ns = TWI_GROUP_DIAL_NS,
-						.done = on_said,
+						.done = on_control_sent,
 						.user = bytes };
 	const struct twi_message message = { .kind = TWI_OP_SEND,
 					     .space = TWI_SPACE_LINK,
@@ -75,41 +76,41 @@ static int say_words(struct talk *talk, uint64_t tag, const uint32_t *words, uns
 		return twi_error(TOW_ENOMEM, "no memory for a connection between ranks");
 	for (unsigned i = 0; i < count; i++)
 		twi_put_le(bytes + 4 * (size_t)i, words[i], 4);
-	status = twi_message_start(talk->peer, &message, &options, &op);
+	status = twi_message_start(handshake->peer, &message, &options, &op);
 	if (status < 0)
 		free(bytes);
 	else /* compare the clocks at once, so that traces of silent ranks have the offset */
-		twi_peer_touch(talk->peer, twi_engine_batch_now(talk->ranks->engine));
+		twi_peer_touch(handshake->peer, twi_engine_batch_now(handshake->ranks->engine));
 	return status;
 }
 
-/* Ends a talk. Its connection stays open only if it is a slot's now (close false). */
-static void end_talk(struct talk *talk, bool close)
+/* Ends a handshake. Its connection stays open only if it is a slot's now (close false). */
+static void end_handshake(struct handshake *handshake, bool close)
 {
-	struct twi_ranks *ranks = talk->ranks;
+	struct twi_ranks *ranks = handshake->ranks;
 
-	twi_list_remove(&talk->link);
-	if (talk->rank == ranks->size)
+	twi_list_remove(&handshake->link);
+	if (handshake->rank == ranks->size)
 		ranks->guests--;
-	if (close && talk->peer != NULL)
-		tow_peer_close(talk->peer);
-	free(talk);
+	if (close && handshake->peer != NULL)
+		tow_peer_close(handshake->peer);
+	free(handshake);
 	twi_ranks_drop(ranks);
 }
 
-static struct talk *begin_talk(struct twi_ranks *ranks, uint32_t rank)
+static struct handshake *begin_handshake(struct twi_ranks *ranks, uint32_t rank)
 {
-	struct talk *talk = calloc(1, sizeof(*talk));
+	struct handshake *handshake = calloc(1, sizeof(*handshake));
 
-	if (talk == NULL) {
+	if (handshake == NULL) {
 		twi_error(TOW_ENOMEM, "no memory for a connection between ranks");
 		return NULL;
 	}
-	talk->ranks = ranks;
-	talk->rank = rank;
-	twi_list_push_back(&ranks->talks, &talk->link);
+	handshake->ranks = ranks;
+	handshake->rank = rank;
+	twi_list_push_back(&ranks->handshakes, &handshake->link);
 	twi_ranks_use(ranks);
-	return talk;
+	return handshake;
 }
 
 /* Completes the waits for a connection. A failure also ends the held messages. */
@@ -131,7 +132,7 @@ static void wake_waiters(struct twi_slot *slot, int status)
 }
 
 /* Marks the connection as that to a rank of the job, or to this rank itself. */
-static void know_peer(struct tow_peer *peer, uint32_t rank)
+static void mark_peer(struct tow_peer *peer, uint32_t rank)
 {
 	peer->passing = false;
 	peer->job_rank = rank;
@@ -147,17 +148,17 @@ static int slot_up(struct twi_ranks *ranks, uint32_t rank, struct tow_peer *peer
 	struct twi_slot *slot = twi_ranks_slot(ranks, rank);
 	const enum twi_slot_state before = slot->state;
 	const unsigned dials = slot->dials;
-	struct tow_peer *none = slot->peer;
+	struct tow_peer *previous = slot->peer;
 
 	slot->state = TWI_SLOT_UP;
 	slot->peer = peer;
 	slot->dials = 0;
-	know_peer(peer, rank);
+	mark_peer(peer, rank);
 	/* The library sends itself no control messages. */
 	for (unsigned i = 0; i < TWI_RANK_HOOKS && rank != ranks->rank; i++) {
 		if (ranks->engine->hooks.ranks[i]->up(ranks, rank, peer) < 0) {
 			slot->state = before;
-			slot->peer = none;
+			slot->peer = previous;
 			slot->dials = dials;
 			return TOW_ENOMEM;
 		}
@@ -182,12 +183,12 @@ static void dial_failed(struct twi_ranks *ranks, uint32_t rank, int status)
 	wake_waiters(slot, status);
 }
 
-/* Releases a talk's operation that has ended. False: the ranks are closing. */
-static bool talk_goes_on(struct talk *talk, struct tow_op *op)
+/* Releases a handshake's operation that has ended. False: the ranks are closing. */
+static bool release_handshake_op(struct handshake *handshake, struct tow_op *op)
 {
 	tow_op_release(op);
-	talk->op = NULL;
-	return !talk->ranks->closing;
+	handshake->op = NULL;
+	return !handshake->ranks->closing;
 }
 
 /* True when no operation waits for the connection, and no message is held for it. */
@@ -197,16 +198,16 @@ static bool nobody_waits(const struct twi_slot *slot)
 }
 
 /* Dials again, after a pause or because the lower rank's connection has not come. */
-static void on_waited(struct tow_op *op, const struct tow_result *result)
+static void on_dial_pause(struct tow_op *op, const struct tow_result *result)
 {
-	struct talk *talk = result->user;
-	struct twi_ranks *ranks = talk->ranks;
-	struct twi_slot *slot = twi_ranks_slot(ranks, talk->rank);
-	uint32_t rank = talk->rank;
-	bool on = talk_goes_on(talk, op);
+	struct handshake *handshake = result->user;
+	struct twi_ranks *ranks = handshake->ranks;
+	struct twi_slot *slot = twi_ranks_slot(ranks, handshake->rank);
+	uint32_t rank = handshake->rank;
+	bool on = release_handshake_op(handshake, op);
 
 	twi_ranks_use(ranks);
-	end_talk(talk, true);
+	end_handshake(handshake, true);
 	if (on && slot->state == TWI_SLOT_WAITING) {
 		if (nobody_waits(slot))
 			slot->state = TWI_SLOT_NONE; /* no operation needs it any more */
@@ -228,30 +229,28 @@ static const struct twi_op_ops pause_ops = {
 	.kind = TWI_OP_CALL, .noun = "pause", .span = TWI_SPAN_CALL, .abort = end_now
 };
 
-/*
- * Dials again after a pause. All ranks may dial one rank at once, more than it accepts, and it
- * refuses some. It may have gone as well, so there are few such dials. False: none is left.
- */
-static bool dial_later(struct talk *talk)
+/* Dials again after a pause. All ranks may dial one rank at once, more than it accepts, and it
+ * refuses some. It may have gone as well, so there are few such dials. False: none is left. */
+static bool dial_later(struct handshake *handshake)
 {
-	struct twi_slot *slot = twi_ranks_slot(talk->ranks, talk->rank);
+	struct twi_slot *slot = twi_ranks_slot(handshake->ranks, handshake->rank);
 	const struct tow_op_options options = { .size = sizeof(options),
 						.timeout_ns = 5000000ull << slot->dials,
-						.done = on_waited,
-						.user = talk };
+						.done = on_dial_pause,
+						.user = handshake };
 
 	if (slot->dials >= TWI_GROUP_REFUSALS)
 		return false;
-	talk->op = twi_op_acquire(talk->ranks->engine, &pause_ops, &options);
-	if (talk->op == NULL)
+	handshake->op = twi_op_acquire(handshake->ranks->engine, &pause_ops, &options);
+	if (handshake->op == NULL)
 		return false;
-	talk->op->space = TWI_SPACE_LINK;
+	handshake->op->space = TWI_SPACE_LINK;
 	slot->state = TWI_SLOT_WAITING;
-	twi_op_watch(talk->op);
+	twi_op_watch(handshake->op);
 	return true;
 }
 
-static int judge_answer(struct talk *talk, const struct tow_result *result)
+static int judge_answer(struct handshake *handshake, const struct tow_result *result)
 {
 	uint32_t answer;
 
@@ -259,7 +258,7 @@ static int judge_answer(struct talk *talk, const struct tow_result *result)
 		return result->status;
 	if (result->bytes != TWI_GROUP_ANSWER_BYTES)
 		return TOW_EPROTOCOL;
-	answer = (uint32_t)twi_get_le(talk->in, 4);
+	answer = (uint32_t)twi_get_le(handshake->in, 4);
 	return answer == ANSWER_TAKEN     ? TOW_OK
 	       : answer == ANSWER_WAIT    ? TOW_AGAIN
 	       : answer == ANSWER_STRANGE ? TOW_EMISMATCH
@@ -268,90 +267,90 @@ static int judge_answer(struct talk *talk, const struct tow_result *result)
 
 static void on_answer(struct tow_op *op, const struct tow_result *result)
 {
-	struct talk *talk = result->user;
-	struct twi_ranks *ranks = talk->ranks;
-	struct twi_slot *slot = twi_ranks_slot(ranks, talk->rank);
-	int status = judge_answer(talk, result);
+	struct handshake *handshake = result->user;
+	struct twi_ranks *ranks = handshake->ranks;
+	struct twi_slot *slot = twi_ranks_slot(ranks, handshake->rank);
+	int status = judge_answer(handshake, result);
 	uint64_t pause_ns = 20000000ull << twi_min(slot->dials, 6u);
 
-	if (!talk_goes_on(talk, op) || slot->state == TWI_SLOT_UP) {
-		end_talk(talk, true);
+	if (!release_handshake_op(handshake, op) || slot->state == TWI_SLOT_UP) {
+		end_handshake(handshake, true);
 		return;
 	}
 	if (status == TOW_OK)
-		status = slot_up(ranks, talk->rank, talk->peer);
+		status = slot_up(ranks, handshake->rank, handshake->peer);
 	if (status == TOW_OK) {
-		end_talk(talk, false);
+		end_handshake(handshake, false);
 		return;
 	}
 	if (status == TOW_AGAIN) {
 		slot->state = TWI_SLOT_WAITING;
-		status = hear_talk(talk, TWI_GROUP_TAG_NEVER, pause_ns, on_waited);
+		status = receive_control(handshake, TWI_GROUP_TAG_NEVER, pause_ns, on_dial_pause);
 		if (status == TOW_OK)
 			return;
-	} else if (status == TOW_EPEER && dial_later(talk)) {
+	} else if (status == TOW_EPEER && dial_later(handshake)) {
 		return; /* the rank has closed a connection that it could not take */
 	}
-	dial_failed(ranks, talk->rank, status);
-	end_talk(talk, true);
+	dial_failed(ranks, handshake->rank, status);
+	end_handshake(handshake, true);
 }
 
-static int say_who(struct talk *talk)
+static int send_identity(struct handshake *handshake)
 {
-	const struct twi_ranks *ranks = talk->ranks;
+	const struct twi_ranks *ranks = handshake->ranks;
 	const uint32_t words[TWI_GROUP_WHO_BYTES / 4] = { WHO_MAGIC,
 							  WHO_VERSION,
 							  (uint32_t)ranks->session,
 							  (uint32_t)(ranks->session >> 32),
 							  ranks->rank,
-							  talk->rank,
+							  handshake->rank,
 							  ranks->size,
-							  talk->rank == ranks->rank
+							  handshake->rank == ranks->rank
 								  ? ranks->self.word
 								  : 0 };
 
-	return say_words(talk, TWI_GROUP_TAG_WHO, words, TWI_GROUP_WHO_BYTES / 4);
+	return send_control(handshake, TWI_GROUP_TAG_WHO, words, TWI_GROUP_WHO_BYTES / 4);
 }
 
 static void on_connected(struct tow_op *op, const struct tow_result *result)
 {
-	struct talk *talk = result->user;
-	struct twi_ranks *ranks = talk->ranks;
-	int status = result->status;
-	int error = (int)op->moved;
-	bool on = talk_goes_on(talk, op);
+	struct handshake *handshake = result->user;
+	struct twi_ranks *ranks = handshake->ranks;
+	int status = result->status, error = (int)op->moved;
+	bool on = release_handshake_op(handshake, op);
 
-	twi_ranks_slot(ranks, talk->rank)->tries.op = NULL;
-	talk->peer = status == TOW_OK ? result->peer : NULL;
-	if (talk->peer != NULL)
-		talk->peer->passing = true; /* the other rank's dial may win */
-	if (!on || twi_ranks_slot(ranks, talk->rank)->state == TWI_SLOT_UP) {
-		end_talk(talk, true);
+	twi_ranks_slot(ranks, handshake->rank)->tries.op = NULL;
+	handshake->peer = status == TOW_OK ? result->peer : NULL;
+	if (handshake->peer != NULL)
+		handshake->peer->passing = true; /* the other rank's dial may win */
+	if (!on || twi_ranks_slot(ranks, handshake->rank)->state == TWI_SLOT_UP) {
+		end_handshake(handshake, true);
 		return;
 	}
 	if (status < 0)
-		twi_tries_fail(twi_ranks_slot(ranks, talk->rank), error,
+		twi_tries_fail(twi_ranks_slot(ranks, handshake->rank), error,
 			       twi_engine_batch_now(ranks->engine));
-	if (status == TOW_EREFUSED && dial_later(talk))
+	if (status == TOW_EREFUSED && dial_later(handshake))
 		return;
 	if (status == TOW_OK)
-		status = say_who(talk);
+		status = send_identity(handshake);
 	if (status == TOW_OK)
-		status = hear_talk(talk, TWI_GROUP_TAG_ANSWER, TWI_GROUP_DIAL_NS, on_answer);
+		status = receive_control(handshake, TWI_GROUP_TAG_ANSWER, TWI_GROUP_DIAL_NS,
+					 on_answer);
 	if (status < 0) {
-		dial_failed(ranks, talk->rank, status);
-		end_talk(talk, true);
+		dial_failed(ranks, handshake->rank, status);
+		end_handshake(handshake, true);
 	}
 }
 
 void twi_ranks_dial(struct twi_ranks *ranks, uint32_t rank)
 {
 	struct twi_slot *slot = twi_ranks_slot(ranks, rank);
-	struct talk *talk = begin_talk(ranks, rank);
+	struct handshake *handshake = begin_handshake(ranks, rank);
 	const struct tow_op_options options = { .size = sizeof(options),
 						.timeout_ns = TWI_GROUP_DIAL_NS,
 						.done = on_connected,
-						.user = talk };
+						.user = handshake };
 	int status = TOW_ENOMEM;
 
 	slot->state = TWI_SLOT_DIALING;
@@ -360,16 +359,16 @@ void twi_ranks_dial(struct twi_ranks *ranks, uint32_t rank)
 		tow_peer_close(ranks->self.back);
 		ranks->self.back = NULL;
 	}
-	if (talk != NULL)
+	if (handshake != NULL)
 		status = twi_connect_own(ranks->endpoint, ranks->addresses[rank], &options,
-					 &talk->op);
+					 &handshake->op);
 	if (status == TOW_OK) {
-		twi_tries_begin(slot, talk->op, twi_engine_batch_now(ranks->engine));
+		twi_tries_begin(slot, handshake->op, twi_engine_batch_now(ranks->engine));
 		return;
 	}
 	dial_failed(ranks, rank, status);
-	if (talk != NULL)
-		end_talk(talk, true);
+	if (handshake != NULL)
+		end_handshake(handshake, true);
 }
 
 /* The slot lives as long as the ranks, and its number never changes. */
@@ -430,10 +429,10 @@ void twi_ranks_give_up(struct twi_ranks *ranks, const void *user)
 /* A refused guest closes its end. Then, or after a while, this end is closed. */
 static void on_turned_away(struct tow_op *op, const struct tow_result *result)
 {
-	struct talk *talk = result->user;
+	struct handshake *guest = result->user;
 
-	talk_goes_on(talk, op);
-	end_talk(talk, true);
+	release_handshake_op(guest, op);
+	end_handshake(guest, true);
 }
 
 /* True for this rank's own connection, which has a random number that no other process knows. */
@@ -443,10 +442,10 @@ static bool is_oneself(const struct twi_ranks *ranks, uint32_t word)
 	       ranks->self.word != 0 && word == ranks->self.word;
 }
 
-static enum answer judge_guest(const struct talk *talk, uint64_t bytes, uint32_t *rank_out)
+static enum answer judge_guest(const struct handshake *guest, uint64_t bytes, uint32_t *rank_out)
 {
-	const struct twi_ranks *ranks = talk->ranks;
-	const uint8_t *in = talk->in;
+	const struct twi_ranks *ranks = guest->ranks;
+	const uint8_t *in = guest->in;
 	uint64_t session = twi_get_le(in + 8, 8);
 	uint32_t from = (uint32_t)twi_get_le(in + 16, 4);
 	const struct twi_slot *slot;
@@ -472,55 +471,56 @@ static int take_guest(struct twi_ranks *ranks, uint32_t rank, struct tow_peer *p
 	if (rank != ranks->rank)
 		return slot_up(ranks, rank, peer);
 	ranks->self.back = peer;
-	know_peer(peer, rank);
+	mark_peer(peer, rank);
 	return TOW_OK;
 }
 
-static void on_who(struct tow_op *op, const struct tow_result *result)
+static void on_identity(struct tow_op *op, const struct tow_result *result)
 {
-	struct talk *talk = result->user;
-	struct twi_ranks *ranks = talk->ranks;
+	struct handshake *guest = result->user;
+	struct twi_ranks *ranks = guest->ranks;
 	uint64_t bytes = result->bytes;
 	int status = result->status;
 	enum answer answer;
 	uint32_t rank = 0;
 
-	if (!talk_goes_on(talk, op) || status < 0) {
-		end_talk(talk, true);
+	if (!release_handshake_op(guest, op) || status < 0) {
+		end_handshake(guest, true);
 		return;
 	}
-	answer = judge_guest(talk, bytes, &rank);
+	answer = judge_guest(guest, bytes, &rank);
 	if (answer == ANSWER_STRANGE)
 		twi_log(ranks->engine->diag, 2,
 			"group: a connection from %s is of another job, or of no rank",
-			talk->peer->address);
-	status = say_words(talk, TWI_GROUP_TAG_ANSWER, (const uint32_t[]){ answer, 0 },
-			   TWI_GROUP_ANSWER_BYTES / 4);
+			guest->peer->address);
+	status = send_control(guest, TWI_GROUP_TAG_ANSWER, (const uint32_t[]){ answer, 0 },
+			      TWI_GROUP_ANSWER_BYTES / 4);
 	if (status == TOW_OK && answer == ANSWER_TAKEN) {
-		status = take_guest(ranks, rank, talk->peer);
-		end_talk(talk, status < 0);
+		status = take_guest(ranks, rank, guest->peer);
+		end_handshake(guest, status < 0);
 		return;
 	}
 	if (status == TOW_OK)
-		status = hear_talk(talk, TWI_GROUP_TAG_NEVER, TWI_GROUP_GUEST_NS, on_turned_away);
+		status = receive_control(guest, TWI_GROUP_TAG_NEVER, TWI_GROUP_GUEST_NS,
+					 on_turned_away);
 	if (status < 0)
-		end_talk(talk, true);
+		end_handshake(guest, true);
 }
 
 static void greet_guest(struct twi_ranks *ranks, struct tow_peer *peer)
 {
-	struct talk *talk =
-		ranks->guests < TWI_GROUP_GUESTS ? begin_talk(ranks, ranks->size) : NULL;
+	struct handshake *guest =
+		ranks->guests < TWI_GROUP_GUESTS ? begin_handshake(ranks, ranks->size) : NULL;
 
-	if (talk == NULL) {
+	if (guest == NULL) {
 		tow_peer_close(peer);
 		return;
 	}
 	ranks->guests++;
-	talk->peer = peer;
+	guest->peer = peer;
 	peer->passing = true;
-	if (hear_talk(talk, TWI_GROUP_TAG_WHO, TWI_GROUP_GUEST_NS, on_who) < 0)
-		end_talk(talk, true);
+	if (receive_control(guest, TWI_GROUP_TAG_WHO, TWI_GROUP_GUEST_NS, on_identity) < 0)
+		end_handshake(guest, true);
 }
 
 static void on_accepted(struct tow_op *op, const struct tow_result *result)
@@ -582,11 +582,11 @@ void twi_ranks_hang_up(struct twi_ranks *ranks)
 	ranks->closing = true;
 	if (ranks->accept != NULL)
 		tow_op_cancel(ranks->accept);
-	twi_list_for_each_safe (pos, next, &ranks->talks) {
-		struct talk *talk = twi_container_of(pos, struct talk, link);
+	twi_list_for_each_safe (pos, next, &ranks->handshakes) {
+		struct handshake *handshake = twi_container_of(pos, struct handshake, link);
 
-		if (talk->op != NULL)
-			tow_op_cancel(talk->op);
+		if (handshake->op != NULL)
+			tow_op_cancel(handshake->op);
 	}
 	for (uint32_t i = 0; i < ranks->size; i++)
 		hang_up_slot(&ranks->slots[i]);

@@ -43,7 +43,7 @@ struct twi_store_client {
 	uint64_t session;
 	uint64_t can; /* what the store can do */
 	struct twi_wire wire;
-	char last[192]; /* reason of the last failure to connect */
+	char last_error[192]; /* reason of the last failure to connect */
 	char host[TOW_ADDRESS_MAX];
 	char job[TWI_JOB_BYTES];
 	char addresses[TWI_STORE_BYTES];
@@ -110,8 +110,8 @@ static int receive_some(struct twi_store_client *client, const struct twi_until 
 }
 
 /* Sends a request over the present connection, and receives its reply. */
-static int ask_store(struct twi_store_client *client, const struct twi_store_frame *request,
-		     const struct twi_until *until, struct twi_store_frame *reply_out)
+static int request_once(struct twi_store_client *client, const struct twi_store_frame *request,
+			const struct twi_until *until, struct twi_store_frame *reply_out)
 {
 	int status = twi_wire_put(&client->wire, request);
 
@@ -157,7 +157,7 @@ static int greet_store(struct twi_store_client *client, const struct twi_until *
 	int status;
 
 	twi_store_hello_put(hello, TWI_STORE_VERSION, join->restarts);
-	status = ask_store(client, &request, until, &reply);
+	status = request_once(client, &request, until, &reply);
 	if (status < 0)
 		return status;
 	if (reply.status < 0)
@@ -175,7 +175,7 @@ static int greet_store(struct twi_store_client *client, const struct twi_until *
  * Closes the connection. Sends a store that failed to prove itself the reason, if its socket has
  * room.
  */
-static void part_from_store(struct twi_store_client *client, int status)
+static void close_connection(struct twi_store_client *client, int status)
 {
 	const uint8_t *out;
 	size_t count;
@@ -205,17 +205,18 @@ static int connect_once(struct twi_store_client *client, const struct twi_until 
 	if (status == TOW_OK)
 		status = greet_store(client, until);
 	if (status < 0)
-		part_from_store(client, status);
+		close_connection(client, status);
 	return status;
 }
 
 /* `key`: that of the request; NULL: there was no request yet. */
 static int deadline_expired(const struct twi_store_client *client, const char *key)
 {
-	return twi_error(
-		TOW_EDEADLINE, "rank 0's store at %.128s did not answer in time%s%.96s%s: %s",
-		client->addresses, key != NULL ? " when asked about '" : "", key != NULL ? key : "",
-		key != NULL ? "'" : "", client->last[0] != '\0' ? client->last : "nothing came");
+	return twi_error(TOW_EDEADLINE,
+			 "rank 0's store at %.128s did not answer in time%s%.96s%s: %s",
+			 client->addresses, key != NULL ? " when asked about '" : "",
+			 key != NULL ? key : "", key != NULL ? "'" : "",
+			 client->last_error[0] != '\0' ? client->last_error : "nothing came");
 }
 
 /*
@@ -233,11 +234,11 @@ static void tell_late(const struct twi_store_client *client, uint64_t since_ns, 
 	twi_words_ns(waited_ns, waited);
 	twi_log(client->join.diag, 2,
 		"waiting for rank 0 for %s, whose store at %.64s is not there: %s", waited,
-		client->addresses, client->last);
+		client->addresses, client->last_error);
 }
 
 /* Retries until the client is connected and has greeted. */
-static int connect_up(struct twi_store_client *client, const struct twi_until *until)
+static int connect_retrying(struct twi_store_client *client, const struct twi_until *until)
 {
 	uint64_t since_ns = twi_net_now(), tell_ns = client->join.late_ns;
 	uint64_t pause_ns = FIRST_PAUSE_NS, gone_ns = since_ns + GONE_NS;
@@ -246,12 +247,13 @@ static int connect_up(struct twi_store_client *client, const struct twi_until *u
 	while ((status = connect_once(client, until)) == TOW_EREFUSED) {
 		int paused;
 
-		snprintf(client->last, sizeof(client->last), "%.191s", tow_error_message());
+		snprintf(client->last_error, sizeof(client->last_error), "%.191s",
+			 tow_error_message());
 		if (client->join.unreached != NULL)
-			client->join.unreached(client->join.arg, client->last);
+			client->join.unreached(client->join.arg, client->last_error);
 		if (client->greeted && twi_net_now() >= gone_ns)
 			return twi_error(TOW_EPEER, "rank 0's store at %.128s has gone: %s",
-					 client->addresses, client->last);
+					 client->addresses, client->last_error);
 		tell_late(client, since_ns, &tell_ns);
 		paused = twi_net_pause(until, pause_ns);
 		if (paused < 0)
@@ -275,7 +277,7 @@ int twi_store_client_open(const struct twi_store_join *join, const struct twi_un
 	client->fd = -1;
 	snprintf(client->job, sizeof(client->job), "%s", join->job);
 	snprintf(client->addresses, sizeof(client->addresses), "%s", join->addresses);
-	status = connect_up(client, until);
+	status = connect_retrying(client, until);
 	if (status < 0) {
 		twi_store_client_close(client, 0);
 		return status;
@@ -296,7 +298,7 @@ void twi_store_client_close(struct twi_store_client *client, uint64_t linger_ns)
 	if (client->fd >= 0 && linger_ns > 0) {
 		const struct twi_until until = { twi_net_now() + linger_ns, -1 };
 
-		ask_store(client, &bye, &until, &reply);
+		request_once(client, &bye, &until, &reply);
 	}
 	hang_up(client);
 	twi_job_key_wipe(&client->key);
@@ -335,9 +337,9 @@ static uint32_t slice_of(uint32_t whole_ms, uint32_t slice_ms)
  * The reply is valid until the next request. The store lets the request wait for slice_ms. The
  * client waits for the answer until its own deadline, as the store may be slow.
  */
-static int reach_store(struct twi_store_client *client, struct twi_store_frame *request,
-		       uint32_t slice_ms, const struct twi_until *until,
-		       struct twi_store_frame *reply_out)
+static int request_any_reply(struct twi_store_client *client, struct twi_store_frame *request,
+			     uint32_t slice_ms, const struct twi_until *until,
+			     struct twi_store_frame *reply_out)
 {
 	size_t key_bytes = request->key == NULL ? 0 : strlen(request->key);
 	int status;
@@ -350,11 +352,11 @@ static int reach_store(struct twi_store_client *client, struct twi_store_frame *
 	request->key_bytes = (uint32_t)key_bytes;
 	request->number = atomic_fetch_add_explicit(&next_number, 1, memory_order_relaxed);
 	do {
-		status = client->fd < 0 ? connect_up(client, until) : TOW_OK;
+		status = client->fd < 0 ? connect_retrying(client, until) : TOW_OK;
 		if (status < 0)
 			return status;
 		request->wait_ms = slice_of(wait_ms(until), slice_ms);
-		status = ask_store(client, request, until, reply_out);
+		status = request_once(client, request, until, reply_out);
 		if (status < 0)
 			hang_up(client);
 	} while (status == TOW_EREFUSED);
@@ -362,10 +364,10 @@ static int reach_store(struct twi_store_client *client, struct twi_store_frame *
 }
 
 /* Does the same, and makes a refusal of the store the status of the call. */
-static int call_store(struct twi_store_client *client, struct twi_store_frame *request,
+static int request_ok(struct twi_store_client *client, struct twi_store_frame *request,
 		      const struct twi_until *until, struct twi_store_frame *reply_out)
 {
-	int status = reach_store(client, request, WHOLE_MS, until, reply_out);
+	int status = request_any_reply(client, request, WHOLE_MS, until, reply_out);
 
 	return status == TOW_OK && reply_out->status < 0 ? refused_status(reply_out) : status;
 }
@@ -377,14 +379,14 @@ int twi_store_set(struct twi_store_client *client, const char *key, const void *
 		.kind = TWI_STORE_KIND_SET, .key = key, .value = value, .value_bytes = bytes
 	};
 
-	return call_store(client, &request, until, &reply);
+	return request_ok(client, &request, until, &reply);
 }
 
 int twi_store_get(struct twi_store_client *client, const char *key, void *value_out, uint32_t room,
 		  uint32_t *bytes_out, const struct twi_until *until)
 {
 	struct twi_store_frame reply, request = { .kind = TWI_STORE_KIND_GET, .key = key };
-	int status = call_store(client, &request, until, &reply);
+	int status = request_ok(client, &request, until, &reply);
 
 	if (status < 0)
 		return status;
@@ -398,7 +400,7 @@ int twi_store_add(struct twi_store_client *client, const char *key, uint64_t add
 {
 	struct twi_store_frame reply,
 		request = { .kind = TWI_STORE_KIND_ADD, .key = key, .a = add };
-	int status = call_store(client, &request, until, &reply);
+	int status = request_ok(client, &request, until, &reply);
 
 	if (status == TOW_OK)
 		*sum_out = reply.a;
@@ -409,7 +411,7 @@ int twi_store_delete(struct twi_store_client *client, const char *key, bool *was
 		     const struct twi_until *until)
 {
 	struct twi_store_frame reply, request = { .kind = TWI_STORE_KIND_DELETE, .key = key };
-	int status = call_store(client, &request, until, &reply);
+	int status = request_ok(client, &request, until, &reply);
 
 	if (status == TOW_OK)
 		*was_out = reply.a != 0;
@@ -466,7 +468,7 @@ static int call_gather(struct twi_store_client *client, const struct twi_gather 
 
 	for (;;) {
 		uint64_t asked_ns = twi_net_now();
-		int status = reach_store(client, request, slice_ms, until, reply_out);
+		int status = request_any_reply(client, request, slice_ms, until, reply_out);
 
 		if (status < 0 || reply_out->status == TOW_OK)
 			return status;
@@ -522,7 +524,7 @@ int twi_store_meet(struct twi_store_client *client, const struct twi_meeting *me
 	request.value_bytes = (uint32_t)twi_store_list_put(list, TWI_STORE_VALUE_MAX,
 							   meeting->ranks, meeting->count);
 	status = request.value_bytes > 0
-			 ? call_store(client, &request, until, &reply)
+			 ? request_ok(client, &request, until, &reply)
 			 : twi_error(TOW_EINVAL,
 				     "the list of %u ranks has more than %u runs of ranks that "
 				     "follow each other",

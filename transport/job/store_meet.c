@@ -192,8 +192,8 @@ static void finish_meet(struct twi_store *store, struct twi_store_meet *meet, ui
 }
 
 /* Finds the made meeting of a request that is repeated because its answer was lost. */
-static struct twi_store_meet *made_before(const struct twi_store *store, uint32_t rank,
-					  const struct twi_store_frame *frame)
+static struct twi_store_meet *find_made_meet(const struct twi_store *store, uint32_t rank,
+					     const struct twi_store_frame *frame)
 {
 	uint32_t count = (uint32_t)(frame->a >> 32), index = (uint32_t)frame->a;
 	struct twi_list *pos, *next;
@@ -257,8 +257,8 @@ static void mark_all_told(struct twi_store *store, const struct twi_store_meet *
 }
 
 /* Returns a failed meeting whose failure this member has not got yet. NULL: there is none. */
-static struct twi_store_meet *failed_before(const struct twi_store *store,
-					    const struct twi_store_meet *like, uint32_t index)
+static struct twi_store_meet *find_failed_meet(const struct twi_store *store,
+					       const struct twi_store_meet *like, uint32_t index)
 {
 	struct twi_list *pos, *next;
 
@@ -392,7 +392,7 @@ uint64_t twi_store_meets_turn(struct twi_store *store, uint64_t now_ns)
  * The same request may wait already, over a broken connection whose end the store has not seen yet.
  * Ends that wait.
  */
-static void take_over(struct twi_store *store, uint32_t rank, uint32_t number)
+static void end_duplicate_wait(struct twi_store *store, uint32_t rank, uint32_t number)
 {
 	struct twi_list *pos, *next;
 
@@ -463,15 +463,15 @@ int twi_store_on_meet(struct twi_store *store, uint32_t client, const struct twi
 
 	if (count == 0 || count > store->config.world_size || index >= count)
 		return twi_error(TOW_EPROTOCOL, "store: member %u of a group of %u", index, count);
-	meet = made_before(store, connection->rank, frame);
+	meet = find_made_meet(store, connection->rank, frame);
 	if (meet != NULL)
 		return answer_over(store, client, meet);
 	made = make_meet(store, frame, &status);
 	if (made == NULL)
 		return status == TOW_EPROTOCOL ? status : twi_store_refuse(store, client, status);
-	take_over(store, connection->rank, frame->number);
+	end_duplicate_wait(store, connection->rank, frame->number);
 	status = judge_list(store, made, index, connection->rank);
-	over = status < 0 ? NULL : failed_before(store, made, index);
+	over = status < 0 ? NULL : find_failed_meet(store, made, index);
 	meet = status < 0 ? NULL : find_meet(store, made, index);
 	if (status < 0 || over != NULL || meet != NULL)
 		free_meet(store, made);

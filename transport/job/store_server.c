@@ -63,7 +63,7 @@ struct twi_store_server {
 	 * the thread reads the clock more often than that.
 	 */
 	uint64_t awake_ns, looked_ns; /* looked_ns: when the clock was last read for it */
-	uint64_t said_ns, unsaid;     /* the last logged refusal, and later ones not logged */
+	uint64_t logged_ns, unlogged; /* the last logged refusal, and later ones not logged */
 	struct twi_job_key key;
 	struct twi_diag *diag;
 	char job[TWI_JOB_BYTES];
@@ -108,17 +108,17 @@ static void log_refusal(struct twi_store_server *server, const char *who, const 
 {
 	uint64_t now = twi_net_now();
 
-	if (server->said_ns != 0 && now - server->said_ns < SAY_NS) {
-		server->unsaid++;
+	if (server->logged_ns != 0 && now - server->logged_ns < SAY_NS) {
+		server->unlogged++;
 		return;
 	}
-	if (server->unsaid > 0)
+	if (server->unlogged > 0)
 		twi_log(server->diag, 2, "store: %.64s was refused: %.128s (and %llu more)", who,
-			why, (unsigned long long)server->unsaid);
+			why, (unsigned long long)server->unlogged);
 	else
 		twi_log(server->diag, 2, "store: %.64s was refused: %.160s", who, why);
-	server->said_ns = now;
-	server->unsaid = 0;
+	server->logged_ns = now;
+	server->unlogged = 0;
 }
 
 /* Ends a connection that is not of the job. The thread's error is the reason. */
@@ -200,7 +200,7 @@ static int admit_connection(struct twi_store_server *server, uint32_t index)
  * A connection that has proved the key is no stranger any more. Without a key, one that the store
  * knows as a rank is none.
  */
-static void look_at_connection(struct twi_store_server *server, struct connection *connection)
+static void promote_connection(struct twi_store_server *server, struct connection *connection)
 {
 	if (!connection->stranger || connection->client == NOBODY ||
 	    !(server->key.set || twi_store_is_member(server->store, connection->client)))
@@ -223,11 +223,11 @@ static int serve_frames(struct twi_store_server *server, uint32_t index)
 	while ((status = twi_wire_next(&connection->wire, &frame)) == TOW_OK) {
 		status =
 			twi_store_request(server->store, connection->client, &frame, twi_net_now());
-		look_at_connection(server, connection);
+		promote_connection(server, connection);
 		if (status < 0)
 			return status;
 	}
-	look_at_connection(server, connection);
+	promote_connection(server, connection);
 	return status;
 }
 
@@ -411,7 +411,7 @@ static void *server_run(void *arg)
 	struct twi_store_server *server = arg;
 	struct epoll_event events[64];
 	uint64_t stop, next;
-	bool callers;
+	bool listen_ready;
 
 	while (!is_over(server, &stop)) {
 		int count;
@@ -420,13 +420,13 @@ static void *server_run(void *arg)
 		next = twi_min(sweep_connections(server), stop);
 		count = epoll_wait(server->epoll_fd, events, (int)twi_array_count(events),
 				   next == UINT64_MAX ? -1 : twi_net_left_ms(next));
-		callers = false;
+		listen_ready = false;
 		for (int i = 0; i < count; i++) {
 			uint32_t mark = events[i].data.u32;
 			uint64_t woken;
 
 			if (mark == MARK_LISTEN)
-				callers = true;
+				listen_ready = true;
 			else if (mark == MARK_WAKE)
 				while (read(server->wake_fd, &woken, sizeof(woken)) > 0)
 					;
@@ -437,7 +437,7 @@ static void *server_run(void *arg)
 		 * This is last, so that a stranger that has just sent something is not dropped as
 		 * one that has not.
 		 */
-		if (callers)
+		if (listen_ready)
 			take_connection(server);
 	}
 	return NULL;

@@ -98,7 +98,7 @@ static int open_records(struct twi_wire *wire)
 }
 
 /* Appends the bytes of the authentication to `out`. */
-static int say_auth(struct twi_wire *wire)
+static int append_auth(struct twi_wire *wire)
 {
 	uint8_t bytes[TWI_AUTH_OUT_MAX];
 	size_t count;
@@ -111,18 +111,18 @@ static int say_auth(struct twi_wire *wire)
 
 int twi_wire_begin(struct twi_wire *wire)
 {
-	return say_auth(wire);
+	return append_auth(wire);
 }
 
 static int feed_auth(struct twi_wire *wire, const uint8_t **bytes, size_t *count)
 {
 	size_t used = 0;
-	int status = twi_auth_in(&wire->auth, *bytes, *count, &used), said = say_auth(wire);
+	int status = twi_auth_in(&wire->auth, *bytes, *count, &used), appended = append_auth(wire);
 
 	*bytes += used;
 	*count -= used;
-	if (status < 0 || said < 0)
-		return status < 0 ? status : said;
+	if (status < 0 || appended < 0)
+		return status < 0 ? status : appended;
 	if (status == TOW_AGAIN || !twi_auth_done(&wire->auth))
 		return TOW_OK;
 	wire->ready = true;

@@ -373,9 +373,9 @@ static void emit_message(const struct twi_engine *engine, const struct tow_op *o
 /* Emits the user's messages under way. */
 static void emit_messages(const struct twi_engine *engine, uint64_t offset, struct twi_emit *emit)
 {
-	uint32_t told = 0;
+	uint32_t count = 0;
 
-	for (uint32_t i = 0; i < twi_min(engine->ops->made, OPS_SCANNED) && told < MESSAGES; i++) {
+	for (uint32_t i = 0; i < twi_min(engine->ops->made, OPS_SCANNED) && count < MESSAGES; i++) {
 		const struct tow_op *op = &engine->ops->rows[i];
 		uint32_t state = atomic_load_explicit(&op->wait.state, memory_order_relaxed);
 
@@ -383,7 +383,7 @@ static void emit_messages(const struct twi_engine *engine, uint64_t offset, stru
 		    (op->kind != TWI_OP_SEND && op->kind != TWI_OP_RECV) ||
 		    op->space != TWI_SPACE_USER)
 			continue;
-		told++;
+		count++;
 		emit_message(engine, op, i, offset, emit);
 	}
 }

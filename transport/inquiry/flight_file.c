@@ -39,7 +39,7 @@
  * them.
  */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t fewer = PTHREAD_COND_INITIALIZER;
+static pthread_cond_t due_changed = PTHREAD_COND_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct {
 	struct twi_inquiry *inquiry;
@@ -100,19 +100,19 @@ void twi_flight_done(struct twi_inquiry *inquiry, uint64_t begun_ns)
 	}
 	if (all)
 		atomic_store(&inquiry->flight_due, false);
-	pthread_cond_broadcast(&fewer);
+	pthread_cond_broadcast(&due_changed);
 	pthread_mutex_unlock(&lock);
 }
 
 /*
  * Waits until fewer files are due, or until_ns of twi_now_ns. The lock is held. False: time is up.
  */
-static bool wait_for_fewer(uint64_t until_ns)
+static bool wait_for_change(uint64_t until_ns)
 {
 	const struct timespec at = { (time_t)(until_ns / 1000000000u),
 				     (long)(until_ns % 1000000000u) };
 
-	return pthread_cond_clockwait(&fewer, &lock, CLOCK_MONOTONIC, &at) == 0;
+	return pthread_cond_clockwait(&due_changed, &lock, CLOCK_MONOTONIC, &at) == 0;
 }
 
 void twi_flight_settle(struct twi_engine *engine)
@@ -124,7 +124,7 @@ void twi_flight_settle(struct twi_engine *engine)
 		return;
 	until = atomic_load(&inquiry->flight_failed_ns) + SETTLE_NS;
 	pthread_mutex_lock(&lock);
-	while (atomic_load(&inquiry->flight_due) && wait_for_fewer(until))
+	while (atomic_load(&inquiry->flight_due) && wait_for_change(until))
 		continue;
 	pthread_mutex_unlock(&lock);
 }
@@ -139,7 +139,7 @@ __attribute__((destructor)) static void settle_at_exit(void)
 	pthread_mutex_lock(&lock);
 	for (unsigned i = 0; i < due_count; i++)
 		twi_inquiry_hurry(due[i].event_fd);
-	while (due_count > 0 && wait_for_fewer(until))
+	while (due_count > 0 && wait_for_change(until))
 		continue;
 	pthread_mutex_unlock(&lock);
 }
@@ -207,7 +207,7 @@ static void emit_counters(struct twi_engine *engine, struct twi_emit *emit)
 }
 
 /* Writes all that the rank has to report in one document. */
-static int write_word(struct twi_engine *engine, const char *folder, unsigned number)
+static int write_document(struct twi_engine *engine, const char *folder, unsigned number)
 {
 	struct twi_emit emit;
 	int status;
@@ -234,7 +234,7 @@ int twi_flight_dump(struct twi_engine *engine, unsigned *number)
 		return twi_error(TOW_EINVAL, "no flight_dir is given");
 	status = engine->knobs.flight_dir[0] == '\0' ? twi_flight_home_open(folder) : TOW_OK;
 	if (status == TOW_OK)
-		status = write_word(engine, folder, *number);
+		status = write_document(engine, folder, *number);
 	*number = (*number + 1) % engine->knobs.flight_files;
 	twi_count(engine->diag, status == TOW_OK ? TWI_C_flight_dumps : TWI_C_flight_dumps_failed,
 		  1);

@@ -104,8 +104,8 @@ struct twi_inquiry {
 	bool over;                         /* no thread may be started any more */
 	uint64_t lower_ns;                 /* when a lower rank last asked; 0: never */
 	struct twi_inquiry_looks *looks;   /* NULL: this rank makes no looks */
-	struct tow_op herald;              /* makes the driver send the news to the others, */
-	bool heralded;                     /* while this is set */
+	struct tow_op news_op;             /* makes the driver send the news to the others, */
+	bool news_op_used;                 /* while this is set */
 	struct twi_inquiry_news news;
 	struct tow_op gone_op; /* makes the driver send the rank that was lost, */
 	bool gone_due;         /* while this is set */

@@ -87,7 +87,7 @@ void twi_held_close(struct twi_held_watch *watch)
 }
 
 /* Returns for how long the calling thread has been runnable without a CPU so far. */
-static uint64_t denied_ns(void)
+static uint64_t runnable_wait_ns(void)
 {
 	uint64_t ran, waited = 0;
 	char tid[16];
@@ -102,39 +102,39 @@ static uint64_t denied_ns(void)
  * CPU is no hold. If the thread got a CPU only after the tick's end, epoll_wait returns no EINTR,
  * and only a long delay counts.
  */
-static void measure_tick(uint64_t began_ns, uint64_t denied_before_ns, bool told,
+static void measure_tick(uint64_t began_ns, uint64_t waited_before_ns, bool interrupted,
 			 struct twi_held_time *out)
 {
-	uint64_t now = twi_now_ns(), least = told ? 1 : TWI_HELD_LEAST_MS * MS_NS, denied;
+	uint64_t now = twi_now_ns(), least = interrupted ? 1 : TWI_HELD_LEAST_MS * MS_NS, waited;
 
 	*out = (struct twi_held_time){ 0 };
 	if (now < began_ns + TWI_HELD_TICK_MS * MS_NS + least)
 		return;
-	denied = denied_ns();
-	denied = denied > denied_before_ns ? denied - denied_before_ns : 0;
-	if (now < began_ns + TWI_HELD_TICK_MS * MS_NS + denied + least)
+	waited = runnable_wait_ns();
+	waited = waited > waited_before_ns ? waited - waited_before_ns : 0;
+	if (now < began_ns + TWI_HELD_TICK_MS * MS_NS + waited + least)
 		return;
 	/* The begin is somewhere within the tick. */
-	out->from_ns = began_ns + TWI_HELD_TICK_MS * MS_NS / 2 + denied;
+	out->from_ns = began_ns + TWI_HELD_TICK_MS * MS_NS / 2 + waited;
 	out->to_ns = now;
 }
 
 /* Sleeps once, and returns the result of epoll_wait. */
 static int sleep_once(struct twi_held_watch *watch, int ms, struct twi_held_time *out)
 {
-	uint64_t began = twi_now_ns(), denied;
-	bool ticks = began < watch->ticks_ns, told;
+	uint64_t began = twi_now_ns(), waited;
+	bool ticks = began < watch->ticks_ns, interrupted;
 	struct epoll_event event;
 	int n;
 
-	denied = ticks ? denied_ns() : 0;
+	waited = ticks ? runnable_wait_ns() : 0;
 	n = epoll_wait(watch->set, &event, 1, ms);
-	told = n < 0 && errno == EINTR;
+	interrupted = n < 0 && errno == EINTR;
 	if (ticks)
-		measure_tick(began, denied, told, out);
-	else if (told)
+		measure_tick(began, waited, interrupted, out);
+	else if (interrupted)
 		out->from_ns = out->to_ns = twi_now_ns();
-	if (told || out->to_ns != 0)
+	if (interrupted || out->to_ns != 0)
 		watch->ticks_ns = twi_now_ns() + TWI_HELD_TICKS;
 	return n;
 }

@@ -55,7 +55,7 @@ bool twi_inquiry_ask(struct twi_inquiry_line *line, uint32_t round, uint32_t sam
 	return post != NULL && send_post(line, post, WORD_ASK, round, sample, 0);
 }
 
-/* A rank of an older version ignores it, as hear_words does with unknown messages. */
+/* A rank of an older version ignores it, as handle_message does with unknown messages. */
 bool twi_inquiry_tell(struct twi_inquiry_line *line, const struct twi_inquiry_news *news)
 {
 	struct twi_rank_post *post = make_post(line, TWI_INQUIRY_NEWS);
@@ -156,7 +156,7 @@ static void answer_inquiry(struct twi_inquiry_line *line, uint32_t round, uint32
 		send_post(line, post, WORD_STATE, round, sample, bytes);
 }
 
-static void say_who(struct twi_inquiry_line *line)
+static void send_identity(struct twi_inquiry_line *line)
 {
 	const struct twi_identity *self = &line->ear.ranks->engine->self;
 	struct twi_rank_post *post = make_post(line, 32);
@@ -170,7 +170,7 @@ static void say_who(struct twi_inquiry_line *line)
 	send_post(line, post, WORD_WHO, 0, 0, 32);
 }
 
-static void hear_words(struct twi_inquiry_line *line, uint64_t bytes)
+static void handle_message(struct twi_inquiry_line *line, uint64_t bytes)
 {
 	const uint8_t *in = line->in, *body = in + TWI_INQUIRY_HEAD;
 	uint32_t round, sample;
@@ -211,13 +211,13 @@ static void hear_words(struct twi_inquiry_line *line, uint64_t bytes)
 static bool on_heard(struct twi_rank_ear *ear, const struct tow_result *result)
 {
 	if (result->status == TOW_OK)
-		hear_words(twi_container_of(ear, struct twi_inquiry_line, ear), result->bytes);
+		handle_message(twi_container_of(ear, struct twi_inquiry_line, ear), result->bytes);
 	return (result->status >= 0 || result->status == TOW_ETRUNCATED) &&
 	       ear->ranks->engine->inquiry != NULL;
 }
 
 /* The line stays, as it identifies the process. Its ranks may go now. */
-static void on_deaf(struct twi_rank_ear *ear, int status)
+static void on_receive_ended(struct twi_rank_ear *ear, int status)
 {
 	(void)status;
 	ear->peer = NULL;
@@ -259,11 +259,11 @@ static int rank_up(struct twi_ranks *ranks, uint32_t rank, struct tow_peer *peer
 					   .room = sizeof(line->in),
 					   .kind = TWI_WORDS_INQUIRY,
 					   .heard = on_heard,
-					   .over = on_deaf };
+					   .over = on_receive_ended };
 	twi_list_push_back(&inquiry->lines, &line->link);
 	twi_rank_ear_start(&line->ear);
 	if (line->ear.peer != NULL)
-		say_who(line);
+		send_identity(line);
 	twi_inquiry_thread_want(ranks->engine);
 	return TOW_OK;
 }

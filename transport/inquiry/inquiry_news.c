@@ -31,7 +31,7 @@
 
 #define NOBODY   UINT32_MAX
 #define APART_S  86400u /* how far the clocks of a job's hosts may differ */
-#define SAID_MAX 96u
+#define TEXT_MAX 96u
 
 void twi_inquiry_news_write(const struct twi_inquiry_news *news, uint8_t out[TWI_INQUIRY_NEWS])
 {
@@ -64,27 +64,27 @@ static void begin_capture(struct twi_engine *engine, uint32_t from,
 			  const struct twi_inquiry_news *news)
 {
 	const char *cause = twi_cause_name(news->cause);
-	char said[SAID_MAX];
+	char text[TEXT_MAX];
 
 	if (news->peer != NOBODY)
-		snprintf(said, sizeof(said), "rank %" PRIu32 " gives: %s, %" PRIu32 " -> %" PRIu32,
+		snprintf(text, sizeof(text), "rank %" PRIu32 " gives: %s, %" PRIu32 " -> %" PRIu32,
 			 from, cause, news->rank, news->peer);
 	else
-		snprintf(said, sizeof(said), "rank %" PRIu32 " gives: %s, rank %" PRIu32, from,
+		snprintf(text, sizeof(text), "rank %" PRIu32 " gives: %s, rank %" PRIu32, from,
 			 cause, news->rank);
-	engine->hooks.trace->found(engine, news->unix_s, said);
+	engine->hooks.trace->found(engine, news->unix_s, text);
 }
 
-static void on_herald_done(struct tow_op *op, const struct tow_result *result)
+static void on_news_op_done(struct tow_op *op, const struct tow_result *result)
 {
 	(void)result;
-	twi_container_of(op, struct twi_inquiry, herald)->heralded = false;
+	twi_container_of(op, struct twi_inquiry, news_op)->news_op_used = false;
 }
 
 /* The operation expires at once, and sends the news; or the engine closes. */
-static void on_herald(struct tow_op *op, int status)
+static void on_news_op(struct tow_op *op, int status)
 {
-	struct twi_inquiry *inquiry = twi_container_of(op, struct twi_inquiry, herald);
+	struct twi_inquiry *inquiry = twi_container_of(op, struct twi_inquiry, news_op);
 	struct twi_list *pos, *next;
 
 	if (status == TOW_EDEADLINE) {
@@ -95,24 +95,24 @@ static void on_herald(struct tow_op *op, int status)
 	twi_op_complete(op, TOW_OK, 0);
 }
 
-static const struct twi_op_ops herald_ops = {
-	.kind = TWI_OP_CALL, .noun = "timer", .span = TWI_SPAN_CALL, .abort = on_herald
+static const struct twi_op_ops news_op_ops = {
+	.kind = TWI_OP_CALL, .noun = "timer", .span = TWI_SPAN_CALL, .abort = on_news_op
 };
 
 /* Lets the driver send, as for the timer of rounds: it has a ring, and this thread has none. */
-static void send_herald(struct twi_inquiry *inquiry)
+static void start_news_op(struct twi_inquiry *inquiry)
 {
 	const struct tow_op_options options = {
-		.size = sizeof(options), .timeout_ns = 0, .done = on_herald_done, .user = NULL
+		.size = sizeof(options), .timeout_ns = 0, .done = on_news_op_done, .user = NULL
 	};
 
 	twi_assert_held(inquiry->engine);
-	if (inquiry->heralded)
+	if (inquiry->news_op_used)
 		return; /* it sends the newest news */
-	twi_op_embed(&inquiry->herald, inquiry->engine, &herald_ops, &options);
-	inquiry->herald.deadline_ns = twi_engine_clock(inquiry->engine);
-	inquiry->heralded = true;
-	twi_op_watch(&inquiry->herald);
+	twi_op_embed(&inquiry->news_op, inquiry->engine, &news_op_ops, &options);
+	inquiry->news_op.deadline_ns = twi_engine_clock(inquiry->engine);
+	inquiry->news_op_used = true;
+	twi_op_watch(&inquiry->news_op);
 	inquiry->engine->armed_since_enter = true; /* wake a sleeping thread to drive */
 }
 
@@ -138,7 +138,7 @@ void twi_inquiry_news_tell(struct twi_inquiry *inquiry, const struct twi_history
 				->ear.ranks;
 	if (ranks != NULL) {
 		self = ranks->rank;
-		send_herald(inquiry);
+		start_news_op(inquiry);
 	}
 	twi_engine_leave(engine);
 	begin_capture(engine, self, &news);
@@ -157,8 +157,8 @@ void twi_inquiry_news_heard(struct twi_inquiry *inquiry, uint32_t from, const ui
 void twi_inquiry_news_close(struct twi_inquiry *inquiry)
 {
 	twi_engine_enter(inquiry->engine);
-	if (inquiry->heralded && twi_heap_has(&inquiry->herald.timed))
-		twi_op_unwatch(&inquiry->herald);
-	inquiry->heralded = false;
+	if (inquiry->news_op_used && twi_heap_has(&inquiry->news_op.timed))
+		twi_op_unwatch(&inquiry->news_op);
+	inquiry->news_op_used = false;
 	twi_engine_leave(inquiry->engine);
 }

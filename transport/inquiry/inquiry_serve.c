@@ -31,7 +31,7 @@
 #define FLIGHT_PATH   "/v1/flight"
 #define STATE_PATH    "/v1/state"
 #define STATE_HEAD    8     /* the clock at the answer, little-endian; the state follows */
-#define ASKERS        4     /* most runtimes that SIGQUIT reaches */
+#define SIGQUIT_FDS   4     /* most runtimes that SIGQUIT reaches */
 #define DUMP_MS       1000u /* time between two files */
 
 /* The eventfd's counter has these events as parts of a 64-bit number. */
@@ -50,9 +50,9 @@ struct twi_inquiry_thread {
 	uint64_t dumped_ns;
 };
 
-static _Atomic int askers[ASKERS]; /* event_fd + 1; 0: free */
-static _Atomic bool was_ignored;   /* SIGQUIT was ignored before the first asker */
-static _Atomic unsigned handlers;  /* calls of on_sigquit under way */
+static _Atomic int sigquit_fds[SIGQUIT_FDS]; /* event_fd + 1; 0: free */
+static _Atomic bool was_ignored;             /* SIGQUIT was ignored before the first of them */
+static _Atomic unsigned handlers;            /* calls of on_sigquit under way */
 
 /* --- the stats socket --- */
 
@@ -171,8 +171,8 @@ static void on_sigquit(int number)
 
 	(void)number;
 	atomic_fetch_add(&handlers, 1); /* before the descriptors are read */
-	for (unsigned i = 0; i < ASKERS; i++) {
-		int fd = atomic_load(&askers[i]) - 1;
+	for (unsigned i = 0; i < SIGQUIT_FDS; i++) {
+		int fd = atomic_load(&sigquit_fds[i]) - 1;
 		uint64_t event = EVENT_QUIT;
 
 		if (fd >= 0 && write(fd, &event, sizeof(event)) < 0)
@@ -325,7 +325,7 @@ static void *inquiry_run(void *arg)
 	return NULL;
 }
 
-static void nudge_thread(int event_fd, uint64_t event)
+static void wake_thread(int event_fd, uint64_t event)
 {
 	ssize_t wrote = write(event_fd, &event, sizeof(event));
 
@@ -339,12 +339,12 @@ void twi_inquiry_failed(struct twi_engine *engine)
 		return;
 	if (twi_flight_folder(engine) != NULL)
 		twi_flight_due(engine->inquiry, engine->inquiry->thread->event_fd);
-	nudge_thread(engine->inquiry->thread->event_fd, EVENT_FAILED);
+	wake_thread(engine->inquiry->thread->event_fd, EVENT_FAILED);
 }
 
 void twi_inquiry_hurry(int event_fd)
 {
-	nudge_thread(event_fd, EVENT_FAILED);
+	wake_thread(event_fd, EVENT_FAILED);
 }
 
 /*
@@ -357,16 +357,16 @@ static bool is_free(const struct sigaction *action)
 	       (action->sa_handler == SIG_DFL || action->sa_handler == SIG_IGN);
 }
 
-static void listen_to_quit(struct twi_inquiry_thread *thread)
+static void install_sigquit(struct twi_inquiry_thread *thread)
 {
 	struct sigaction now = { .sa_handler = on_sigquit, .sa_flags = SA_RESTART },
 			 old = { .sa_handler = SIG_DFL };
 
-	for (unsigned i = 0; i < ASKERS && !thread->listens; i++) {
+	for (unsigned i = 0; i < SIGQUIT_FDS && !thread->listens; i++) {
 		int none = 0;
 
-		thread->listens =
-			atomic_compare_exchange_strong(&askers[i], &none, thread->event_fd + 1);
+		thread->listens = atomic_compare_exchange_strong(&sigquit_fds[i], &none,
+								 thread->event_fd + 1);
 	}
 	if (sigaction(SIGQUIT, NULL, &old) == 0 && is_free(&old)) {
 		atomic_store(&was_ignored, old.sa_handler == SIG_IGN);
@@ -378,17 +378,17 @@ static void listen_to_quit(struct twi_inquiry_thread *thread)
 }
 
 /* After this no signal writes to the thread's descriptor, which may be closed then. */
-static void listen_no_more(struct twi_inquiry_thread *thread)
+static void remove_sigquit(struct twi_inquiry_thread *thread)
 {
 	const struct timespec pause = { .tv_nsec = 100000 };
 	struct sigaction old, none = { .sa_handler = SIG_DFL };
 	bool any = false;
 
-	for (unsigned i = 0; i < ASKERS; i++) {
+	for (unsigned i = 0; i < SIGQUIT_FDS; i++) {
 		int mine = thread->event_fd + 1;
 
-		atomic_compare_exchange_strong(&askers[i], &mine, 0);
-		any |= atomic_load(&askers[i]) != 0;
+		atomic_compare_exchange_strong(&sigquit_fds[i], &mine, 0);
+		any |= atomic_load(&sigquit_fds[i]) != 0;
 	}
 	if (!any && sigaction(SIGQUIT, NULL, &old) == 0 && (old.sa_flags & SA_SIGINFO) == 0 &&
 	    old.sa_handler == on_sigquit) {
@@ -441,7 +441,7 @@ int twi_inquiry_thread_start(struct twi_engine *engine)
 		return TOW_OK;
 	status = make_thread(engine);
 	if (status == TOW_OK && engine->knobs.verdict_on_sigquit)
-		listen_to_quit(engine->inquiry->thread);
+		install_sigquit(engine->inquiry->thread);
 	return status;
 }
 
@@ -453,7 +453,7 @@ void twi_inquiry_thread_want(struct twi_engine *engine)
 	if (inquiry == NULL || inquiry->over || !twi_inquiry_looks_start(inquiry))
 		return;
 	if (inquiry->thread != NULL)
-		nudge_thread(inquiry->thread->event_fd, EVENT_LOOKS);
+		wake_thread(inquiry->thread->event_fd, EVENT_LOOKS);
 	else if (make_thread(engine) < 0)
 		twi_log(engine->diag, 2, "there will be no history of verdicts: %s",
 			tow_error_message());
@@ -473,8 +473,8 @@ void twi_inquiry_thread_stop(struct twi_engine *engine)
 	if (thread == NULL)
 		return;
 	if (thread->listens)
-		listen_no_more(thread);
-	nudge_thread(thread->event_fd, EVENT_STOP);
+		remove_sigquit(thread);
+	wake_thread(thread->event_fd, EVENT_STOP);
 	pthread_join(thread->thread, NULL);
 	twi_held_close(&thread->watch);
 	close(thread->event_fd);

@@ -27,9 +27,11 @@
 
 #define VERSION "1"
 
+_Static_assert(TWI_JOB_BYTES <= TWI_BOOTSTRAP_ERROR, "clean_line has room for a job's name");
+
 /*
- * Copies the message of a failure as one line, of bytes that the other ranks accept. It may quote a
- * text of the user's.
+ * Copies a text as one line, of bytes that the other ranks accept. The message of a failure may
+ * quote anything, and a launcher's number of the job may be anything.
  */
 static void clean_line(const char *text, char out[TWI_BOOTSTRAP_ERROR])
 {
@@ -43,19 +45,19 @@ static void clean_line(const char *text, char out[TWI_BOOTSTRAP_ERROR])
 size_t twi_exchange_note_put(const struct twi_exchange_note *note, char out[TWI_EXCHANGE_VALUE])
 {
 	char hex[2 * TWI_JOB_KEY_BYTES + 1] = "-";
-	char why[TWI_BOOTSTRAP_ERROR];
+	char line[TWI_BOOTSTRAP_ERROR];
 	int length;
 
-	clean_line(note->why, why);
+	clean_line(note->failed < 0 ? note->why : note->job, line);
 	for (unsigned i = 0; note->key.set && i < TWI_JOB_KEY_BYTES; i++)
 		snprintf(hex + 2 * (size_t)i, 3, "%02x", note->key.bytes[i]);
 	if (note->failed < 0)
 		length = snprintf(out, TWI_EXCHANGE_VALUE, "towline " VERSION "\nfailed %d\n%s\n",
-				  note->failed, why);
+				  note->failed, line);
 	else
 		length = snprintf(out, TWI_EXCHANGE_VALUE,
 				  "towline " VERSION "\njob %s\nrestarts %u\nstore %s\nkey %s\n",
-				  note->job, note->restarts, note->store, hex);
+				  line, note->restarts, note->store, hex);
 	/* A key must not stay on the stack, where later code could read it. */
 	explicit_bzero(hex, sizeof(hex));
 	twi_assert(length > 0 && (size_t)length < TWI_EXCHANGE_VALUE);
@@ -119,14 +121,16 @@ static int take_failure(char *at, const char *status)
 static int take_address(char *at, const char *job, struct twi_exchange_note *note)
 {
 	const char *restarts = "", *store = "", *key = "";
+	char mine[TWI_BOOTSTRAP_ERROR];
 	int status = TOW_OK;
 	long number;
 
-	if (strcmp(job, note->job) != 0)
+	clean_line(note->job, mine);
+	if (strcmp(job, mine) != 0)
 		return twi_error(TOW_EMISMATCH,
 				 "the exchange holds the address of job '%.64s', this is job "
 				 "'%.64s'",
-				 job, note->job);
+				 job, mine);
 	status = take_line(&at, "restarts ", &restarts);
 	if (status == TOW_OK)
 		status = take_line(&at, "store ", &store);

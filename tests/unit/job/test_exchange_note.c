@@ -65,6 +65,22 @@ static void whole(void **state)
 	assert_int_equal(twi_exchange_note_take(value, bytes, &back), TOW_EINVAL);
 }
 
+/* A launcher's number of the job that is no text, such as of torchrun --rdzv-id. */
+static void odd_job(void **state)
+{
+	struct twi_exchange_note note = { .restarts = 3, .job = "a/torchrun-sp\xc3\xa4ter\n7" };
+	struct twi_exchange_note back = note, other = { .restarts = 3, .job = "a/torchrun-8" };
+	char value[TWI_EXCHANGE_VALUE];
+	size_t bytes;
+
+	(void)state;
+	snprintf(note.store, sizeof(note.store), "10.0.0.1:4000");
+	bytes = twi_exchange_note_put(&note, value);
+	assert_int_equal(twi_exchange_note_take(value, bytes, &back), TOW_OK);
+	assert_string_equal(back.store, note.store);
+	assert_int_equal(twi_exchange_note_take(value, bytes, &other), TOW_EMISMATCH);
+}
+
 /* A message that quotes what is no text arrives all the same, with '?' in the place of that. */
 static void failure_quotes(void **state)
 {
@@ -178,8 +194,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(whole),          cmocka_unit_test(failures),
-		cmocka_unit_test(failure_quotes), cmocka_unit_test(hostile),
-		cmocka_unit_test(changed),
+		cmocka_unit_test(failure_quotes), cmocka_unit_test(odd_job),
+		cmocka_unit_test(hostile),        cmocka_unit_test(changed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -398,13 +398,20 @@ static void give_up(struct shrink *shrink)
 {
 	struct twi_coll_word word = { .type = TWI_COLL_DELAYED, .status = TOW_EDEADLINE };
 	char names[200] = "";
+	uint32_t more = 0;
 	size_t used = 0;
 
-	for (uint32_t i = 0; i < shrink->size && used + 16 < sizeof(names); i++) {
-		if (i != shrink->rank && !has_gone(shrink, i) && !shrink->members[i].joined)
+	for (uint32_t i = 0; i < shrink->size; i++) {
+		if (i == shrink->rank || has_gone(shrink, i) || shrink->members[i].joined)
+			continue;
+		if (used + 40 < sizeof(names))
 			used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%u",
 						 used > 0 ? ", " : "", i);
+		else
+			more++;
 	}
+	if (more > 0)
+		snprintf(names + used, sizeof(names) - used, " and %u more", more);
 	snprintf(word.text, sizeof(word.text),
 		 "tow_group_shrink: in time there have neither come nor gone: rank %s", names);
 	for (uint32_t i = 0; i < shrink->size; i++) {

@@ -262,6 +262,18 @@ static void open_calm(uint32_t n)
 	twt_sim_open(&sim);
 }
 
+/* Counts the ranks of a list that begins with 1. Returns what follows the list. */
+static const char *skip_ranks(const char *at, uint32_t *named_out)
+{
+	char *end;
+
+	for (*named_out = 0; strtoul(at, &end, 10) == *named_out + 1 && end > at; at = end) {
+		++*named_out;
+		end += strncmp(end, ", ", 2) == 0 ? 2 : 0;
+	}
+	return at;
+}
+
 /* Of many ranks that do not come, the message names the first, and counts the others. */
 static void late_ranks_are_named(void **state)
 {
@@ -270,7 +282,6 @@ static void late_ranks_are_named(void **state)
 	uint32_t named = 0, more = 0;
 	const char *at;
 	struct tow_op *op;
-	char *end;
 
 	(void)state;
 	open_calm(n);
@@ -280,10 +291,7 @@ static void late_ranks_are_named(void **state)
 	assert_int_equal(tow_op_wait(op, TWT_SIM_WAIT_NS), TOW_EDEADLINE);
 	at = strstr(tow_error_message(), ": ranks 1, 2, ");
 	assert_non_null(at);
-	for (at += strlen(": ranks "); strtoul(at, &end, 10) == named + 1 && end > at; at = end) {
-		named++;
-		end += strncmp(end, ", ", 2) == 0 ? 2 : 0;
-	}
+	at = skip_ranks(at + strlen(": ranks "), &named);
 	assert_int_equal(sscanf(at, " and %u more never entered (", &more), 1);
 	assert_int_equal(named + more, n - 1);
 	assert_true(named > 10);
@@ -363,6 +371,25 @@ static void absurd_counts(void **state)
 	}
 }
 
+/* The same of a shrink to which the other ranks do not come. */
+static void late_shrinks_are_named(void **state)
+{
+	struct tow_group *group;
+	uint32_t named = 0, more = 0;
+	const char *at;
+
+	(void)state;
+	open_calm(80);
+	assert_int_equal(tow_group_shrink(sim.world[0], 1000000000, &group), TOW_EDEADLINE);
+	at = strstr(tow_error_message(), ": rank 1, 2, ");
+	assert_non_null(at);
+	at = skip_ranks(at + strlen(": rank "), &named);
+	assert_int_equal(sscanf(at, " and %u more", &more), 1);
+	assert_int_equal(named + more, 79);
+	assert_true(named > 10);
+	twt_sim_close(&sim);
+}
+
 /*
  * The gatherer has gone after its decision has reached rank 2 alone. Rank 1, which gathers next,
  * gets it from there, over a connection that is there already or one that it makes itself.
@@ -409,6 +436,7 @@ int main(void)
 		cmocka_unit_test(many_ranks),
 		cmocka_unit_test(one_is_overtaken),
 		cmocka_unit_test(late_ranks_are_named),
+		cmocka_unit_test(late_shrinks_are_named),
 		cmocka_unit_test(decision_is_passed_on),
 		cmocka_unit_test(absurd_counts),
 		cmocka_unit_test(refused_calls_count_not),

@@ -79,16 +79,14 @@ int export_lock_take(struct export_lock *out, const char *dir, const char *addre
 	if (flock(out->fd, LOCK_EX | LOCK_NB) == 0) {
 		if (say_owner(out) == 0)
 			return 0;
-		snprintf(error_out, error_size, "%s: %s", out->path, strerror(errno));
+	} else if (errno == EWOULDBLOCK) {
+		read_owner(out);
 		export_lock_drop(out);
-		return -1;
+		return 1;
 	}
-	read_owner(out);
-	if (errno != EWOULDBLOCK)
-		snprintf(error_out, error_size, "%s: %s", out->path, strerror(errno));
-	close(out->fd);
-	out->fd = -1;
-	return 1;
+	snprintf(error_out, error_size, "%s: %s", out->path, strerror(errno));
+	export_lock_drop(out);
+	return -1;
 }
 
 void export_lock_drop(struct export_lock *lock)

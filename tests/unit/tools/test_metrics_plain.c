@@ -1,9 +1,28 @@
-/* test_metrics_plain.c - the exporter's text in the older format: who gets it, and each line. */
+/*
+ * test_metrics_plain.c - of the exporter: its text in the older format, who gets it, and each line;
+ * and the lock on its address.
+ */
 #include "twt.h"
 
+#include <errno.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include "tools/towstat/export_lock.h"
 #include "tools/towstat/metrics_plain.h"
+
+static int flock_error; /* what flock fails with; 0: it does not fail */
+
+/* In the place of libc's. */
+int flock(int fd, int operation)
+{
+	if (flock_error == 0)
+		return (int)syscall(SYS_flock, fd, operation);
+	errno = flock_error;
+	return -1;
+}
 
 static void writes_the_text_format(void **state)
 {
@@ -63,11 +82,36 @@ static void goes_by_accept(void **state)
 	assert_false(metrics_plain_wanted(long_range));
 }
 
+/* Taken, held by another, and not to be had at all, which is no other exporter. */
+static void locks_an_address(void **state)
+{
+	struct export_lock first, second;
+	char dir[] = "/tmp/twt-lock-XXXXXX", error[256] = "", owner[64];
+
+	(void)state;
+	assert_non_null(mkdtemp(dir));
+	assert_int_equal(export_lock_take(&first, dir, "1:2", error, sizeof(error)), 0);
+	assert_int_equal(export_lock_take(&second, dir, "1:2", error, sizeof(error)), 1);
+	snprintf(owner, sizeof(owner), "process %ld", (long)getpid());
+	assert_string_equal(second.owner, owner);
+	assert_int_equal(second.fd, -1);
+	assert_string_equal(error, "");
+	export_lock_drop(&first);
+	flock_error = ENOLCK;
+	assert_int_equal(export_lock_take(&second, dir, "1:2", error, sizeof(error)), -1);
+	flock_error = 0;
+	assert_non_null(strstr(error, strerror(ENOLCK)));
+	assert_int_equal(second.fd, -1);
+	assert_int_equal(unlink(second.path), 0);
+	assert_int_equal(rmdir(dir), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(writes_the_text_format),
 		cmocka_unit_test(goes_by_accept),
+		cmocka_unit_test(locks_an_address),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -38,12 +38,13 @@ void ras_server_fini(struct ras_server *server)
 
 void ras_server_polls(const struct ras_server *server, struct pollfd *out)
 {
-	out[0] = (struct pollfd){ server->fd, POLLIN, 0 };
+	out[0] = (struct pollfd){ server->accept_paused ? -1 : server->fd, POLLIN, 0 };
 	for (size_t i = 0; i < RAS_CLIENTS; i++) {
 		const struct ras_client *client = &server->clients[i];
+		size_t left = client->out_bytes - client->out_sent;
 		short events = client->ends ? 0 : POLLIN;
 
-		if (client->out_sent < client->out_bytes)
+		if (left > 0)
 			events |= POLLOUT;
 		out[1 + i] = (struct pollfd){ client->fd, events, 0 };
 	}
@@ -136,8 +137,12 @@ static void accept_client(struct ras_server *server, double now_s)
 {
 	int fd = accept4(server->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
-	if (fd < 0)
+	if (fd < 0) {
+		/* The connection waits on, and poll would return at once. */
+		server->accept_paused =
+			errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS;
 		return;
+	}
 	for (size_t i = 0; i < RAS_CLIENTS; i++) {
 		struct ras_client *client = &server->clients[i];
 
@@ -162,6 +167,7 @@ static bool is_idle(const struct ras_client *client, double now_s)
 
 void ras_server_turn(struct ras_server *server, const struct pollfd *polled, double now_s)
 {
+	server->accept_paused = false;
 	for (size_t i = 0; i < RAS_CLIENTS; i++) {
 		struct ras_client *client = &server->clients[i];
 		short came = polled[1 + i].revents;

@@ -29,7 +29,8 @@ struct ras_client {
 };
 
 struct ras_server {
-	int fd; /* the listening socket */
+	int fd;             /* the listening socket */
+	bool accept_paused; /* until the next turn: no descriptor or memory for a client */
 	struct ras_client clients[RAS_CLIENTS];
 	/* Makes the report for a client; the server frees it. NULL: the client is disconnected. */
 	char *(*report)(void *arg, const struct ras_session *session);

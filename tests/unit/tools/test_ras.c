@@ -1,14 +1,20 @@
 /*
- * test_ras.c - towstat ras without a socket: each line of the protocol, and reports made of
- * documents by hand, as JSON and as text; of documents that lie, too.
+ * test_ras.c - towstat ras without a rank: each line of the protocol; reports made of documents by
+ * hand, as JSON and as text; of documents that lie, too; and clients that there is no descriptor
+ * for.
  */
 #include "twt.h"
 
 #include <jansson.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include "tools/towstat/ras_line.h"
 #include "tools/towstat/ras_report.h"
+#include "tools/towstat/ras_server.h"
 
 /* --- lines --- */
 
@@ -389,6 +395,60 @@ static void is_bounded(void **state)
 	json_decref(coll);
 }
 
+/* --- the server --- */
+
+/* A server, and a client that has connected and is not accepted yet. Returns its end. */
+static int open_server(struct ras_server *server)
+{
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int client = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	socklen_t bytes = sizeof(address);
+
+	*server = (struct ras_server){ 0 };
+	assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(sa_family_t)), 0);
+	assert_int_equal(listen(fd, RAS_CLIENTS), 0);
+	assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &bytes), 0);
+	assert_int_equal(connect(client, (struct sockaddr *)&address, bytes), 0);
+	ras_server_init(server, fd);
+	return client;
+}
+
+/* A turn in which all that the server polls for has come. */
+static void turn_server(struct ras_server *server, struct pollfd *polled)
+{
+	ras_server_polls(server, polled);
+	for (size_t i = 0; i < 1 + RAS_CLIENTS; i++)
+		polled[i].revents = polled[i].fd >= 0 ? polled[i].events : 0;
+	ras_server_turn(server, polled, 0);
+	ras_server_polls(server, polled);
+}
+
+/* The connection stays in the queue, so the listener rests for a turn: else the loop would spin. */
+static void rests_without_descriptors(void **state)
+{
+	struct pollfd polled[1 + RAS_CLIENTS];
+	struct rlimit limit, none;
+	struct ras_server server;
+	int client = open_server(&server);
+
+	(void)state;
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	none = limit;
+	none.rlim_cur = 0;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	turn_server(&server, polled);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	assert_int_equal(polled[0].fd, -1);
+	turn_server(&server, polled);
+	assert_int_equal(polled[0].fd, server.fd);
+	assert_int_equal(server.clients[0].fd, -1);
+	turn_server(&server, polled);
+	assert_true(server.clients[0].fd >= 0);
+	ras_server_fini(&server);
+	close(client);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -396,7 +456,7 @@ int main(void)
 		cmocka_unit_test(tells_what_is_well),   cmocka_unit_test(tells_what_is_wrong),
 		cmocka_unit_test(tells_of_other_hosts), cmocka_unit_test(tells_who_has_left),
 		cmocka_unit_test(tells_groups_apart),   cmocka_unit_test(survives_lies),
-		cmocka_unit_test(is_bounded),
+		cmocka_unit_test(is_bounded),           cmocka_unit_test(rests_without_descriptors),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

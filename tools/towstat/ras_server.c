@@ -42,7 +42,7 @@ void ras_server_polls(const struct ras_server *server, struct pollfd *out)
 	for (size_t i = 0; i < RAS_CLIENTS; i++) {
 		const struct ras_client *client = &server->clients[i];
 		size_t left = client->out_bytes - client->out_sent;
-		short events = client->ends ? 0 : POLLIN;
+		short events = client->ends || left > RAS_EVENT_BYTES ? 0 : POLLIN;
 
 		if (left > 0)
 			events |= POLLOUT;

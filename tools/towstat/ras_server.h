@@ -4,7 +4,8 @@
  * One thread and one poll; nothing waits for a client. There are at most RAS_CLIENTS clients, and a
  * further one is disconnected. A client is disconnected after a line of RAS_LINE_BYTES. So is one
  * that sends nothing and reads nothing for RAS_IDLE_S, unless it monitors and has nothing to read.
- * A monitor may leave RAS_EVENT_BYTES of events unread.
+ * A monitor may leave RAS_EVENT_BYTES of events unread. No further commands are read from a client
+ * that leaves as much unread.
  */
 #ifndef TOWSTAT_RAS_SERVER_H
 #define TOWSTAT_RAS_SERVER_H

@@ -1,7 +1,7 @@
 /*
  * test_ras.c - towstat ras without a rank: each line of the protocol; reports made of documents by
  * hand, as JSON and as text; of documents that lie, too; and clients that there is no descriptor
- * for.
+ * for, or that do not read.
  */
 #include "twt.h"
 
@@ -449,6 +449,35 @@ static void rests_without_descriptors(void **state)
 	close(client);
 }
 
+/* Who sends and never reads is not read from either, once so much waits for him. */
+static void bounds_what_waits(void **state)
+{
+	static char lines[RAS_LINE_BYTES];
+	struct pollfd polled[1 + RAS_CLIENTS];
+	struct ras_server server;
+	int client = open_server(&server);
+	size_t left = 0;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(lines); i++)
+		lines[i] = i % 2 == 0 ? 'x' : '\n';
+	turn_server(&server, polled);
+	for (int i = 0; i < 10000 && (polled[1].events & POLLIN) != 0; i++) {
+		send(client, lines, sizeof(lines), MSG_DONTWAIT | MSG_NOSIGNAL);
+		turn_server(&server, polled);
+		left = server.clients[0].out_bytes - server.clients[0].out_sent;
+		assert_true(left <= 2 * RAS_EVENT_BYTES);
+	}
+	assert_int_equal(polled[1].events, POLLOUT);
+	assert_true(left > RAS_EVENT_BYTES);
+	while (recv(client, lines, sizeof(lines), MSG_DONTWAIT) > 0)
+		continue;
+	turn_server(&server, polled);
+	assert_int_equal(polled[1].events & POLLIN, POLLIN);
+	ras_server_fini(&server);
+	close(client);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -457,6 +486,7 @@ int main(void)
 		cmocka_unit_test(tells_of_other_hosts), cmocka_unit_test(tells_who_has_left),
 		cmocka_unit_test(tells_groups_apart),   cmocka_unit_test(survives_lies),
 		cmocka_unit_test(is_bounded),           cmocka_unit_test(rests_without_descriptors),
+		cmocka_unit_test(bounds_what_waits),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -61,16 +61,24 @@ static int take_folder(const char *path, bool *made_out, char *error, size_t siz
 	return -1;
 }
 
-static int lock_folder(const char *path)
+/* Returns a descriptor that has the lock until it is closed. -1: `error` has the reason. */
+static int lock_folder(const char *path, char *error, size_t size)
 {
-	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), err = errno;
 
 	for (int i = 0; fd >= 0 && i < LOCK_TRIES; i++) {
-		if (flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
+		if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+			return fd;
+		err = errno;
+		if (err != EWOULDBLOCK)
 			break;
 		usleep(LOCK_PAUSE_US);
 	}
-	return fd;
+	snprintf(error, size, "cannot lock the folder %s: %s", path,
+		 err == EWOULDBLOCK ? "another process has the lock" : strerror(err));
+	if (fd >= 0)
+		close(fd);
+	return -1;
 }
 
 /* Returns 0; 1 when a living process has the name; -1 with errno. */
@@ -157,8 +165,8 @@ int dpdk_listen(const char *dir, const char *prefix, struct dpdk_listener *out, 
 	if (take_folder(parent, &made, error_out, error_size) != 0 ||
 	    take_folder(out->folder, &out->made, error_out, error_size) != 0)
 		return -1;
-	lock = lock_folder(out->folder);
-	status = listen_there(out, error_out, error_size);
+	lock = lock_folder(out->folder, error_out, error_size);
+	status = lock >= 0 ? listen_there(out, error_out, error_size) : -1;
 	if (lock >= 0)
 		close(lock);
 	if (status != 0 && out->fd >= 0)

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <jansson.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -206,7 +207,7 @@ static void bad_command(const char *arguments, int status, const char *words)
 {
 	char line[512];
 
-	snprintf(line, sizeof(line), "'%s' dpdk %s", towstat(), arguments);
+	snprintf(line, sizeof(line), "timeout 30 '%s' dpdk %s", towstat(), arguments);
 	twt_command(line, &said);
 	twt_command_expect(&said, status, words, 1);
 }
@@ -246,6 +247,7 @@ static void names(void **state)
 static void bad_commands(void **state)
 {
 	char line[256], folder[128];
+	int lock;
 
 	(void)state;
 	snprintf(line, sizeof(line), "--dir %s -f ../x", dir);
@@ -261,6 +263,11 @@ static void bad_commands(void **state)
 	assert_int_equal(chmod(folder, 0777), 0); /* anybody could put a socket there */
 	snprintf(line, sizeof(line), "--dir %s -f rte", dir);
 	bad_command(line, 1, "is no folder of this user alone");
+	assert_int_equal(chmod(folder, 0700), 0);
+	lock = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	assert_int_equal(flock(lock, LOCK_EX), 0); /* for longer than taking a name takes */
+	bad_command(line, 1, "another process has the lock");
+	close(lock);
 	assert_int_equal(rmdir(folder), 0);
 }
 

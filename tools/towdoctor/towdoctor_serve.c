@@ -111,8 +111,10 @@ static void attend_peer(struct tow_peer *peer)
 	struct tow_op *leaving;
 	char nothing[8];
 
-	if (tow_recv_start(peer, nothing, sizeof(nothing), LEAVING_TAG, NULL, &leaving) < 0)
+	if (tow_recv_start(peer, nothing, sizeof(nothing), LEAVING_TAG, NULL, &leaving) < 0) {
+		tow_peer_close(peer);
 		return;
+	}
 	if (tow_op_wait(leaving, VISIT_NS) == TOW_ETIMEDOUT)
 		tow_op_cancel(leaving);
 	tow_peer_close(peer);

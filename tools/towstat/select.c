@@ -38,6 +38,8 @@ static json_t *walk_all(struct selection *sel, json_t *value, const char *at, co
 	if (++sel->stars > STARS_MAX)
 		return fail_at(sel, "too many [*]", at);
 	all = json_array();
+	if (all == NULL)
+		return fail_at(sel, "no memory", at);
 	json_array_foreach(value, i, element)
 	{
 		found = walk_value(sel, element, rest);

@@ -54,7 +54,7 @@ static struct http_limits limits_of(const struct get *get)
 	return (struct http_limits){ (long long)(get->timeout_s * 1e3), HTTP_BYTES_MAX };
 }
 
-/* A part of a document. NULL: `error` has the reason; without memory it may be unchanged. */
+/* A part of a document. NULL: `error` has the reason. */
 static json_t *part_of(const struct get *get, const struct http_answer *answer, char *error,
 		       size_t error_size)
 {

@@ -200,6 +200,27 @@ static void selects(void **state)
 	json_decref(root);
 }
 
+static void *refuse_memory(size_t bytes)
+{
+	(void)bytes;
+	return NULL;
+}
+
+/* Without memory there is a reason, too. */
+static void selects_without_memory(void **state)
+{
+	json_t *root = json_loads("{\"a\":[1]}", 0, NULL), *part;
+	char error[256] = "";
+
+	(void)state;
+	json_set_alloc_funcs(refuse_memory, free);
+	part = select_path(root, "a[*]", error, sizeof(error));
+	json_set_alloc_funcs(malloc, free);
+	assert_null(part);
+	assert_string_equal(error, "no memory, at \"[*]\" of \"a[*]\"");
+	json_decref(root);
+}
+
 /* --- what lies between two readings --- */
 
 static struct reading *read_all(double at_s, const char *counters, const char *latency,
@@ -549,6 +570,7 @@ int main(void)
 		cmocka_unit_test(refuses_whole),
 		cmocka_unit_test(refuses_what_is_cut),
 		cmocka_unit_test(selects),
+		cmocka_unit_test(selects_without_memory),
 		cmocka_unit_test(measures_between),
 		cmocka_unit_test(tells_verdicts),
 		cmocka_unit_test(sorts),

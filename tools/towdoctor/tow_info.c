@@ -306,7 +306,7 @@ static int show_info(bool json, bool probe)
 	}
 	status = json_is_false(json_object_get(json_object_get(document, "runtime"), "opens"));
 	if (json) {
-		json_dumpf(document, stdout, JSON_INDENT(2));
+		json_dumpf(document, stdout, JSON_INDENT(2) | JSON_ENSURE_ASCII);
 		putchar('\n');
 	} else {
 		print_screen(document);

@@ -82,11 +82,7 @@ static void print_field(const char *label, const char *value)
 	if (value[0] == '\0')
 		return;
 	printf("    %-7s ", label);
-	for (; *value != '\0'; value++) {
-		unsigned char byte = (unsigned char)*value;
-
-		putchar(byte < 0x20 || byte == 0x7f ? '?' : byte);
-	}
+	print_clean(value);
 	putchar('\n');
 }
 
@@ -273,7 +269,7 @@ static void full_address(const char *text, char out[TOW_ADDRESS_MAX])
 static int run_peer(const struct arguments *arguments)
 {
 	const unsigned seconds = arguments->seconds == 0 ? 1 : (unsigned)arguments->seconds;
-	char address[TOW_ADDRESS_MAX], error[512];
+	char address[TOW_ADDRESS_MAX], error[512], clean[512];
 	json_t *measured;
 
 	if (seconds > 60)
@@ -286,7 +282,8 @@ static int run_peer(const struct arguments *arguments)
 						      .patience_ms = 5000 },
 			   error, sizeof(error));
 	if (measured == NULL) {
-		fprintf(stderr, "towdoctor: %s\n", error);
+		words_clean(clean, sizeof(clean), error); /* may have text of the peer */
+		fprintf(stderr, "towdoctor: %s\n", clean);
 		return EXIT_ERROR;
 	}
 	return report_path(arguments, measured);
@@ -322,10 +319,11 @@ static int run_judge(const struct arguments *arguments)
 {
 	json_error_t error;
 	json_t *document = json_load_file(arguments->judge, 0, &error), *measured;
+	char why[JSON_ERROR_TEXT_LENGTH];
 
 	if (document == NULL) {
-		fprintf(stderr, "towdoctor: %s: line %d: %s\n", arguments->judge, error.line,
-			error.text);
+		words_clean(why, sizeof(why), error.text); /* has text of the file */
+		fprintf(stderr, "towdoctor: %s: line %d: %s\n", arguments->judge, error.line, why);
 		return EXIT_USAGE;
 	}
 	measured = json_object_get(document, "measured");

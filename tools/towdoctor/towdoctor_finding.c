@@ -58,7 +58,7 @@ json_t *json_text(const char *value)
 
 void print_json(json_t *document)
 {
-	json_dumpf(document, stdout, JSON_INDENT(2));
+	json_dumpf(document, stdout, JSON_INDENT(2) | JSON_ENSURE_ASCII);
 	putchar('\n');
 	json_decref(document);
 }

@@ -273,13 +273,17 @@ static void test_words_and_usage(void **state)
 	char line[256];
 
 	(void)state;
-	write_file("/proc/sys/net/ipv4/tcp_congestion_control", "\033[2Jx");
+	/* The last is a control code, too, in one byte more: U+009B. */
+	write_file("/proc/sys/net/ipv4/tcp_congestion_control", "\033[2Jx\xc2\x9b");
 	snprintf(line, sizeof(line), "@/tools/towdoctor/towdoctor --root %s --only congestion",
 		 root);
 	twt_command(line, &command);
 	twt_command_expect(&command, 0, "note: congestion: TCP congestion control\n", 1);
-	twt_command_expect(&command, 0, "    found   ?[2Jx", 1);
+	twt_command_expect(&command, 0, "    found   ?[2Jx??", 1);
 	twt_command_expect(&command, 0, "0 error, 0 warning, 1 note, 0 ok\n", 1);
+	strcat(line, " --json");
+	twt_command(line, &command);
+	twt_command_expect(&command, 0, "\\u001B[2Jx\\u009B", 1);
 	twt_command("@/tools/towdoctor/towdoctor --only nothing", &command);
 	twt_command_expect(&command, 2, "no such check, see --list: nothing", 1);
 	twt_command("@/tools/towdoctor/towdoctor --root /nowhere", &command);
@@ -412,6 +416,7 @@ static void test_wrong_measurements(void **state)
 	static const struct {
 		const char *text, *words;
 	} rows[] = { { "{", "measured.json: line 1" },
+		     { "\xc2\x9b", "near '??" },
 		     { "{}", "no measurement of --peer --json" },
 		     { "[1]", "no measurement of --peer --json" },
 		     { "{\"ends\":7}", "no measurement of --peer --json" } };

@@ -59,15 +59,19 @@ static void print_thread(struct lines *lines, const char *indent, const json_t *
 	printf("%sthread %lld ", indent,
 	       (long long)json_integer_value(json_object_get(thread, "tid")));
 	print_clean(text_of(thread, "name"));
-	printf(": state %s", text_of(thread, "state"));
+	printf(": state ");
+	print_clean(text_of(thread, "state"));
 	if (kernel != NULL) {
 		printf(", in the kernel's ");
 		print_clean(kernel);
 	}
 	printf(", %.3f s of CPU\n",
 	       (double)json_integer_value(json_object_get(thread, "cpu_ns")) / 1e9);
-	if (why != NULL)
-		printf("%s  no stack: %s\n", indent, why);
+	if (why != NULL) {
+		printf("%s  no stack: ", indent);
+		print_clean(why);
+		printf("\n");
+	}
 	json_array_foreach(frames, i, frame)
 	{
 		if (frames_max != 0 && i == frames_max) {

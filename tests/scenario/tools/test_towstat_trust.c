@@ -86,6 +86,8 @@ static const struct {
 	{ "/v1/copies",
 	  "{\"total\":{\"count\":1},\"sites_known\":1,\"sites\":[{\"text\":\"" HOSTILE_JSON
 	  "\"}]}" },
+	{ "/v1/stacks", "{\"threads\":[{\"tid\":1,\"state\":\"" HOSTILE_JSON
+			"\",\"why_none\":\"" HOSTILE_JSON "\"}]}" },
 	{ "/v1/registrations", "{}" },
 	{ "/v1/pool", "{}" },
 	{ "/metrics", "# \x1b]0;t\x07 \x9b"
@@ -320,6 +322,7 @@ static void texts(void **state)
 	static const char *const commands[] = { "list",
 						"verdict job.7",
 						"get coll job.7",
+						"stacks job.7",
 						"why job.7",
 						"why job.7 --json",
 						"verdict job.7 --json",

@@ -8,13 +8,18 @@
 
 #include <towline/status.h>
 
+#include "tools/common/words.h"
 #include "tools/profile/profile.h"
 #include "tools/towtrace/towtrace.h"
 #include "tools/trace/profile_make.h"
 
+/* The reason may have text of a file. */
 static int failed_with(const char *what, const char *why)
 {
-	fprintf(stderr, "towtrace: %s: %s\n", what, why);
+	char clean[512];
+
+	words_clean(clean, sizeof(clean), why);
+	fprintf(stderr, "towtrace: %s: %s\n", what, clean);
 	return 1;
 }
 

@@ -215,6 +215,7 @@ static void what_is_wrong_is_told(void **state)
 	expect(TOWTRACE "profile nowhere -o b", 1, "nowhere: No such file");
 	expect("echo hello | " TOWTRACE "profile - -o b", 1, "it is no XSpace");
 	expect("echo '{' | " TOWTRACE "profile - -o b", 1, "-: line 2: it is no JSON");
+	expect("printf '{\\302\\233' | " TOWTRACE "profile - -o b", 1, "near '??");
 	expect("test -e b || test -e t", 1, "");
 }
 

@@ -71,7 +71,7 @@ struct list {
 
 struct tune {
 	struct list lanes, ranks, ops, plans;
-	char sizes_text[512];
+	char sizes_text[512]; /* as long as the text of a list */
 	uint64_t sizes[SIZES_MAX];
 	unsigned int size_count, passes;
 	const char *seconds, *out_name;
@@ -102,10 +102,10 @@ static int split_list(struct list *list, const char *text)
 {
 	char *save = NULL;
 
+	list->count = 0;
 	if (strlen(text) >= sizeof(list->text))
 		return usage_error("the list is too long", text);
 	snprintf(list->text, sizeof(list->text), "%s", text);
-	list->count = 0;
 	for (char *item = strtok_r(list->text, ",", &save); item != NULL;
 	     item = strtok_r(NULL, ",", &save)) {
 		if (list->count == LIST_MAX)
@@ -126,7 +126,7 @@ static bool holds_name(const struct list *list, const char *name)
 static int parse_sizes(struct tune *tune, const char *text)
 {
 	struct list list;
-	int rc = strlen(text) < sizeof(tune->sizes_text) ? split_list(&list, text) : FAILED;
+	int rc = split_list(&list, text);
 
 	tune->size_count = 0;
 	for (unsigned int i = 0; i < list.count && rc == 0; i++) {

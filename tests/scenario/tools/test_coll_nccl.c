@@ -1,6 +1,7 @@
 /*
  * test_coll_nccl.c - tow-coll --format nccl-tests: its rows have the columns of NVIDIA's
- * nccl-tests, and the numbers in them are those of that project's formulas.
+ * nccl-tests, and the numbers in them are those of that project's formulas; and what tow-coll and
+ * tow-coll-tune refuse.
  */
 #include "command.h"
 
@@ -167,6 +168,8 @@ static void test_words(void **state)
 	twt_command_expect(&command, 2, "--format is table, plain or nccl-tests: 'csv'", 1);
 	twt_command("@/bench/tow-coll --no-pin --seconds 0.001 --sizes 8 --format plain", &command);
 	twt_command_expect(&command, 0, "#wrong 0\n", 1);
+	twt_command("@/bench/tow-coll-tune --sizes $(printf '%0600d' 8)", &command);
+	twt_command_expect(&command, 2, "tow-coll-tune: the list is too long: '000", 1);
 }
 
 int main(void)

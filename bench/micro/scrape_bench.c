@@ -40,18 +40,22 @@ static struct {
 	char address[TOW_ADDRESS_MAX]; /* of the lane */
 } options = { "tcp", "/metrics", 2, 7, 200, 1 << 20, "" };
 
-static void die_of(const char *what)
+static _Noreturn void die_with(const char *what, const char *why)
 {
-	fprintf(stderr, "scrape_bench: %s: %s\n", what,
-		errno != 0 ? strerror(errno) : tow_error_message());
+	fprintf(stderr, "scrape_bench: %s: %s\n", what, why);
 	exit(2);
+}
+
+/* After a system call that has failed. */
+static _Noreturn void die_of(const char *what)
+{
+	die_with(what, strerror(errno));
 }
 
 #define OK(call)                                                                                   \
 	do {                                                                                       \
-		errno = 0;                                                                         \
 		if ((call) != TOW_OK) /* TOW_COPIED, too */                                        \
-			die_of(#call);                                                             \
+			die_with(#call, tow_error_message());                                      \
 	} while (0)
 
 static uint64_t now_ns(void)
@@ -80,30 +84,49 @@ static int dial_socket(const char *path)
 	return fd;
 }
 
+static size_t read_some(int fd, char *out, size_t room)
+{
+	ssize_t got = recv(fd, out, room, 0);
+
+	if (got < 0)
+		die_of("recv");
+	if (got == 0)
+		die_with("the stats socket", "it has hung up");
+	return (size_t)got;
+}
+
+/*
+ * Reads the head of an answer, in as many pieces as it comes, and what of the body comes with it.
+ * Returns the bytes so far. *all_out: the bytes of head and body.
+ */
+static uint64_t read_head(int fd, char *text, size_t room, uint64_t *all_out)
+{
+	const char *length, *body = NULL;
+	size_t bytes = 0;
+
+	while (body == NULL && bytes < room - 1) {
+		bytes += read_some(fd, text + bytes, room - 1 - bytes);
+		text[bytes] = '\0';
+		body = strstr(text, "\r\n\r\n");
+	}
+	length = strstr(text, "Content-Length: ");
+	if (body == NULL || length == NULL || length > body)
+		die_with("the stats socket", "an answer without a length");
+	*all_out = (uint64_t)(body + 4 - text) + strtoull(length + 16, NULL, 10);
+	return bytes;
+}
+
 /* Makes one request on a connection that stays open. Returns the bytes of its answer. */
 static uint64_t scrape_once(int fd, const char *request)
 {
 	static char text[1 << 16];
-	uint64_t bytes = 0, all = UINT64_MAX;
+	uint64_t bytes, all;
 
 	if (send(fd, request, strlen(request), MSG_NOSIGNAL) < 0)
 		die_of("send");
-	while (bytes < all) {
-		ssize_t got = recv(fd, text, sizeof(text) - 1, 0);
-		const char *length, *body;
-
-		if (got <= 0)
-			die_of("the stats socket has hung up");
-		text[got] = '\0';
-		if (bytes == 0) {
-			length = strstr(text, "Content-Length: ");
-			body = strstr(text, "\r\n\r\n");
-			if (length == NULL || body == NULL)
-				die_of("an answer without a length");
-			all = (uint64_t)(body + 4 - text) + strtoull(length + 16, NULL, 10);
-		}
-		bytes += (uint64_t)got;
-	}
+	bytes = read_head(fd, text, sizeof(text), &all);
+	while (bytes < all)
+		bytes += read_some(fd, text, sizeof(text));
 	return bytes;
 }
 
@@ -241,7 +264,7 @@ static void lead_open(struct lead *lead, const char *dir, int address_fd)
 	char address[TOW_ADDRESS_MAX];
 
 	if (read(address_fd, address, sizeof(address)) != (ssize_t)sizeof(address))
-		die_of("rank 1 said no address");
+		die_with("rank 1", "it has sent no address");
 	lead->runtime = open_runtime(true, dir);
 	OK(tow_endpoint_open(lead->runtime, options.address, &endpoint));
 	OK(tow_connect_start(endpoint, address, NULL, &op));
@@ -259,7 +282,7 @@ static double time_turn(struct lead *lead, int reader_fd, bool scraped, struct s
 	struct scrapes one;
 
 	if (scraped && send(reader_fd, "g", 1, MSG_NOSIGNAL) != 1)
-		die_of("the reader has gone");
+		die_with("the reader", "it has gone");
 	start = now_ns();
 	until = start + (uint64_t)(options.seconds * 1e9);
 	do {
@@ -270,7 +293,7 @@ static double time_turn(struct lead *lead, int reader_fd, bool scraped, struct s
 	if (scraped) {
 		if (send(reader_fd, "s", 1, MSG_NOSIGNAL) != 1 ||
 		    recv(reader_fd, &one, sizeof(one), 0) != (ssize_t)sizeof(one))
-			die_of("the reader has gone");
+			die_with("the reader", "it has gone");
 		scrapes->count += one.count;
 		scrapes->bytes += one.bytes;
 		scrapes->late += one.late;
@@ -341,7 +364,7 @@ static void measure_lead(struct lead *lead, int reader_fd)
 		ratios[i] = on[i] / off[i];
 	}
 	if (scrapes.count == 0)
-		die_of("nothing was read");
+		die_with("the reader", "it has read nothing");
 	worked = server_ns() - worked;
 	middle = median_of(ratios, options.pairs); /* it has sorted them */
 	printf("lane %s, %llu bytes, %u pairs of %.3g s, %s %u times a second\n", options.lane,
@@ -376,6 +399,7 @@ static void run_bench(void)
 	children[1] = fork();
 	if (children[1] == 0) {
 		close(reader_fds[0]);
+		close(reader_fds[1]); /* so that rank 0 sees the end of the reader */
 		follow_lead(address_fds[1], dir);
 	}
 	close(reader_fds[1]);

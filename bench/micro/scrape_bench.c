@@ -229,6 +229,7 @@ static void follow_lead(int fd, const char *dir)
 		OK(tow_send_start(result.peer, word, 8, 3, NULL, &op));
 		finish_op(op, NULL);
 	}
+	OK(tow_runtime_close(runtime)); /* removes the socket of the shm lane */
 	_exit(0);
 }
 

@@ -293,7 +293,7 @@ static bool say_loopback(struct finding *out, const struct tow_lane_info *row, c
 }
 
 /* A lane within one process needs no measurement, and libfabric has a check of its own. */
-static bool is_played(const struct tow_lane_info *row)
+static bool is_measured(const struct tow_lane_info *row)
 {
 	return strcmp(row->reach, "process") != 0 && strcmp(row->name, "ofi") != 0;
 }
@@ -308,7 +308,8 @@ void check_loopback(struct doctor *doctor, struct finding *out)
 	    "an answer on every lane; on an idle host about 20 us by tcp and 2 by shm");
 	for (size_t i = 0; tow_lane_info(i, &row) == TOW_OK; i++) {
 		SAY(key, "loopback.%s", row.name);
-		if (!is_played(&row) || !doctor->probe || !ask(doctor, key, answer, sizeof(answer)))
+		if (!is_measured(&row) || !doctor->probe ||
+		    !ask(doctor, key, answer, sizeof(answer)))
 			continue;
 		known = true;
 		if (say_loopback(out, &row, answer))

@@ -24,7 +24,7 @@ static void say_rate(int64_t window, char out[WORDS_BYTES])
 }
 
 /* Reads three numbers, "min default max". */
-static bool largest_of(const struct doctor *doctor, const char *path, int64_t row[3])
+static bool read_triple(const struct doctor *doctor, const char *path, int64_t row[3])
 {
 	char text[128];
 
@@ -39,7 +39,7 @@ static void check_buffer(const struct doctor *doctor, struct finding *out, const
 
 	SAY(path, "/proc/sys/net/ipv4/%s", name);
 	SAY(out->wanted, "16 MiB or more as the largest size (the third number)");
-	if (!largest_of(doctor, path, row)) {
+	if (!read_triple(doctor, path, row)) {
 		not_known(out, path);
 		return;
 	}

@@ -34,7 +34,7 @@ uint64_t now_ms(void)
 }
 
 /* Prints a change of a runtime, once. */
-static void say_change(struct rank *rank, const char *what)
+static void print_change(struct rank *rank, const char *what)
 {
 	char path[sizeof(rank->path)];
 
@@ -147,7 +147,7 @@ static int connect_to(const char *path)
  * others. By the kernel's credentials, the process at the other end must run as the owner of the
  * file.
  */
-static void approach_rank(struct ranks *ranks, struct rank *rank)
+static void connect_rank(struct ranks *ranks, struct rank *rank)
 {
 	struct ucred peer = { 0 };
 	socklen_t bytes = sizeof(peer);
@@ -155,13 +155,13 @@ static void approach_rank(struct ranks *ranks, struct rank *rank)
 	rank->retry_ms = now_ms() + RETRY_MS;
 	rank->fd = connect_to(rank->path);
 	if (rank->fd < 0) {
-		say_change(rank, errno == ECONNREFUSED ? "its process is dead" : strerror(errno));
+		print_change(rank, errno == ECONNREFUSED ? "its process is dead" : strerror(errno));
 		return;
 	}
 	if (!trust_peer(rank->fd, rank->path) ||
 	    getsockopt(rank->fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0) {
-		say_change(rank,
-			   "what answers there is another user's process than the file's owner");
+		print_change(rank,
+			     "what answers there is another user's process than the file's owner");
 		leave_rank(ranks, rank);
 		return;
 	}
@@ -169,15 +169,15 @@ static void approach_rank(struct ranks *ranks, struct rank *rank)
 	if (rank->user >= 0 && ranks->users[rank->user]->skeleton != NULL)
 		rank->slot = take_slot(ranks->users[rank->user]);
 	if (rank->user < 0 || (ranks->users[rank->user]->skeleton != NULL && rank->slot == 0)) {
-		say_change(rank, "too many users or processes are served already");
+		print_change(rank, "too many users or processes are served already");
 		leave_rank(ranks, rank);
 	} else if (send_hello(rank->fd, ranks->users[rank->user], rank->slot) != 0) {
-		say_change(rank, strerror(errno));
+		print_change(rank, strerror(errno));
 		leave_rank(ranks, rank);
 	}
 }
 
-static void hear_rank(struct ranks *ranks, struct rank *rank)
+static void read_reply(struct ranks *ranks, struct rank *rank)
 {
 	struct twi_bpf_reply reply;
 	ssize_t bytes = recv(rank->fd, &reply, sizeof(reply), MSG_DONTWAIT);
@@ -186,7 +186,7 @@ static void hear_rank(struct ranks *ranks, struct rank *rank)
 	if (bytes < 0 && errno == EAGAIN)
 		return;
 	if (bytes != (ssize_t)sizeof(reply) || reply.magic != TWI_BPF_MAGIC) {
-		say_change(rank, bytes == 0 ? "gone" : "speaks otherwise");
+		print_change(rank, bytes == 0 ? "gone" : "speaks otherwise");
 		leave_rank(ranks, rank);
 		return;
 	}
@@ -194,16 +194,16 @@ static void hear_rank(struct ranks *ranks, struct rank *rank)
 	if (reply.status != TOW_OK) { /* from another process: may be TOW_AGAIN or any number */
 		words_clean(said, 200, reply.text); /* untrusted text for a terminal */
 		snprintf(text, sizeof(text), "refused: %s", said);
-		say_change(rank, text);
+		print_change(rank, text);
 		leave_rank(ranks, rank);
 		return;
 	}
 	if (rank->slot == 0) {
-		say_change(rank, "knows why it is off");
+		print_change(rank, "knows why it is off");
 		return;
 	}
 	snprintf(text, sizeof(text), "on, %u sockets", reply.sockets);
-	say_change(rank, text);
+	print_change(rank, text);
 }
 
 static void found_rank(struct ranks *ranks, const char *path)
@@ -229,7 +229,7 @@ static void found_rank(struct ranks *ranks, const char *path)
 		return;
 	rank->seen = true;
 	if (rank->fd < 0 && now_ms() >= rank->retry_ms)
-		approach_rank(ranks, rank);
+		connect_rank(ranks, rank);
 }
 
 void ranks_scan(struct ranks *ranks, char *const *dirs, int dir_count)
@@ -268,7 +268,7 @@ void ranks_wait(struct ranks *ranks, int ms)
 		return;
 	for (int i = 0; i < count; i++) {
 		if (fds[i].revents != 0)
-			hear_rank(ranks, &ranks->rows[i]);
+			read_reply(ranks, &ranks->rows[i]);
 	}
 }
 

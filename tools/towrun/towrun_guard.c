@@ -28,23 +28,23 @@ static void forget_group(pid_t *groups, size_t *count, pid_t group)
 	}
 }
 
-static void stand_guard(int fd)
+static void run_guard(int fd)
 {
 	static pid_t groups[RANKS_MAX];
 	size_t count = 0;
-	pid_t word;
+	pid_t number;
 
 	for (;;) {
-		ssize_t got = read(fd, &word, sizeof(word));
+		ssize_t got = read(fd, &number, sizeof(number));
 
 		if (got < 0 && errno == EINTR)
 			continue;
-		if (got != sizeof(word)) /* a write of this size is atomic, so no number is cut */
+		if (got != sizeof(number)) /* a write of this size is atomic, so no number is cut */
 			break;
-		if (word > 0 && count < RANKS_MAX)
-			groups[count++] = word;
-		else if (word < 0)
-			forget_group(groups, &count, -word);
+		if (number > 0 && count < RANKS_MAX)
+			groups[count++] = number;
+		else if (number < 0)
+			forget_group(groups, &count, -number);
 	}
 	for (size_t i = 0; i < count; i++)
 		kill(-groups[i], SIGKILL);
@@ -81,26 +81,27 @@ int guard_start(void)
 		sigprocmask(SIG_SETMASK, &all, NULL);
 		prctl(PR_SET_NAME, "towrun-guard");
 		close(ends[1]);
-		stand_guard(ends[0]);
+		run_guard(ends[0]);
 	}
 	close(ends[0]);
 	guard_fd = ends[1];
 	return 0;
 }
 
-static void tell_guard(pid_t word)
+/* Writes the number of a process group; a negative number removes the group. */
+static void write_guard(pid_t number)
 {
 	/* Without the guard, the job continues. SIGPIPE is ignored. */
-	while (write(guard_fd, &word, sizeof(word)) < 0 && errno == EINTR)
+	while (write(guard_fd, &number, sizeof(number)) < 0 && errno == EINTR)
 		;
 }
 
 void guard_add(pid_t group)
 {
-	tell_guard(group);
+	write_guard(group);
 }
 
 void guard_remove(pid_t group)
 {
-	tell_guard(-group);
+	write_guard(-group);
 }

@@ -62,7 +62,7 @@ int states_are_joined(const struct states_rank *ranks, size_t count)
 }
 
 /* Memory for the decoded states of a rank. */
-struct judged {
+struct decoded {
 	struct twi_rank_state first, last;
 };
 
@@ -82,7 +82,7 @@ static void compare_clocks(const struct states_rank *in, struct twi_verdict_rank
 	}
 }
 
-static void fill_rank(const struct states_rank *in, struct judged *room,
+static void fill_rank(const struct states_rank *in, struct decoded *room,
 		      struct twi_verdict_rank *out)
 {
 	*out = (struct twi_verdict_rank){
@@ -161,7 +161,7 @@ static char *write_document(const struct twi_verdict_case *what)
 
 char *states_verdict(const struct states_rank *ranks, size_t count)
 {
-	struct judged *room = calloc(count, sizeof(*room));
+	struct decoded *room = calloc(count, sizeof(*room));
 	struct twi_verdict_rank *rows = calloc(count, sizeof(*rows));
 	struct timespec now;
 	struct twi_verdict_case what = { .ranks = rows, .kind_name = kind_name };

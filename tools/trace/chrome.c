@@ -40,8 +40,8 @@ static void begin_event(struct chrome *c, const char *phase, size_t rank, size_t
 	time_us(&c->e, "ts", (int64_t)((uint64_t)unix_ns - (uint64_t)c->zero_ns));
 }
 
-static void name_it(struct chrome *c, const char *what, size_t rank, size_t thread,
-		    const char *name)
+static void add_name(struct chrome *c, const char *what, size_t rank, size_t thread,
+		     const char *name)
 {
 	begin_event(c, "M", rank, thread, c->zero_ns);
 	twi_emit_str(&c->e, "name", what);
@@ -123,17 +123,17 @@ static void rank_events(struct chrome *c, const struct twi_trace *trace, size_t 
 
 	snprintf(name, sizeof(name), "rank %lld (%s, pid %lld)", (long long)rank->rank, rank->host,
 		 (long long)rank->pid);
-	name_it(c, "process_name", r, 0, name);
+	add_name(c, "process_name", r, 0, name);
 	for (size_t t = 0; t < rank->thread_count; t++) {
 		const struct twi_trace_thread *thread = &rank->threads[t];
 
 		snprintf(name, sizeof(name), "%s (%lld)", thread->name, (long long)thread->tid);
-		name_it(c, "thread_name", r, t, name);
+		add_name(c, "thread_name", r, t, name);
 		for (size_t i = 0; i < thread->span_count; i++)
 			span_event(c, rank, r, t, &thread->spans[i], unix_ns);
 	}
 	if (rank->unfinished_count > 0)
-		name_it(c, "thread_name", r, rank->thread_count, "unfinished");
+		add_name(c, "thread_name", r, rank->thread_count, "unfinished");
 	for (size_t i = 0; i < rank->unfinished_count; i++)
 		span_event(c, rank, r, rank->thread_count, &rank->unfinished[i], unix_ns);
 }

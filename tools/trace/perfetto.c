@@ -27,11 +27,11 @@
 #include <tools/trace/perfetto.pb-c.h>
 
 /* Tracks that one thread can have. A span without a track is a point on the last one. */
-#define LANES_MAX 128
-#define DEPTH_MAX 32
+#define TRACKS_MAX 128
+#define DEPTH_MAX  32
 
 /* A track, with the end times of its open slices. */
-struct lane {
+struct track {
 	uint64_t uuid;
 	size_t depth;
 	uint64_t ends[DEPTH_MAX];
@@ -40,9 +40,9 @@ struct lane {
 struct perfetto {
 	struct twi_packed out;
 	uint64_t next_uuid;
-	uint32_t sequence;  /* of packets; one for each thread, see add_thread */
-	bool begun;         /* the sequence has a packet */
-	struct lane *lanes; /* LANES_MAX for blocking spans, and as many for the others */
+	uint32_t sequence;    /* of packets; one for each thread, see add_thread */
+	bool begun;           /* the sequence has a packet */
+	struct track *tracks; /* TRACKS_MAX for blocking spans, and as many for the others */
 };
 
 static void add_packet(struct perfetto *p, Twi__TracePacket *packet)
@@ -92,7 +92,7 @@ static uint64_t add_track(struct perfetto *p, uint64_t parent, const char *name,
 }
 
 /* More than any event needs. */
-#define NOTES_MAX 16
+#define ANNOTATIONS_MAX 16
 
 /* An event that is being built. Its texts must live until it is added. */
 struct event {
@@ -100,8 +100,8 @@ struct event {
 	Twi__TrackEvent event;
 	char *category;
 	uint64_t flow;
-	Twi__DebugAnnotation rows[NOTES_MAX];
-	Twi__DebugAnnotation *pointers[NOTES_MAX];
+	Twi__DebugAnnotation rows[ANNOTATIONS_MAX];
+	Twi__DebugAnnotation *pointers[ANNOTATIONS_MAX];
 };
 
 static void event_init(struct event *e, uint64_t track, int64_t unix_ns, Twi__TrackEvent__Type type)
@@ -139,65 +139,66 @@ static void event_arrive(struct event *e, uint64_t flow)
 	e->event.terminating_flow_ids = &e->flow;
 }
 
-static Twi__DebugAnnotation *next_note(struct event *e, const char *name)
+static Twi__DebugAnnotation *next_annotation(struct event *e, const char *name)
 {
-	Twi__DebugAnnotation *note = &e->rows[e->event.n_debug_annotations];
+	Twi__DebugAnnotation *annotation = &e->rows[e->event.n_debug_annotations];
 
-	twi_assert(e->event.n_debug_annotations < NOTES_MAX);
-	twi__debug_annotation__init(note);
-	note->name = twi_packed_text(name);
-	e->pointers[e->event.n_debug_annotations++] = note;
-	return note;
+	twi_assert(e->event.n_debug_annotations < ANNOTATIONS_MAX);
+	twi__debug_annotation__init(annotation);
+	annotation->name = twi_packed_text(name);
+	e->pointers[e->event.n_debug_annotations++] = annotation;
+	return annotation;
 }
 
-static void note_u64(struct event *e, const char *name, uint64_t value)
+static void annotate_u64(struct event *e, const char *name, uint64_t value)
 {
-	Twi__DebugAnnotation *note = next_note(e, name);
+	Twi__DebugAnnotation *annotation = next_annotation(e, name);
 
-	note->has_uint_value = 1;
-	note->uint_value = value;
+	annotation->has_uint_value = 1;
+	annotation->uint_value = value;
 }
 
-static void note_i64(struct event *e, const char *name, int64_t value)
+static void annotate_i64(struct event *e, const char *name, int64_t value)
 {
-	Twi__DebugAnnotation *note = next_note(e, name);
+	Twi__DebugAnnotation *annotation = next_annotation(e, name);
 
-	note->has_int_value = 1;
-	note->int_value = value;
+	annotation->has_int_value = 1;
+	annotation->int_value = value;
 }
 
-static void note_nonzero(struct event *e, const char *name, uint64_t value)
+static void annotate_nonzero(struct event *e, const char *name, uint64_t value)
 {
 	if (value)
-		note_u64(e, name, value);
+		annotate_u64(e, name, value);
 }
 
-static void note_text(struct event *e, const char *name, const char *value)
+static void annotate_text(struct event *e, const char *name, const char *value)
 {
 	if (value != NULL)
-		next_note(e, name)->string_value = twi_packed_text(value);
+		next_annotation(e, name)->string_value = twi_packed_text(value);
 }
 
-static void note_span(struct event *e, const struct twi_trace_rank *rank,
-		      const struct twi_span *span)
+static void annotate_span(struct event *e, const struct twi_trace_rank *rank,
+			  const struct twi_span *span)
 {
 	if (span->id || span->kind == TWI_SPAN_STEP) /* a step may have the number 0 */
-		note_u64(e, "id", span->id);
-	note_nonzero(e, span->kind == TWI_SPAN_CALL ? "server_queue_ns" : "parent", span->parent);
-	note_nonzero(e, "bytes", span->bytes);
-	note_nonzero(e, "queue_ns", span->queue_ns);
-	note_nonzero(e, span->kind == TWI_SPAN_COLL ? "ranks" : "wire_ns", span->wire_ns);
-	note_nonzero(e, "match_ns", span->match_ns);
-	note_text(e, "name", twi_show_user_name(rank, span));
-	note_text(e, "reason", twi_show_reason(span));
+		annotate_u64(e, "id", span->id);
+	annotate_nonzero(e, span->kind == TWI_SPAN_CALL ? "server_queue_ns" : "parent",
+			 span->parent);
+	annotate_nonzero(e, "bytes", span->bytes);
+	annotate_nonzero(e, "queue_ns", span->queue_ns);
+	annotate_nonzero(e, span->kind == TWI_SPAN_COLL ? "ranks" : "wire_ns", span->wire_ns);
+	annotate_nonzero(e, "match_ns", span->match_ns);
+	annotate_text(e, "name", twi_show_user_name(rank, span));
+	annotate_text(e, "reason", twi_show_reason(span));
 	if (span->peer)
-		note_text(e, "peer", rank->peers[span->peer - 1].name);
+		annotate_text(e, "peer", rank->peers[span->peer - 1].name);
 	if (twi_show_peer_rank(rank, span) >= 0)
-		note_i64(e, "peer_rank", twi_show_peer_rank(rank, span));
+		annotate_i64(e, "peer_rank", twi_show_peer_rank(rank, span));
 	if (span->lane < TWI_LANE_COUNT)
-		note_text(e, "lane", twi_lane_name((enum twi_lane_id)span->lane));
+		annotate_text(e, "lane", twi_lane_name((enum twi_lane_id)span->lane));
 	if (span->status)
-		note_text(e, "status", tow_status_name(span->status));
+		annotate_text(e, "status", tow_status_name(span->status));
 }
 
 /* Returns a number that only the two sides of a message share. 0: there is none. */
@@ -246,9 +247,9 @@ static void add_slice(struct perfetto *p, uint64_t track, const struct twi_trace
 		   point ? TWI__TRACK_EVENT__TYPE__TYPE_INSTANT
 			 : TWI__TRACK_EVENT__TYPE__TYPE_SLICE_BEGIN);
 	event_name(&e, twi_show_kind(span->kind), twi_show_name(rank, span, text, sizeof(text)));
-	note_span(&e, rank, span);
+	annotate_span(&e, rank, span);
 	if (point) /* a point has no duration */
-		note_nonzero(&e, "duration_ns", span->end_ns - span->start_ns);
+		annotate_nonzero(&e, "duration_ns", span->end_ns - span->start_ns);
 	if (flow && sends)
 		event_leave(&e, flow);
 	else if (flow && point)
@@ -265,37 +266,38 @@ static void add_slice(struct perfetto *p, uint64_t track, const struct twi_trace
 	add_packet(p, &e.packet);
 }
 
-/* True: the span fits on the lane. It starts no earlier than all spans before it. */
-static bool fits_lane(struct lane *lane, const struct twi_span *span, bool may_nest)
+/* True: the span fits on the track. It starts no earlier than all spans before it. */
+static bool fits_track(struct track *track, const struct twi_span *span, bool may_nest)
 {
-	while (lane->depth && lane->ends[lane->depth - 1] <= span->start_ns)
-		lane->depth--;
-	if (lane->depth == 0)
+	while (track->depth && track->ends[track->depth - 1] <= span->start_ns)
+		track->depth--;
+	if (track->depth == 0)
 		return true;
-	return may_nest && lane->depth < DEPTH_MAX && lane->ends[lane->depth - 1] >= span->end_ns;
+	return may_nest && track->depth < DEPTH_MAX &&
+	       track->ends[track->depth - 1] >= span->end_ns;
 }
 
-/* Returns the first lane that takes the span; NULL: none does. Lane 0 is the thread itself. */
-static struct lane *place_span(struct perfetto *p, const struct twi_span *span, uint64_t parent,
-			       const char *thread_name)
+/* Returns the first track that takes the span; NULL: none does. Track 0 is the thread itself. */
+static struct track *place_span(struct perfetto *p, const struct twi_span *span, uint64_t parent,
+				const char *thread_name)
 {
 	bool blocks = twi_show_blocks(span);
-	struct lane *lanes = p->lanes + (blocks ? 0 : LANES_MAX);
+	struct track *tracks = p->tracks + (blocks ? 0 : TRACKS_MAX);
 
-	for (size_t i = 0; i < LANES_MAX; i++) {
-		struct lane *lane = &lanes[i];
+	for (size_t i = 0; i < TRACKS_MAX; i++) {
+		struct track *track = &tracks[i];
 
-		if (!fits_lane(lane, span, blocks))
+		if (!fits_track(track, span, blocks))
 			continue;
-		if (lane->uuid == 0) {
+		if (track->uuid == 0) {
 			char name[80];
 
 			snprintf(name, sizeof(name), "%s %s", thread_name,
 				 blocks ? "more" : "async");
-			lane->uuid = add_track(p, parent, name, 0, 0);
+			track->uuid = add_track(p, parent, name, 0, 0);
 		}
-		lane->ends[lane->depth++] = span->end_ns;
-		return lane;
+		track->ends[track->depth++] = span->end_ns;
+		return track;
 	}
 	return NULL;
 }
@@ -327,18 +329,18 @@ static int add_thread(struct perfetto *p, const struct twi_trace_rank *rank, siz
 	for (size_t i = 0; i < thread->span_count; i++)
 		order[i] = &thread->spans[i];
 	qsort(order, thread->span_count, sizeof(*order), by_start);
-	memset(p->lanes, 0, 2 * LANES_MAX * sizeof(*p->lanes));
+	memset(p->tracks, 0, 2 * TRACKS_MAX * sizeof(*p->tracks));
 	p->sequence++;
 	p->begun = false;
 	snprintf(name, sizeof(name), "%s/%" PRIi64, thread->name, thread->tid);
-	p->lanes[0].uuid = add_track(p, process, name, pid, tid);
+	p->tracks[0].uuid = add_track(p, process, name, pid, tid);
 	for (size_t i = 0; i < thread->span_count; i++) {
-		struct lane *lane = place_span(p, order[i], process, name);
-		struct lane *last =
-			&p->lanes[twi_show_blocks(order[i]) ? LANES_MAX - 1 : 2 * LANES_MAX - 1];
+		struct track *track = place_span(p, order[i], process, name);
+		struct track *last =
+			&p->tracks[twi_show_blocks(order[i]) ? TRACKS_MAX - 1 : 2 * TRACKS_MAX - 1];
 
-		add_slice(p, lane != NULL ? lane->uuid : last->uuid, rank, order[i], unix_ns,
-			  lane == NULL);
+		add_slice(p, track != NULL ? track->uuid : last->uuid, rank, order[i], unix_ns,
+			  track == NULL);
 	}
 	free(order);
 	return TOW_OK;
@@ -363,7 +365,7 @@ static void add_unfinished(struct perfetto *p, const struct twi_trace_rank *rank
 		event_init(&e, track, (int64_t)span->start_ns + unix_ns,
 			   TWI__TRACK_EVENT__TYPE__TYPE_SLICE_BEGIN);
 		event_name(&e, "unfinished", twi_show_name(rank, span, text, sizeof(text)));
-		note_span(&e, rank, span);
+		annotate_span(&e, rank, span);
 		add_packet(p, &e.packet);
 	}
 	for (size_t i = 0; i < rank->unfinished_count; i++) {
@@ -385,16 +387,16 @@ static void add_about(struct perfetto *p, const struct twi_trace_rank *rank, uin
 	event_init(&e, track, (int64_t)rank->begin_ns + unix_ns,
 		   TWI__TRACK_EVENT__TYPE__TYPE_INSTANT);
 	event_name(&e, "about", "capture");
-	note_text(&e, "job", rank->job);
-	note_text(&e, "host", rank->host);
-	note_i64(&e, "rank", rank->rank);
-	note_nonzero(&e, "world", (uint64_t)rank->world);
-	note_nonzero(&e, "pid", (uint64_t)rank->pid);
-	note_nonzero(&e, "window_ns", rank->end_ns - rank->begin_ns);
-	note_u64(&e, "lost", lost);
-	note_u64(&e, "sampled_out", rank->sampled_out);
+	annotate_text(&e, "job", rank->job);
+	annotate_text(&e, "host", rank->host);
+	annotate_i64(&e, "rank", rank->rank);
+	annotate_nonzero(&e, "world", (uint64_t)rank->world);
+	annotate_nonzero(&e, "pid", (uint64_t)rank->pid);
+	annotate_nonzero(&e, "window_ns", rank->end_ns - rank->begin_ns);
+	annotate_u64(&e, "lost", lost);
+	annotate_u64(&e, "sampled_out", rank->sampled_out);
 	if (rank->clock_error_ns != UINT64_MAX)
-		note_u64(&e, "clock_error_ns", rank->clock_error_ns);
+		annotate_u64(&e, "clock_error_ns", rank->clock_error_ns);
 	add_packet(p, &e.packet);
 }
 
@@ -458,8 +460,8 @@ int twi_export_perfetto(const struct twi_trace *trace, char **bytes_out, size_t 
 		status = twi_clean_make(trace, &view);
 	if (status < 0)
 		return status;
-	p.lanes = calloc(2 * LANES_MAX, sizeof(*p.lanes));
-	if (p.lanes == NULL)
+	p.tracks = calloc(2 * TRACKS_MAX, sizeof(*p.tracks));
+	if (p.tracks == NULL)
 		status = twi_error(TOW_ENOMEM, "no memory to write a trace");
 	else
 		add_clocks(&p, &view);
@@ -468,7 +470,7 @@ int twi_export_perfetto(const struct twi_trace *trace, char **bytes_out, size_t 
 	if (status == TOW_OK)
 		status = twi_packed_take(&p.out, bytes_out, count_out);
 	twi_packed_fini(&p.out);
-	free(p.lanes);
+	free(p.tracks);
 	twi_clean_fini(&view);
 	return status;
 }

@@ -2,7 +2,7 @@
  * profile_make.c - makes the rows of a profile from the collectives of a trace.
  *
  *	COLL spans  -> samples    by group: the number of hosts of its ranks
- *	messages    -> moves      by collective: the lanes that it used
+ *	SEND, RECV  -> messages   by collective: the lanes that it used
  *	samples     -> rows       by kind, size, ranks, hosts and lane; and by name, too
  *
  * A collective is one sample at each rank. Each sort is over all samples, so the time grows only a
@@ -41,16 +41,16 @@ struct sample {
 };
 
 /* A message of a collective. */
-struct move {
+struct message {
 	uint64_t id;
 	unsigned lane;
 };
 
 struct making {
 	struct sample *samples;
-	struct move *moves;
+	struct message *messages;
 	double *values; /* space for the times of all samples */
-	size_t sample_count, move_count;
+	size_t sample_count, message_count;
 };
 
 static bool is_measured(const struct twi_span *span)
@@ -59,7 +59,7 @@ static bool is_measured(const struct twi_span *span)
 	       span->detail < TWI_COLL_KINDS && span->end_ns > span->start_ns;
 }
 
-static bool is_move(const struct twi_span *span)
+static bool is_message(const struct twi_span *span)
 {
 	return (span->kind == TWI_SPAN_SEND || span->kind == TWI_SPAN_RECV) && span->parent != 0;
 }
@@ -95,10 +95,10 @@ static void take_span(struct making *m, const struct twi_trace_rank *rank,
 {
 	uint64_t ns = twi_span_ns(span);
 
-	if (is_move(span))
-		m->moves[m->move_count++] =
-			(struct move){ span->parent,
-				       span->lane < TWI_LANE_COUNT ? span->lane : LANE_UNKNOWN };
+	if (is_message(span))
+		m->messages[m->message_count++] =
+			(struct message){ span->parent,
+					  span->lane < TWI_LANE_COUNT ? span->lane : LANE_UNKNOWN };
 	if (!is_measured(span))
 		return;
 	m->samples[m->sample_count++] = (struct sample){
@@ -116,19 +116,19 @@ static int gather_spans(const struct twi_trace *trace, const struct twi_view *vi
 			struct making *m)
 {
 	uint32_t *hosts = calloc(trace->rank_count + 1, sizeof(*hosts));
-	size_t samples = 1, moves = 1;
+	size_t samples = 1, messages = 1;
 	struct twi_walk walk = { 0 };
 	const struct twi_span *span;
 	int status = TOW_ENOMEM;
 
 	while ((span = twi_view_next(trace, &walk)) != NULL) {
 		samples += is_measured(span);
-		moves += is_move(span);
+		messages += is_message(span);
 	}
 	m->samples = calloc(samples, sizeof(*m->samples));
-	m->moves = calloc(moves, sizeof(*m->moves));
+	m->messages = calloc(messages, sizeof(*m->messages));
 	m->values = calloc(samples, sizeof(*m->values));
-	if (hosts != NULL && m->samples != NULL && m->moves != NULL && m->values != NULL)
+	if (hosts != NULL && m->samples != NULL && m->messages != NULL && m->values != NULL)
 		status = number_hosts(trace, hosts);
 	if (status < 0) {
 		free(hosts);
@@ -192,9 +192,9 @@ static void count_hosts(struct making *m)
 
 /* --- the lane of a collective --- */
 
-static int compare_moves(const void *a, const void *b)
+static int compare_messages(const void *a, const void *b)
 {
-	const struct move *left = a, *right = b;
+	const struct message *left = a, *right = b;
 
 	if (left->id != right->id)
 		return left->id < right->id ? -1 : 1;
@@ -225,21 +225,22 @@ static void find_lanes(struct making *m)
 	size_t at = 0, next = 0;
 
 	qsort(m->samples, m->sample_count, sizeof(*m->samples), compare_ids);
-	qsort(m->moves, m->move_count, sizeof(*m->moves), compare_moves);
+	qsort(m->messages, m->message_count, sizeof(*m->messages), compare_messages);
 	for (size_t i = 0; i < m->sample_count; i++) {
 		uint64_t id = m->samples[i].span->id;
 
 		if (i == 0 || m->samples[i - 1].span->id != id) {
-			for (at = next; at < m->move_count && m->moves[at].id < id; at++)
+			for (at = next; at < m->message_count && m->messages[at].id < id; at++)
 				;
-			for (next = at; next < m->move_count && m->moves[next].id == id; next++)
+			for (next = at; next < m->message_count && m->messages[next].id == id;
+			     next++)
 				;
 		}
 		if (next == at)
 			m->samples[i].lane = lane_without(&m->samples[i]);
 		else
-			m->samples[i].lane = m->moves[at].lane == m->moves[next - 1].lane
-						     ? m->moves[at].lane
+			m->samples[i].lane = m->messages[at].lane == m->messages[next - 1].lane
+						     ? m->messages[at].lane
 						     : LANE_MIXED;
 	}
 }
@@ -262,7 +263,7 @@ static bool waits_for_all(const struct twi_span *span)
 }
 
 /* One collective, all of whose ranks are in the trace. */
-struct round {
+struct occurrence {
 	const struct sample *samples;
 	size_t count;
 	const struct sample *last; /* the rank that started last */
@@ -277,46 +278,47 @@ struct round {
  * it. Over a network, a rank learns of another one's arrival by its data, which are part of the
  * collective.
  */
-static double moving_of(const struct twi_view *view, const struct round *round,
+static double moving_of(const struct twi_view *view, const struct occurrence *occurrence,
 			const struct sample *sample)
 {
-	uint64_t error = twi_view_error(view, round->last->rank, sample->rank);
-	int64_t left = sample->done_at - round->last->start_at;
+	uint64_t error = twi_view_error(view, occurrence->last->rank, sample->rank);
+	int64_t left = sample->done_at - occurrence->last->start_at;
 
 	if (left <= 0 || error > (uint64_t)left / 10)
-		return round->shortest_us;
+		return occurrence->shortest_us;
 	return twi_min((double)left / 1e3, sample->latency_us);
 }
 
-static struct round look_at_round(const struct making *m, size_t first)
+static struct occurrence find_occurrence(const struct making *m, size_t first)
 {
-	struct round round = { .samples = &m->samples[first], .last = &m->samples[first] };
+	struct occurrence occurrence = { .samples = &m->samples[first],
+					 .last = &m->samples[first] };
 
-	round.shortest_us = round.last->latency_us;
-	while (first + round.count < m->sample_count) {
-		const struct sample *sample = &round.samples[round.count];
+	occurrence.shortest_us = occurrence.last->latency_us;
+	while (first + occurrence.count < m->sample_count) {
+		const struct sample *sample = &occurrence.samples[occurrence.count];
 
-		if (sample->span->id != round.samples->span->id)
+		if (sample->span->id != occurrence.samples->span->id)
 			break;
-		if (sample->start_at > round.last->start_at)
-			round.last = sample;
-		round.shortest_us = twi_min(round.shortest_us, sample->latency_us);
-		round.count++;
+		if (sample->start_at > occurrence.last->start_at)
+			occurrence.last = sample;
+		occurrence.shortest_us = twi_min(occurrence.shortest_us, sample->latency_us);
+		occurrence.count++;
 	}
-	return round;
+	return occurrence;
 }
 
 /* Subtracts the waits for the last rank. The samples are sorted by collective. */
 static void join_ranks(struct making *m, const struct twi_view *view)
 {
 	for (size_t first = 0; first < m->sample_count;) {
-		struct round round = look_at_round(m, first);
-		const struct twi_span *span = round.samples->span;
-		bool whole = round.count == span->ranks && waits_for_all(span);
+		struct occurrence occurrence = find_occurrence(m, first);
+		const struct twi_span *span = occurrence.samples->span;
+		bool whole = occurrence.count == span->ranks && waits_for_all(span);
 
-		for (size_t i = first; i < first + round.count && whole; i++)
-			m->samples[i].moving_us = moving_of(view, &round, &m->samples[i]);
-		first += round.count;
+		for (size_t i = first; i < first + occurrence.count && whole; i++)
+			m->samples[i].moving_us = moving_of(view, &occurrence, &m->samples[i]);
+		first += occurrence.count;
 	}
 }
 
@@ -412,7 +414,7 @@ static int make_profile(const struct twi_trace *trace, struct tool_profile *out)
 	if (status == TOW_OK)
 		status = add_rows(&m, true, out);
 	free(m.samples);
-	free(m.moves);
+	free(m.messages);
 	free(m.values);
 	twi_view_fini(&view);
 	return status;

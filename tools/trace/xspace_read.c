@@ -265,12 +265,12 @@ static void read_stat_ids(const Twi__XPlane *plane, struct stat_ids *out)
 }
 
 /* The values of one event, by stat; missing ones are 0. */
-struct words {
+struct values {
 	uint64_t of[TWI_STAT_STATUS + 1];
 	bool has[TWI_STAT_STATUS + 1];
 };
 
-static void read_words(const Twi__XEvent *event, const struct stat_ids *ids, struct words *out)
+static void read_values(const Twi__XEvent *event, const struct stat_ids *ids, struct values *out)
 {
 	int stat = TWI_STAT_KIND;
 
@@ -314,10 +314,10 @@ static bool status_is_sane(uint64_t status)
 	return (int64_t)status < TOW_STATUS_END && (int64_t)status >= INT8_MIN;
 }
 
-static int read_span(const struct words *words, const struct twi_trace_rank *rank,
+static int read_span(const struct values *values, const struct twi_trace_rank *rank,
 		     struct twi_span *span)
 {
-	const uint64_t *of = words->of;
+	const uint64_t *of = values->of;
 	uint64_t wire = of[TWI_STAT_WIRE];
 
 	if (of[TWI_STAT_KIND] >= TWI_SPAN_KINDS)
@@ -329,7 +329,7 @@ static int read_span(const struct words *words, const struct twi_trace_rank *ran
 		return bad_xspace("a span's time is out of range");
 	if (of[TWI_STAT_NAME] > rank->name_count || of[TWI_STAT_PEER] > rank->peer_count)
 		return bad_xspace("a span's name or peer leads nowhere");
-	if (words->has[TWI_STAT_LANE] && of[TWI_STAT_LANE] >= TWI_LANE_COUNT)
+	if (values->has[TWI_STAT_LANE] && of[TWI_STAT_LANE] >= TWI_LANE_COUNT)
 		return bad_xspace("a span's lane is unknown");
 	if (!detail_is_sane(of[TWI_STAT_KIND], of[TWI_STAT_DETAIL]) ||
 	    !status_is_sane(of[TWI_STAT_STATUS]) || of[TWI_STAT_QUEUE] > UINT32_MAX ||
@@ -348,7 +348,7 @@ static int read_span(const struct words *words, const struct twi_trace_rank *ran
 		.name = (uint32_t)of[TWI_STAT_NAME],
 		.peer = (uint32_t)of[TWI_STAT_PEER],
 		.kind = (uint8_t)of[TWI_STAT_KIND],
-		.lane = words->has[TWI_STAT_LANE] ? (uint8_t)of[TWI_STAT_LANE] : TWI_SPAN_NO_LANE,
+		.lane = values->has[TWI_STAT_LANE] ? (uint8_t)of[TWI_STAT_LANE] : TWI_SPAN_NO_LANE,
 		.detail = (uint8_t)of[TWI_STAT_DETAIL],
 		.status = (int8_t)(int64_t)of[TWI_STAT_STATUS],
 	};
@@ -367,13 +367,13 @@ static int read_events(const Twi__XLine *from, const struct stat_ids *ids,
 	if (spans == NULL)
 		return twi_error(TOW_ENOMEM, "no memory to read a trace");
 	for (size_t i = 0; i < from->n_events; i++) {
-		struct words words;
+		struct values values;
 		int status;
 
-		read_words(from->events[i], ids, &words);
-		if (!words.has[TWI_STAT_KIND])
+		read_values(from->events[i], ids, &values);
+		if (!values.has[TWI_STAT_KIND])
 			continue;
-		status = read_span(&words, rank, &spans[count]);
+		status = read_span(&values, rank, &spans[count]);
 		if (status < 0)
 			return status;
 		if (count > 0 && spans[count].start_ns < spans[count - 1].start_ns)

@@ -1,8 +1,8 @@
 /*
  * dpdk_bridge.c - the connections of the bridge. See dpdk_bridge.h; dpdk_reply.c makes the replies.
  *
- *	a client:   free -- connects --> asking -- the document has come --> idle or owing
- *	            idle -- a request --> asking         owing -- it reads --> idle
+ *	a client:   free -- connects --> asking -- the document has come --> idle or pending
+ *	            idle -- a request --> asking       pending -- it reads --> idle
  *
  * A packet is sent whole or not at all, so a reply without room in the socket is kept as a whole.
  */
@@ -18,23 +18,23 @@ static void hang_up(struct dpdk_client *client)
 {
 	http_ask_fini(&client->ask);
 	close(client->fd);
-	free(client->owed);
+	free(client->pending_reply);
 	*client = (struct dpdk_client){ .fd = -1 };
 }
 
 static bool keep_reply(struct dpdk_client *client, const char *reply, size_t bytes)
 {
-	client->owed = malloc(bytes);
-	if (client->owed == NULL)
+	client->pending_reply = malloc(bytes);
+	if (client->pending_reply == NULL)
 		return false;
-	memcpy(client->owed, reply, bytes);
-	client->owed_bytes = bytes;
-	client->owing_ms = http_now_ms();
+	memcpy(client->pending_reply, reply, bytes);
+	client->pending_bytes = bytes;
+	client->pending_since_ms = http_now_ms();
 	return true;
 }
 
 /* Sends the reply, or keeps it when the socket has no room. */
-static void say_reply(struct dpdk_bridge *bridge, struct dpdk_client *client, size_t bytes)
+static void send_reply(struct dpdk_bridge *bridge, struct dpdk_client *client, size_t bytes)
 {
 	ssize_t sent;
 
@@ -49,16 +49,16 @@ static void say_reply(struct dpdk_bridge *bridge, struct dpdk_client *client, si
 		hang_up(client);
 }
 
-static void say_owed(struct dpdk_client *client)
+static void send_pending_reply(struct dpdk_client *client)
 {
-	ssize_t sent =
-		send(client->fd, client->owed, client->owed_bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
+	ssize_t sent = send(client->fd, client->pending_reply, client->pending_bytes,
+			    MSG_DONTWAIT | MSG_NOSIGNAL);
 
 	if (sent < 0 && errno != EAGAIN && errno != ENOBUFS) {
 		hang_up(client);
 	} else if (sent >= 0) {
-		free(client->owed);
-		client->owed = NULL;
+		free(client->pending_reply);
+		client->pending_reply = NULL;
 	}
 }
 
@@ -67,8 +67,8 @@ static void answer_client(struct dpdk_bridge *bridge, struct dpdk_client *client
 			  size_t bytes)
 {
 	client->asking = false;
-	say_reply(bridge, client,
-		  dpdk_reply(&client->request, &bridge->documents, text, bytes, bridge->reply));
+	send_reply(bridge, client,
+		   dpdk_reply(&client->request, &bridge->documents, text, bytes, bridge->reply));
 }
 
 static void take_document(struct dpdk_bridge *bridge, struct dpdk_client *client);
@@ -130,7 +130,7 @@ static void serve_client(struct dpdk_bridge *bridge, struct dpdk_client *client)
 }
 
 /* Reads a request. An empty packet looks like the end of the stream, so both end the client. */
-static void listen_to(struct dpdk_bridge *bridge, struct dpdk_client *client)
+static void read_request(struct dpdk_bridge *bridge, struct dpdk_client *client)
 {
 	char request[DPDK_REQUEST_MAX];
 	ssize_t got = recv(client->fd, request, sizeof(request), MSG_DONTWAIT);
@@ -177,14 +177,14 @@ static struct dpdk_client *client_place(struct dpdk_bridge *bridge, long long no
 	return oldest;
 }
 
-static void welcome_client(struct dpdk_bridge *bridge)
+static void accept_client(struct dpdk_bridge *bridge)
 {
 	long long now = http_now_ms();
 	int fd = accept4(bridge->listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	struct dpdk_client *client;
 
 	if (fd < 0) {
-		bridge->deaf =
+		bridge->accept_paused =
 			errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS;
 		return;
 	}
@@ -221,18 +221,20 @@ void bridge_close(struct dpdk_bridge *bridge)
 
 void bridge_poll(const struct dpdk_bridge *bridge, struct pollfd *out, int *timeout_ms)
 {
-	bool ticks = bridge->deaf;
+	bool ticks = bridge->accept_paused;
 
-	out[0] = (struct pollfd){ bridge->deaf ? -1 : bridge->listener.fd, POLLIN, 0 };
+	out[0] = (struct pollfd){ bridge->accept_paused ? -1 : bridge->listener.fd, POLLIN, 0 };
 	for (unsigned i = 0; i < DPDK_CLIENTS; i++) {
 		const struct dpdk_client *client = &bridge->clients[i];
-		short events = client->owed != NULL ? POLLOUT : client->asking ? 0 : POLLIN;
+		short events = client->pending_reply != NULL ? POLLOUT
+			       : client->asking              ? 0
+							     : POLLIN;
 
 		out[1 + 2 * i] = (struct pollfd){ client->fd, events, 0 };
 		out[2 + 2 * i] = (struct pollfd){ -1, 0, 0 };
 		if (client->fd >= 0 && client->asking && http_ask_waits(&client->ask, &events))
 			out[2 + 2 * i] = (struct pollfd){ client->ask.fd, events, 0 };
-		ticks |= client->fd >= 0 && (client->asking || client->owed != NULL);
+		ticks |= client->fd >= 0 && (client->asking || client->pending_reply != NULL);
 	}
 	if (*timeout_ms > (ticks ? DPDK_TICK_MS : DPDK_LOOK_MS))
 		*timeout_ms = ticks ? DPDK_TICK_MS : DPDK_LOOK_MS;
@@ -250,16 +252,16 @@ static void turn_client(struct dpdk_bridge *bridge, struct dpdk_client *client, 
 			take_document(bridge, client);
 		else if ((own & (POLLHUP | POLLERR)) != 0)
 			hang_up(client);
-	} else if (client->owed != NULL) {
+	} else if (client->pending_reply != NULL) {
 		if (own != 0)
-			say_owed(client);
-		if (client->fd >= 0 && client->owed != NULL &&
-		    http_now_ms() - client->owing_ms >= DPDK_STUCK_MS) {
+			send_pending_reply(client);
+		if (client->fd >= 0 && client->pending_reply != NULL &&
+		    http_now_ms() - client->pending_since_ms >= DPDK_STUCK_MS) {
 			bridge->dropped++;
 			hang_up(client);
 		}
 	} else if (own != 0) {
-		listen_to(bridge, client);
+		read_request(bridge, client);
 	}
 }
 
@@ -274,13 +276,13 @@ void bridge_turn(struct dpdk_bridge *bridge, const struct pollfd *polled)
 {
 	long long now = http_now_ms();
 
-	bridge->deaf = false;
+	bridge->accept_paused = false;
 	for (unsigned i = 0; i < DPDK_CLIENTS; i++) {
 		if (bridge->clients[i].fd >= 0)
 			turn_client(bridge, &bridge->clients[i], polled[1 + 2 * i].revents);
 	}
 	if (polled[0].revents != 0)
-		welcome_client(bridge);
+		accept_client(bridge);
 	if (now - bridge->looked_ms >= DPDK_LOOK_MS) {
 		bridge->looked_ms = now;
 		bridge->gone |= has_ended(bridge->runtime.path);

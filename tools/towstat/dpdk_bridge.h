@@ -41,9 +41,9 @@ struct dpdk_client {
 	struct dpdk_request request;
 	bool asking, listing; /* listing: the ask is for the list of documents first */
 	struct http_ask ask;
-	char *owed; /* a reply that the socket had no room for */
-	size_t owed_bytes;
-	long long owing_ms; /* since when `owed` waits */
+	char *pending_reply; /* a reply that the socket had no room for */
+	size_t pending_bytes;
+	long long pending_since_ms; /* since when it waits */
 };
 
 struct dpdk_bridge {
@@ -52,8 +52,8 @@ struct dpdk_bridge {
 	struct dpdk_documents documents; /* as last received */
 	struct dpdk_client clients[DPDK_CLIENTS];
 	long long timeout_ms, looked_ms;
-	bool deaf; /* no descriptor was left for a client: no accept before the next turn */
-	bool gone; /* the runtime has ended; no client is served any more */
+	bool accept_paused; /* until the next turn: no descriptor was left for a client */
+	bool gone;          /* the runtime has ended; no client is served any more */
 	unsigned long long replies, refused, dropped;
 	char reply[DPDK_OUTPUT_MAX];
 };

@@ -14,7 +14,7 @@
 #include <towline/towline.h>
 
 /* Below /tmp another user may have made the folder first. */
-static int own_dir(const char *dir, char *error_out, size_t error_size)
+static int take_dir(const char *dir, char *error_out, size_t error_size)
 {
 	struct stat st;
 
@@ -41,7 +41,7 @@ static void read_owner(struct export_lock *lock)
 	lock->owner[strcspn(lock->owner, "\n")] = '\0';
 }
 
-static int say_owner(const struct export_lock *lock)
+static int write_owner(const struct export_lock *lock)
 {
 	char text[64];
 	int bytes = snprintf(text, sizeof(text), "process %ld\n", (long)getpid());
@@ -64,7 +64,7 @@ int export_lock_take(struct export_lock *out, const char *dir, const char *addre
 		}
 		dir = own;
 	}
-	if (own_dir(dir, error_out, error_size) != 0)
+	if (take_dir(dir, error_out, error_size) != 0)
 		return -1;
 	if (snprintf(out->path, sizeof(out->path), "%s/export-%s.lock", dir, address) >=
 	    (int)sizeof(out->path)) {
@@ -77,7 +77,7 @@ int export_lock_take(struct export_lock *out, const char *dir, const char *addre
 		return -1;
 	}
 	if (flock(out->fd, LOCK_EX | LOCK_NB) == 0) {
-		if (say_owner(out) == 0)
+		if (write_owner(out) == 0)
 			return 0;
 	} else if (errno == EWOULDBLOCK) {
 		read_owner(out);

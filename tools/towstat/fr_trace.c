@@ -31,7 +31,7 @@ static int names_both(const json_t *entry)
 }
 
 /* Whether the analyzer finds the members of the entry's group, and both ranks of a message. */
-static int is_read(const json_t *document, const json_t *entry)
+static int analyzer_accepts(const json_t *document, const json_t *entry)
 {
 	const json_t *groups = json_object_get(document, "pg_config");
 	const char *group =
@@ -46,7 +46,7 @@ static int is_read(const json_t *document, const json_t *entry)
  * alone. They also take messages of one number for one call, so each message gets a number of its
  * own here. In the document, messages that wait for a match share one number.
  */
-static json_t *as_theirs(const json_t *entry, long long *messages)
+static json_t *to_nccl_entry(const json_t *entry, long long *messages)
 {
 	json_t *out = json_copy((json_t *)entry);
 	const char *name = json_string_value(json_object_get(entry, "profiling_name"));
@@ -69,8 +69,8 @@ static json_t *translate_document(const json_t *document, size_t *left_out)
 
 	json_array_foreach(all, i, entry)
 	{
-		if (is_read(document, entry))
-			json_array_append_new(entries, as_theirs(entry, &messages));
+		if (analyzer_accepts(document, entry))
+			json_array_append_new(entries, to_nccl_entry(entry, &messages));
 		else
 			++*left_out;
 	}

@@ -107,7 +107,7 @@ static void set_state(struct ras_gather *gather, struct ras_peer *peer, enum ras
 }
 
 /* Identifies a rank once: the kernel names the listening process, and /v1/info has the rest. */
-static void meet_peer(struct ras_peer *peer, long long timeout_ms)
+static void identify_peer(struct ras_peer *peer, long long timeout_ms)
 {
 	const struct http_limits limits = { timeout_ms, RANK_BYTES_MAX };
 	struct http_ask_of one = { .socket_path = peer->path };
@@ -123,7 +123,7 @@ static void take_answer(struct ras_gather *gather, struct ras_peer *peer,
 {
 	peer->coll = take_document(ask);
 	if (peer->coll != NULL && peer->info == NULL)
-		meet_peer(peer, timeout_ms);
+		identify_peer(peer, timeout_ms);
 	if (peer->coll != NULL)
 		set_state(gather, peer, RAS_PEER_UP);
 	else if (http_ask_is_gone(ask))

@@ -98,7 +98,7 @@ static struct rank *find_rank(const struct top_ranks *ranks, const char *path)
  * Copies printable text. With --all-users it is "USER:TEXT", so that equal names of two users
  * differ.
  */
-static void say_text(const struct rank *rank, char out[TOP_NAME_BYTES], const char *text)
+static void copy_name(const struct rank *rank, char out[TOP_NAME_BYTES], const char *text)
 {
 	size_t used = strlen(rank->user);
 
@@ -116,8 +116,8 @@ static void name_of(struct rank *rank, const struct runtime_entry *entry)
 		trust_name(entry->uid, rank->user, sizeof(rank->user) - 1);
 		strcat(rank->user, ":");
 	}
-	say_text(rank, rank->row.name, entry->name);
-	say_text(rank, rank->row.job, parts.job);
+	copy_name(rank, rank->row.name, entry->name);
+	copy_name(rank, rank->row.job, parts.job);
 	rank->row.rank = parts.rank;
 }
 
@@ -228,7 +228,7 @@ static void take_info(struct rank *rank, const json_t *document)
 	const json_t *number = json_object_get(document, "rank");
 
 	if (job != NULL)
-		say_text(rank, rank->row.job, job);
+		copy_name(rank, rank->row.job, job);
 	if (json_is_integer(number))
 		rank->row.rank = json_integer_value(number);
 	rank->has[DOC_INFO] = false;
@@ -317,7 +317,7 @@ static void fail_rank(struct rank *rank)
 	rank->seen = true;
 }
 
-static void go_on(struct rank *rank)
+static void take_answer(struct rank *rank)
 {
 	const struct http_answer *answer = &rank->ask.answer;
 	json_t *document;
@@ -391,7 +391,7 @@ static bool advance_rank(struct rank *rank)
 	http_ask_step(&rank->ask);
 	if (http_ask_waits(&rank->ask, &events))
 		return false;
-	go_on(rank);
+	take_answer(rank);
 	return true;
 }
 

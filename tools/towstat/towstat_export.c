@@ -230,7 +230,7 @@ static void request_completed(void *arg, struct MHD_Connection *connection, void
 
 /* --- readings: on the main thread --- */
 
-static void hand_out(struct request *first, struct shared *const texts[FORMATS])
+static void answer_waiting(struct request *first, struct shared *const texts[FORMATS])
 {
 	struct request *next;
 
@@ -297,7 +297,7 @@ static void serve_once(struct exporter *exporter)
 		text = metrics_plain(texts[FORMAT_OPEN]->text, &bytes);
 		texts[FORMAT_PLAIN] = share_text(text, bytes);
 	}
-	hand_out(first, texts);
+	answer_waiting(first, texts);
 	for (size_t i = 0; i < FORMATS; i++) {
 		if (texts[i] != NULL)
 			release_body(texts[i]);
@@ -315,7 +315,7 @@ static void serve_requests(struct exporter *exporter)
 			break;
 		serve_once(exporter);
 	}
-	hand_out(take_waiting(exporter, true), (struct shared *[FORMATS]){ NULL });
+	answer_waiting(take_waiting(exporter, true), (struct shared *[FORMATS]){ NULL });
 }
 
 /* --- the address --- */

@@ -395,7 +395,7 @@ static int write_words(const struct last_words *words, const char *out)
 }
 
 /* Prints the files, or writes them into folder `out` when it is not NULL. */
-static int tell_words(const char *folder, const char *job, int json, const char *out)
+static int show_or_write_files(const char *folder, const char *job, int json, const char *out)
 {
 	struct last_words words = { .rows = calloc(RANKS_MAX, sizeof(struct last_word)) };
 	int status = 1;
@@ -414,12 +414,12 @@ static int tell_words(const char *folder, const char *job, int json, const char 
 
 int show_last_words(const char *folder, const char *job, int json)
 {
-	return tell_words(folder, job, json, NULL);
+	return show_or_write_files(folder, job, json, NULL);
 }
 
 int write_last_words(const char *folder, const char *job, const char *out)
 {
-	return tell_words(folder, job, 0, out);
+	return show_or_write_files(folder, job, 0, out);
 }
 
 void tell_kept(const char *job)

@@ -137,7 +137,7 @@ static json_t *with_amount(const char *amount, const json_t *sentence)
 	return rest != NULL ? json_sprintf("%s%s", amount, rest) : NULL;
 }
 
-static void retell_lines(json_t *site, const char *one, const char *many)
+static void rewrite_amounts(json_t *site, const char *one, const char *many)
 {
 	json_t *parts = json_object_get(site, "text_parts"), *text;
 	char count[WORDS_BYTES], bytes[WORDS_BYTES], time[WORDS_BYTES], amount[160];
@@ -200,7 +200,7 @@ size_t merge_sites(json_t *document, const char *one, const char *many)
 			folded++;
 		}
 		if (folded > 0)
-			retell_lines(into, one, many);
+			rewrite_amounts(into, one, many);
 		gone += folded;
 	}
 	sort_sites(sites);

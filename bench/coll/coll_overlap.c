@@ -60,7 +60,7 @@ static int await_apart(struct coll_rank *rank, struct coll_slot *slot, const cha
 	return coll_finish(rank, slot, what);
 }
 
-static void put_on(pid_t thread, long cpu)
+static void pin_to_cpu(pid_t thread, long cpu)
 {
 	cpu_set_t set;
 
@@ -71,7 +71,7 @@ static void put_on(pid_t thread, long cpu)
 }
 
 /* Puts this thread on the first CPU, and all others of the process on the last. */
-static void put_apart(void)
+static void pin_threads_apart(void)
 {
 	long last = sysconf(_SC_NPROCESSORS_ONLN) - 1;
 	DIR *tasks = opendir("/proc/self/task");
@@ -81,7 +81,7 @@ static void put_apart(void)
 		pid_t thread = (pid_t)strtol(entry->d_name, NULL, 10);
 
 		if (thread > 0)
-			put_on(thread, thread == getpid() ? 0 : last);
+			pin_to_cpu(thread, thread == getpid() ? 0 : last);
 	}
 	if (tasks != NULL)
 		closedir(tasks);
@@ -177,7 +177,7 @@ int coll_run_overlap(struct coll_rank *rank, enum coll_kind kind, uint64_t bytes
 	what.seed = bytes;
 	coll_fill(rank, &what, &o.slot);
 	if (rank->options->apart)
-		put_apart();
+		pin_threads_apart();
 	rc = calibrate_loops(rank, &o);
 	for (int phase = COMM; phase < PHASES && rc == 0; phase++) {
 		o.times[phase] = calloc(o.turns, sizeof(double));

@@ -20,7 +20,7 @@
 
 #include "bench/grads/grads.h"
 
-static int say_to_parent(int fd, const void *data, size_t bytes)
+static int write_outcome(int fd, const void *data, size_t bytes)
 {
 	if (write(fd, data, bytes) == (ssize_t)bytes)
 		return 0;
@@ -59,7 +59,7 @@ static int run_child(const struct grads_options *options, const struct workload 
 {
 	struct grads_rank rank = { .options = options, .work = work, .rank = number };
 	int rc = run_rank(&rank, plan);
-	int said = say_to_parent(fd, &rank.outcome, sizeof(rank.outcome));
+	int said = write_outcome(fd, &rank.outcome, sizeof(rank.outcome));
 
 	linger_on(options, rc);
 	grads_rank_close(&rank);
@@ -70,7 +70,7 @@ static int run_child(const struct grads_options *options, const struct workload 
  * Reads the results of a child, within the time limit. They are smaller than the atomic size of a
  * pipe, so they come whole.
  */
-static int hear_from_child(const struct grads_options *options, int fd, void *data, size_t bytes)
+static int read_outcome(const struct grads_options *options, int fd, void *data, size_t bytes)
 {
 	struct pollfd wait = { .fd = fd, .events = POLLIN };
 
@@ -82,15 +82,15 @@ static int hear_from_child(const struct grads_options *options, int fd, void *da
 }
 
 /* Reads the results of all children, in any order. */
-static int hear_all(const struct grads_options *options, int fd, struct grads_outcome *outcome,
-		    uint32_t ranks)
+static int read_outcomes(const struct grads_options *options, int fd, struct grads_outcome *outcome,
+			 uint32_t ranks)
 {
 	int rc = 0;
 
 	for (uint32_t i = 1; i < ranks && rc == 0; i++) {
 		struct grads_outcome one;
 
-		rc = hear_from_child(options, fd, &one, sizeof(one));
+		rc = read_outcome(options, fd, &one, sizeof(one));
 		if (rc == 0 && one.rank > 0 && (uint32_t)one.rank < ranks)
 			outcome[one.rank] = one;
 		if (rc == 0)
@@ -107,7 +107,7 @@ static int run_parent(const struct grads_options *options, const struct workload
 	int rc = run_rank(&rank, plan);
 
 	if (rc == 0)
-		rc = hear_all(options, fd, outcome, strategy_ranks(plan));
+		rc = read_outcomes(options, fd, outcome, strategy_ranks(plan));
 	outcome[0] = rank.outcome;
 	if (rc == 0) {
 		grads_report_run(&rank, outcome);

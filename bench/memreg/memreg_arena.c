@@ -26,7 +26,7 @@ static const struct twi_arena_ops *find_provider(const char *name)
 	return NULL;
 }
 
-static bool can_use(const struct twi_arena_ops *ops)
+static bool provider_usable(const struct twi_arena_ops *ops)
 {
 	return ops != &twi_arena_jemalloc || twi_arena_jemalloc_refusal() == NULL;
 }
@@ -99,12 +99,12 @@ int memreg_arena_choose(struct memreg_sizing *sizing)
 	const char *name = asked != NULL ? asked : sizing->job.arena;
 	const struct twi_arena_ops *ops = name[0] != '\0' ? find_provider(name) : providers[0];
 
-	if (asked != NULL && (ops == NULL || !can_use(ops))) {
+	if (asked != NULL && (ops == NULL || !provider_usable(ops))) {
 		fprintf(stderr, "tow-size: --arena %s: %s\n", asked,
 			ops == NULL ? "pagerun or jemalloc" : twi_arena_jemalloc_refusal());
 		return MEMREG_USAGE;
 	}
-	if (ops == NULL || !can_use(ops)) {
+	if (ops == NULL || !provider_usable(ops)) {
 		snprintf(sizing->other_arena, sizeof(sizing->other_arena),
 			 "the log's pool has the arena %s, which is not to be had here%s%s", name,
 			 ops != NULL ? ": " : "", ops != NULL ? twi_arena_jemalloc_refusal() : "");
@@ -116,7 +116,7 @@ int memreg_arena_choose(struct memreg_sizing *sizing)
 bool memreg_arena_any(const struct memreg_sizing *sizing)
 {
 	return sizing->options->arena == NULL && sizing->job.strategy[0] == '\0' &&
-	       sizing->job.arena[0] == '\0' && can_use(providers[1]);
+	       sizing->job.arena[0] == '\0' && provider_usable(providers[1]);
 }
 
 /* With an unknown arena the job runs in both. The result is clean only when both runs are clean. */

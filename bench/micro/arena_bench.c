@@ -59,7 +59,7 @@ static double median_of(double *value, int count)
 	return value[count / 2];
 }
 
-static void give_back(const struct twi_arena_ops *ops, void *arena, void *p)
+static void free_block(const struct twi_arena_ops *ops, void *arena, void *p)
 {
 	struct twi_block block;
 
@@ -81,7 +81,7 @@ static void run_pairs(struct job *job)
 		job->status = job->ops->alloc(job->arena, bytes, 64, &p);
 		if (job->status < 0)
 			return;
-		give_back(job->ops, job->arena, p);
+		free_block(job->ops, job->arena, p);
 	}
 }
 
@@ -97,7 +97,7 @@ static void run_batches(struct job *job)
 				return;
 		}
 		for (int i = 0; i < batch; i++)
-			give_back(job->ops, job->arena, p[i]);
+			free_block(job->ops, job->arena, p[i]);
 	}
 }
 
@@ -150,7 +150,7 @@ static bool litter_arena(const struct twi_arena_ops *ops, void *arena)
 		if (ops->alloc(arena, (size_t)64 << i % 14, 64, &p[i]) < 0)
 			return false;
 	for (int i = 0; i < LITTER; i += 2)
-		give_back(ops, arena, p[i]);
+		free_block(ops, arena, p[i]);
 	return true;
 }
 

@@ -171,7 +171,7 @@ static void window_free(const struct side *side, uint8_t *memory)
 		OK(tow_free(side->runtime, memory));
 }
 
-static void ask_once(struct worker *worker)
+static void run_near(struct worker *worker)
 {
 	const struct side *side = worker->side;
 	uint8_t *memory = window_alloc(side);
@@ -208,7 +208,7 @@ static void ask_once(struct worker *worker)
 	window_free(side, memory);
 }
 
-static void answer_once(struct worker *worker)
+static void run_far(struct worker *worker)
 {
 	uint8_t *memory = window_alloc(worker->side);
 	uint64_t value;
@@ -226,9 +226,9 @@ static void *worker_run(void *arg)
 	struct worker *worker = arg;
 
 	if (worker->side->near)
-		ask_once(worker);
+		run_near(worker);
 	else
-		answer_once(worker);
+		run_far(worker);
 	if (worker->block) {
 		struct tow_op *op;
 		uint64_t value;

@@ -75,7 +75,7 @@ static int read_outcome(const struct grads_options *options, int fd, void *data,
 	struct pollfd wait = { .fd = fd, .events = POLLIN };
 
 	if (poll(&wait, 1, (int)(options->timeout_ns / 1000000)) == 1 &&
-	    read(fd, data, bytes) == (ssize_t)bytes)
+	    TEMP_FAILURE_RETRY(read(fd, data, bytes)) == (ssize_t)bytes)
 		return 0;
 	fprintf(stderr, "tow-grads: a rank failed\n");
 	return GRADS_FAILED;

@@ -183,13 +183,25 @@ static int reap_child(pid_t child)
 	return PERF_FAILED;
 }
 
+/* Returns whether there is something to read within the time, whatever signals come. */
+static bool await_input(int fd, uint64_t timeout_ns)
+{
+	double left_s = (double)timeout_ns / 1e9, until = perf_now() + left_s;
+	struct pollfd wait = { .fd = fd, .events = POLLIN };
+	int ready;
+
+	do {
+		ready = poll(&wait, 1, (int)(left_s * 1e3));
+		left_s = until - perf_now();
+	} while (ready < 0 && errno == EINTR && left_s > 0);
+	return ready == 1;
+}
+
 /* Reads the child's address. When the child failed, it has printed why. */
 static int read_address(const struct perf_options *options, int fd, char *address)
 {
-	struct pollfd wait = { .fd = fd, .events = POLLIN };
-
-	if (poll(&wait, 1, (int)(options->timeout_ns / 1000000)) != 1 ||
-	    read(fd, address, TOW_ADDRESS_MAX) != TOW_ADDRESS_MAX) {
+	if (!await_input(fd, options->timeout_ns) ||
+	    TEMP_FAILURE_RETRY(read(fd, address, TOW_ADDRESS_MAX)) != TOW_ADDRESS_MAX) {
 		fprintf(stderr, "tow-perf: rank 1 did not start\n");
 		return PERF_FAILED;
 	}

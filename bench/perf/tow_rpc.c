@@ -6,6 +6,7 @@
  * under way. When the oldest has ended, another is started in its place. docs/rpc.md has figures to
  * compare with. Exit: 0; 1 when an answer was wrong; 2 when a call failed.
  */
+#include <errno.h>
 #include <getopt.h>
 #include <sched.h>
 #include <signal.h>
@@ -216,7 +217,7 @@ static struct tow_peer *join_tcp(struct tow_runtime *runtime, int fd)
 	struct tow_endpoint *endpoint;
 	struct tow_op *op;
 
-	if (read(fd, address, sizeof(address)) != (ssize_t)sizeof(address))
+	if (TEMP_FAILURE_RETRY(read(fd, address, sizeof(address))) != (ssize_t)sizeof(address))
 		fail_call("the server did not start");
 	must_succeed(tow_endpoint_open(runtime, "tcp://127.0.0.1:0", &endpoint), "endpoint");
 	must_succeed(tow_connect_start(endpoint, address, NULL, &op), "connect");

@@ -5,10 +5,29 @@
 #include "shm_pair.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+
+/* Somebody else's lock of the directory, which goes when the lane has paused so often for it. */
+static int lock_fd = -1;
+static unsigned pauses, pauses_left;
+
+int usleep(useconds_t us)
+{
+	struct timespec ts = { .tv_nsec = (long)us * 1000 };
+
+	if (lock_fd < 0)
+		return nanosleep(&ts, NULL);
+	pauses++;
+	if (--pauses_left == 0) {
+		close(lock_fd);
+		lock_fd = -1;
+	}
+	return 0;
+}
 
 static void test_map(void **state)
 {
@@ -129,13 +148,46 @@ static void test_strangers(void **state)
 	assert_int_equal(twt_shm_finish(accept, &result, false), TOW_OK);
 }
 
+/*
+ * A process that opens an endpoint waits for the others that do, since a socket that does not
+ * listen yet looks dead to them; but not for ever.
+ */
+static void test_lock(void **state)
+{
+	struct tow_runtime *runtime = twt_shm.runtime[0];
+	struct tow_endpoint *endpoint;
+	char address[TOW_ADDRESS_MAX], path[108];
+
+	(void)state;
+	TWT_OK(tow_endpoint_address(twt_shm.endpoint[1], address, sizeof(address)));
+	TWT_OK(twi_shm_path(twi_runtime_engine(runtime), address + 6, path));
+	*strrchr(path, '/') = '\0';
+	pauses = 0;
+	pauses_left = 300;
+	lock_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	assert_int_equal(flock(lock_fd, LOCK_EX), 0);
+	TWT_OK(tow_endpoint_open(runtime, "shm://*", &endpoint));
+	assert_int_equal(pauses, 300);
+	TWT_OK(tow_endpoint_close(endpoint));
+
+	pauses_left = UINT32_MAX;
+	lock_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	assert_int_equal(flock(lock_fd, LOCK_EX), 0);
+	assert_int_equal(tow_endpoint_open(runtime, "shm://*", &endpoint), TOW_EBUSY);
+	assert_non_null(strstr(tow_error_message(), path));
+	close(lock_fd);
+	lock_fd = -1;
+	TWT_OK(tow_endpoint_open(runtime, "shm://*", &endpoint));
+	TWT_OK(tow_endpoint_close(endpoint));
+}
+
 #define CASE(test) cmocka_unit_test_setup_teardown(test, twt_shm_open, twt_shm_close)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(test_map),       CASE(test_read_only), CASE(test_names),
-		CASE(test_described), CASE(test_strangers),
+		CASE(test_described), CASE(test_strangers), CASE(test_lock),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -31,8 +31,10 @@
 #include "diag/serve/stats_dir.h"
 #include "transport/lanes/shm/shm.h"
 
-#define BACKLOG   64
-#define SWEEP_MAX 64
+#define BACKLOG       64
+#define SWEEP_MAX     64
+#define LOCK_TRIES    1000u
+#define LOCK_PAUSE_US 2000u
 
 static int check_name(const char *name)
 {
@@ -154,25 +156,53 @@ static void sweep_dead(int dir_fd, const char *dir)
 		closedir(list);
 }
 
-/* Holds a lock on the directory: a process that has bound but does not listen yet looks dead. */
-static int listen_at(const struct twi_engine *engine, const char *path, int *fd_out)
+/*
+ * Locks the directory until the descriptor is closed: a process that has bound but does not listen
+ * yet looks dead to others. *locked_out is false if its file system has no locks, so that nobody
+ * has one. A process that was stopped may hold the lock: it is not waited for without end.
+ */
+static int lock_dir(int dir_fd, const char *dir, bool *locked_out)
 {
-	char dir[256];
-	int dir_fd, status = find_dir(engine, dir, sizeof(dir));
+	*locked_out = false;
+	for (unsigned i = 0; i < LOCK_TRIES; i++) {
+		*locked_out = flock(dir_fd, LOCK_EX | LOCK_NB) == 0;
+		if (*locked_out || (errno != EWOULDBLOCK && errno != EINTR))
+			return TOW_OK;
+		usleep(LOCK_PAUSE_US);
+	}
+	return twi_error(TOW_EBUSY,
+			 "another process has held the lock of directory %s for %u ms; its socket "
+			 "files cannot be told from those of dead processes",
+			 dir, LOCK_TRIES * LOCK_PAUSE_US / 1000);
+}
 
-	if (status == TOW_OK)
-		status = twi_stats_dir_open(dir, &dir_fd);
-	if (status < 0)
-		return status;
-	for (int i = 0; i < 100 && flock(dir_fd, LOCK_EX | LOCK_NB) != 0; i++)
-		usleep(1000);
-	sweep_dead(dir_fd, dir);
-	status = new_socket(fd_out);
+static int bind_new(const char *path, int *fd_out)
+{
+	int status = new_socket(fd_out);
+
 	if (status == TOW_OK) {
 		status = bind_at(*fd_out, path);
 		if (status < 0)
 			close(*fd_out);
 	}
+	return status;
+}
+
+static int listen_at(const struct twi_engine *engine, const char *path, int *fd_out)
+{
+	char dir[256];
+	int dir_fd, status = find_dir(engine, dir, sizeof(dir));
+	bool locked;
+
+	if (status == TOW_OK)
+		status = twi_stats_dir_open(dir, &dir_fd);
+	if (status < 0)
+		return status;
+	status = lock_dir(dir_fd, dir, &locked);
+	if (locked)
+		sweep_dead(dir_fd, dir);
+	if (status == TOW_OK)
+		status = bind_new(path, fd_out);
 	close(dir_fd);
 	return status;
 }

@@ -92,10 +92,16 @@ static int put_attribute(struct twmpi_comm *comm, struct key *key, void *value)
 	return MPI_SUCCESS;
 }
 
-void twmpi_attributes_end(struct twmpi_comm *comm)
+int twmpi_attributes_end(struct twmpi_comm *comm)
 {
-	while (comm->attributes != NULL)
-		delete_attribute(comm, comm->attributes->key);
+	int code = MPI_SUCCESS, deleted;
+
+	while (comm->attributes != NULL) {
+		deleted = delete_attribute(comm, comm->attributes->key);
+		if (deleted != MPI_SUCCESS)
+			code = deleted;
+	}
+	return code;
 }
 
 int twmpi_attributes_copy(struct twmpi_comm *from, struct twmpi_comm *to)

@@ -239,9 +239,10 @@ static int free_comm(MPIABI_Comm *comm, const char *name)
 	if (code != MPI_SUCCESS)
 		return twmpi_end(c, name, code);
 	tow_group_barrier(c->group, TWMPI_END_NS);
+	code = twmpi_end(c, name, twmpi_attributes_end(c));
 	twmpi_comm_end(c);
 	*comm = MPI_COMM_NULL;
-	return MPI_SUCCESS;
+	return code;
 }
 
 TWMPI_PUBLIC int MPIABI_Comm_free(MPIABI_Comm *comm)

@@ -155,8 +155,11 @@ void twmpi_comm_drop(struct twmpi_comm *comm);
 /* Ends the handle of the communicator. The group ends with the last holder. */
 void twmpi_comm_end(struct twmpi_comm *comm);
 
-/* attribute.c: attributes of the program. end deletes all; copy gives a duplicate its own. */
-void twmpi_attributes_end(struct twmpi_comm *comm);
+/*
+ * attribute.c: attributes of the program. end deletes all, and returns the code of the last
+ * failure; copy gives a duplicate its own.
+ */
+int twmpi_attributes_end(struct twmpi_comm *comm);
 int twmpi_attributes_copy(struct twmpi_comm *from, struct twmpi_comm *to);
 /* False: there is no such key. */
 bool twmpi_attribute_get(struct twmpi_comm *comm, int number, void **value_out, int *flag_out);

@@ -1,5 +1,5 @@
 /*
- * mpi_infos.c - what mpi_program's part "comms" holds info objects to.
+ * mpi_infos.c - what mpi_program's part "comms" holds info objects and attributes to.
  */
 #include "mpi_program.h"
 
@@ -105,4 +105,93 @@ void use_infos(void)
 {
 	set_infos();
 	keep_infos();
+}
+
+static int deleted;
+
+/* The copy is one more; the key's extra says what is copied at all. */
+static int copy_value(uintptr_t comm, int key, void *extra, void *in, void *out, int *flag)
+{
+	(void)comm;
+	(void)key;
+	*flag = *(int *)extra;
+	*(void **)out = (char *)in + 1;
+	return MPI_SUCCESS;
+}
+
+static int delete_value(uintptr_t comm, int key, void *value, void *extra)
+{
+	(void)comm;
+	(void)key;
+	(void)extra;
+	deleted += (int)(intptr_t)value;
+	return MPI_SUCCESS;
+}
+
+static void keep_attributes(void)
+{
+	int key, other, flag, yes = 1, no = 0;
+	MPIABI_Comm first, dup;
+	intptr_t value;
+
+	CALL(MPIABI_Comm_create_keyval(copy_value, delete_value, &key, &yes));
+	CALL(MPIABI_Comm_create_keyval(copy_value, delete_value, &other, &no));
+	expect(key != other);
+	CALL(MPIABI_Comm_dup(MPI_COMM_WORLD, &first));
+	CALL(MPIABI_Comm_get_attr(first, key, &value, &flag));
+	expect(!flag);
+	CALL(MPIABI_Comm_set_attr(first, key, (void *)100));
+	CALL(MPIABI_Comm_set_attr(first, other, (void *)1000));
+	CALL(MPIABI_Comm_dup(first, &dup));
+	CALL(MPIABI_Comm_get_attr(dup, key, &value, &flag));
+	expect(flag && value == 101);
+	CALL(MPIABI_Comm_get_attr(dup, other, &value, &flag));
+	expect(!flag);
+	CALL(MPIABI_Comm_set_attr(first, key, (void *)200));
+	expect(deleted == 100);
+	CALL(MPIABI_Comm_free(&dup));
+	expect(deleted == 201);
+	int freed = other;
+
+	CALL(MPIABI_Comm_free_keyval(&other)); /* its attribute stays until the communicator ends */
+	expect(other == MPI_KEYVAL_INVALID);
+	FAILS(MPIABI_Comm_set_attr(first, freed, NULL), MPI_ERR_KEYVAL, "is no key");
+	CALL(MPIABI_Comm_delete_attr(first, key));
+	expect(deleted == 401);
+	CALL(MPIABI_Comm_free(&first));
+	expect(deleted == 1401);
+	CALL(MPIABI_Comm_free_keyval(&key));
+}
+
+static int refuse_delete(uintptr_t comm, int key, void *value, void *extra)
+{
+	(void)comm;
+	(void)key;
+	(void)value;
+	(void)extra;
+	return 5;
+}
+
+/* The communicator ends all the same. Its attribute was the last user of a freed key. */
+static void fail_deletes(void)
+{
+	MPIABI_Comm comm;
+	char words[64];
+	int key;
+
+	CALL(MPIABI_Comm_create_keyval(copy_value, refuse_delete, &key, NULL));
+	CALL(MPIABI_Comm_dup(MPI_COMM_WORLD, &comm));
+	CALL(MPIABI_Comm_set_attr(comm, key, NULL));
+	snprintf(words, sizeof(words), "that deletes attribute %d gave 5", key);
+	FAILS(MPIABI_Comm_delete_attr(comm, key), MPI_ERR_OTHER, words);
+	CALL(MPIABI_Comm_set_attr(comm, key, NULL));
+	CALL(MPIABI_Comm_free_keyval(&key));
+	FAILS(MPIABI_Comm_free(&comm), MPI_ERR_OTHER, "gave 5");
+	expect(comm == MPI_COMM_NULL);
+}
+
+void use_attributes(void)
+{
+	keep_attributes();
+	fail_deletes();
 }

@@ -31,6 +31,7 @@ void play_messages(uint64_t seed, unsigned rounds);
 void part_messages(void);
 
 /* mpi_infos.c */
+void use_attributes(void);
 void use_infos(void);
 
 /* mpi_late.c */

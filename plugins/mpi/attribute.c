@@ -57,7 +57,7 @@ static struct twmpi_attribute **find_place(struct twmpi_comm *comm, const struct
 static int delete_attribute(struct twmpi_comm *comm, struct key *key)
 {
 	struct twmpi_attribute **at, *attribute;
-	int code = MPI_SUCCESS;
+	int code = MPI_SUCCESS, number = key->number;
 
 	pthread_mutex_lock(&lock);
 	at = find_place(comm, key);
@@ -68,15 +68,15 @@ static int delete_attribute(struct twmpi_comm *comm, struct key *key)
 	if (attribute == NULL)
 		return MPI_SUCCESS;
 	if (key->destroy != NULL)
-		code = key->destroy(comm->handle, key->number, attribute->value, key->extra);
+		code = key->destroy(comm->handle, number, attribute->value, key->extra);
 	pthread_mutex_lock(&lock);
-	drop_key(key);
+	drop_key(key); /* the last attribute of a freed key ends the key */
 	pthread_mutex_unlock(&lock);
 	free(attribute);
 	if (code == MPI_SUCCESS)
 		return code;
-	return twmpi_fail(MPI_ERR_OTHER, "the function that deletes attribute %d gave %d",
-			  key->number, code);
+	return twmpi_fail(MPI_ERR_OTHER, "the function that deletes attribute %d gave %d", number,
+			  code);
 }
 
 /* The lock is held. */

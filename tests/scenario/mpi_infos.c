@@ -186,7 +186,7 @@ static void fail_deletes(void)
 	FAILS(MPIABI_Comm_delete_attr(comm, key), MPI_ERR_OTHER, words);
 	CALL(MPIABI_Comm_set_attr(comm, key, NULL));
 	CALL(MPIABI_Comm_free_keyval(&key));
-	FAILS(MPIABI_Comm_free(&comm), MPI_ERR_OTHER, "gave 5");
+	FAILS(MPIABI_Comm_free(&comm), MPI_ERR_OTHER, words);
 	expect(comm == MPI_COMM_NULL);
 }
 

@@ -323,7 +323,12 @@ static int dup_with(struct twmpi_comm *c, struct twmpi_info *info, MPIABI_Comm *
 	}
 	made = twmpi_object(TWMPI_Comm, *newcomm);
 	made->info = info;
-	return twmpi_attributes_copy(c, made);
+	code = twmpi_attributes_copy(c, made);
+	if (code != MPI_SUCCESS) { /* a program does not free what a failed call has made */
+		twmpi_comm_end(made);
+		*newcomm = MPI_COMM_NULL;
+	}
+	return code;
 }
 
 TWMPI_PUBLIC int MPIABI_Comm_dup(MPIABI_Comm comm, MPIABI_Comm *newcomm)

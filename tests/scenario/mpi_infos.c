@@ -163,6 +163,38 @@ static void keep_attributes(void)
 	CALL(MPIABI_Comm_free_keyval(&key));
 }
 
+static int refuse_copy(uintptr_t comm, int key, void *extra, void *in, void *out, int *flag)
+{
+	(void)comm;
+	(void)key;
+	(void)extra;
+	(void)in;
+	(void)out;
+	*flag = 1;
+	return 5;
+}
+
+/* The duplicate ends with the attribute that was copied before. */
+static void fail_copies(void)
+{
+	int good, bad, yes = 1, before = deleted;
+	MPIABI_Comm first, dup = MPI_COMM_SELF;
+	char words[64];
+
+	CALL(MPIABI_Comm_create_keyval(copy_value, delete_value, &good, &yes));
+	CALL(MPIABI_Comm_create_keyval(refuse_copy, NULL, &bad, NULL));
+	CALL(MPIABI_Comm_dup(MPI_COMM_WORLD, &first));
+	CALL(MPIABI_Comm_set_attr(first, bad, NULL));
+	CALL(MPIABI_Comm_set_attr(first, good, (void *)10)); /* the newest is copied first */
+	snprintf(words, sizeof(words), "that copies attribute %d has failed", bad);
+	FAILS(MPIABI_Comm_dup(first, &dup), MPI_ERR_OTHER, words);
+	expect(dup == MPI_COMM_NULL);
+	expect(deleted == before + 11);
+	CALL(MPIABI_Comm_free(&first));
+	CALL(MPIABI_Comm_free_keyval(&good));
+	CALL(MPIABI_Comm_free_keyval(&bad));
+}
+
 static int refuse_delete(uintptr_t comm, int key, void *value, void *extra)
 {
 	(void)comm;
@@ -193,5 +225,6 @@ static void fail_deletes(void)
 void use_attributes(void)
 {
 	keep_attributes();
+	fail_copies();
 	fail_deletes();
 }

@@ -60,6 +60,16 @@ int twmpi_failed(int status)
 	return twmpi_fail(code, "%s: %s", tow_status_name(status), tow_error_message());
 }
 
+char *twmpi_text_copy(void)
+{
+	return strdup(thread_text);
+}
+
+void twmpi_fail_again(int code, const char *text)
+{
+	twmpi_fail(code, "%s", text != NULL ? text : class_texts[code]);
+}
+
 void twmpi_abort(int exit_code, const char *text)
 {
 	const struct twmpi_job *job = twmpi_job();

@@ -171,6 +171,8 @@ TWMPI_PUBLIC int MPIABI_Imrecv(void *buf, int count, MPIABI_Datatype datatype,
 		call->is_message = true;
 		call->status = status;
 		call->code = code;
+		if (code != MPI_SUCCESS)
+			call->text = twmpi_text_copy();
 	}
 	return twmpi_call_started(call, began, request);
 }

@@ -56,6 +56,15 @@ static void empty_request(struct twmpi_request *call)
 	call->fold.op = NULL;
 }
 
+/* The failure may be reported after others. A call without a handle reports its own at once. */
+static void keep_text(struct twmpi_request *call)
+{
+	if (call->handle == MPI_REQUEST_NULL)
+		return;
+	free(call->text);
+	call->text = call->code != MPI_SUCCESS ? twmpi_text_copy() : NULL;
+}
+
 /*
  * Handles the end of an operation with this status of the library. `then` may have to end after it.
  */
@@ -78,6 +87,7 @@ static void end_operation(struct twmpi_request *call, int status)
 		return;
 	if (status >= 0 && call->finish != NULL)
 		call->code = call->finish(call);
+	keep_text(call);
 	empty_request(call);
 }
 
@@ -98,6 +108,7 @@ static void free_request(struct twmpi_request *call)
 		twmpi_handle_end(TWMPI_Request, call->handle);
 	empty_request(call);
 	twmpi_comm_drop(call->comm);
+	free(call->text);
 	free(call);
 }
 
@@ -208,6 +219,8 @@ static int end_single(struct twmpi_request *call, MPIABI_Request *request, MPIAB
 	const char *name = call != NULL ? call->name : "";
 	int code = call != NULL ? call->code : MPI_SUCCESS;
 
+	if (code != MPI_SUCCESS)
+		twmpi_fail_again(code, call->text);
 	twmpi_request_end(call, request, status);
 	code = twmpi_end(comm, name, code);
 	twmpi_comm_drop(comm);

@@ -99,6 +99,7 @@ struct twmpi_request {
 	struct tow_op *op;       /* NULL: it has ended, or there was nothing to do */
 	struct tow_op *then;     /* an operation that has to end after op; NULL: none */
 	int code;                /* its result */
+	char *text;              /* of a failure that a wait or a test reports; NULL: none */
 	int (*finish)(struct twmpi_request *request); /* called when op has ended; NULL: none */
 	struct twmpi_fold fold;
 	void *move_to; /* where finish moves the result; unused without finish */
@@ -125,6 +126,10 @@ bool twmpi_job_over(void);
 int twmpi_fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Returns the code nearest to a status of the library, whose message becomes the text. */
 int twmpi_failed(int status);
+/* Returns a copy of the text for a later twmpi_fail_again, which the caller frees; NULL: none. */
+char *twmpi_text_copy(void);
+/* Makes the code and its text those of the thread's last failure. NULL: the text of the class. */
+void twmpi_fail_again(int code, const char *text);
 /*
  * Ends a function, and returns the code. A failure goes to comm's handler; NULL: MPI_COMM_WORLD's.
  */

@@ -6,10 +6,11 @@
 
 #include <stdlib.h>
 
-/* The failures among several requests. */
+/* The first failure among several requests. */
 struct failures {
-	struct twmpi_comm *comm; /* of the first failure; held */
+	struct twmpi_comm *comm; /* held */
 	int code;
+	char *text; /* NULL: that of the code's class */
 };
 
 static MPIABI_Status *status_at(MPIABI_Status *statuses, int at)
@@ -24,6 +25,8 @@ static void end_listed(struct twmpi_request *call, MPIABI_Request *request, MPIA
 	if (call != NULL && call->code != MPI_SUCCESS && failures->code == MPI_SUCCESS) {
 		failures->comm = twmpi_comm_hold(call->comm);
 		failures->code = call->code;
+		failures->text = call->text;
+		call->text = NULL;
 	}
 	twmpi_request_end(call, request, status);
 }
@@ -32,6 +35,9 @@ static int end_failures(struct failures *failures, const char *name, MPIABI_Stat
 {
 	int code = failures->code;
 
+	if (code != MPI_SUCCESS)
+		twmpi_fail_again(code, failures->text);
+	free(failures->text);
 	if (code != MPI_SUCCESS && statuses != MPI_STATUSES_IGNORE)
 		code = MPI_ERR_IN_STATUS;
 	code = twmpi_end(failures->comm, name, code);
@@ -147,7 +153,8 @@ static int end_any(const char *name, bool wait, int count, MPIABI_Request *reque
 	*index = find_ended(count, requests, &live);
 	while (wait && *index == MPI_UNDEFINED && live > 0 && code == MPI_SUCCESS) {
 		code = await_one(count, requests);
-		*index = find_ended(count, requests, &live);
+		if (code == MPI_SUCCESS)
+			*index = find_ended(count, requests, &live);
 	}
 	if (code != MPI_SUCCESS)
 		return twmpi_end(NULL, name, code);

@@ -373,6 +373,49 @@ static void mistakes(void)
 	CALL(MPIABI_Wait(&request, MPI_STATUS_IGNORE));
 }
 
+/* Starts two receives that are too short, of messages with the tags `first` and `first` + 1. */
+static void cut_two(int first, MPIABI_Request receives[2])
+{
+	int next = (world_rank + 1) % world_size, last = (world_rank + world_size - 1) % world_size;
+	static int data[4], got[2];
+	MPIABI_Request sends[2];
+
+	for (int i = 0; i < 2; i++) {
+		CALL(MPIABI_Irecv(&got[i], 1, MPI_INT, last, first + i, MPI_COMM_WORLD,
+				  &receives[i]));
+		CALL(MPIABI_Isend(data, 4, MPI_INT, next, first + i, MPI_COMM_WORLD, &sends[i]));
+	}
+	CALL(MPIABI_Waitall(2, sends, MPI_STATUSES_IGNORE));
+}
+
+/* The text of a failure is that of its own request, whatever has failed since. */
+static void texts_of_failures(void)
+{
+	MPIABI_Request pair[2];
+	MPIABI_Status both[2];
+	int flag, count, indices[2];
+
+	cut_two(30, pair);
+	FAILS(MPIABI_Waitall(2, pair, MPI_STATUSES_IGNORE), MPI_ERR_TRUNCATE, "with tag 30");
+	cut_two(32, pair);
+	FAILS(MPIABI_Waitall(2, pair, both), MPI_ERR_IN_STATUS, "with tag 32");
+	cut_two(34, pair);
+	do
+		CALL(MPIABI_Request_get_status(pair[1], &flag, both));
+	while (!flag);
+	FAILS(MPIABI_Waitall(2, pair, MPI_STATUSES_IGNORE), MPI_ERR_TRUNCATE, "with tag 34");
+	cut_two(36, pair);
+	for (int i = 0; i < 2; i++) {
+		do
+			CALL(MPIABI_Request_get_status(pair[i], &flag, both));
+		while (!flag);
+	}
+	FAILS(MPIABI_Wait(&pair[0], MPI_STATUS_IGNORE), MPI_ERR_TRUNCATE, "with tag 36");
+	FAILS(MPIABI_Waitsome(2, pair, &count, indices, MPI_STATUSES_IGNORE), MPI_ERR_TRUNCATE,
+	      "with tag 37");
+	expect(count == 1 && indices[0] == 1);
+}
+
 /* What a matched probe has found nobody else receives. */
 static void matched(void)
 {
@@ -406,6 +449,12 @@ static void matched(void)
 	CALL(MPIABI_Mprobe(last, 23, MPI_COMM_WORLD, &second, MPI_STATUS_IGNORE));
 	FAILS(MPIABI_Mrecv(got, 1, MPI_INT, &second, &status), MPI_ERR_TRUNCATE, "has 8 bytes");
 	CALL(MPIABI_Waitall(2, requests, MPI_STATUSES_IGNORE));
+	CALL(MPIABI_Isend(one, 2, MPI_INT, next, 24, MPI_COMM_WORLD, &requests[0]));
+	CALL(MPIABI_Mprobe(last, 24, MPI_COMM_WORLD, &second, MPI_STATUS_IGNORE));
+	CALL(MPIABI_Imrecv(got, 1, MPI_INT, &second, &requests[1]));
+	FAILS(MPIABI_Send(one, 1, MPI_INT, next, -4, MPI_COMM_WORLD), MPI_ERR_TAG, "is -4");
+	FAILS(MPIABI_Wait(&requests[1], &status), MPI_ERR_TRUNCATE, "with tag 24");
+	CALL(MPIABI_Wait(&requests[0], MPI_STATUS_IGNORE));
 	CALL(MPIABI_Mprobe(MPI_PROC_NULL, 0, MPI_COMM_WORLD, &second, &status));
 	expect(second == MPI_MESSAGE_NO_PROC);
 	CALL(MPIABI_Mrecv(got, 1, MPI_INT, &second, &status));
@@ -418,6 +467,7 @@ void part_messages(void)
 	synchronous();
 	persistent();
 	apart();
+	texts_of_failures();
 	matched();
 	mistakes();
 	CALL(MPIABI_Barrier(MPI_COMM_WORLD));

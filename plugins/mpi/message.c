@@ -252,6 +252,7 @@ TWMPI_PUBLIC int MPIABI_Irecv(void *buf, int count, MPIABI_Datatype datatype, in
 static int exchange_messages(struct twmpi_request *in, struct twmpi_request *out)
 {
 	int code = twmpi_message_start(in), sent;
+	char *text;
 
 	if (code != MPI_SUCCESS)
 		return code;
@@ -260,11 +261,14 @@ static int exchange_messages(struct twmpi_request *in, struct twmpi_request *out
 		sent = twmpi_request_wait(out);
 	if (sent == MPI_SUCCESS)
 		return twmpi_request_wait(in);
+	text = twmpi_text_copy();
 	if (in->op != NULL) { /* the buffer is not written to after its end */
 		in->status.canceled = true;
 		tow_op_cancel(in->op);
 		twmpi_request_wait(in);
 	}
+	twmpi_fail_again(sent, text); /* the receive may have failed, too */
+	free(text);
 	return sent;
 }
 

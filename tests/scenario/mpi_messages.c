@@ -5,6 +5,8 @@
  */
 #include "mpi_program.h"
 
+#include <sys/mman.h>
+
 #include "twt_random.h"
 
 #define MESSAGES 40
@@ -416,6 +418,21 @@ static void texts_of_failures(void)
 	expect(count == 1 && indices[0] == 1);
 }
 
+/* Both parts fail, because the memory of the send cannot be read. The text is the send's. */
+static void text_of_exchange(void)
+{
+	enum { BYTES = 1 << 20 };
+	void *bad = mmap(NULL, BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *room = malloc(BYTES);
+
+	expect(bad != MAP_FAILED && room != NULL);
+	FAILS(MPIABI_Sendrecv(bad, BYTES, MPI_BYTE, 0, 41, room, BYTES, MPI_BYTE, 0, 41,
+			      MPI_COMM_SELF, MPI_STATUS_IGNORE),
+	      MPI_ERR_BUFFER, "cannot be read: it is unmapped, protected");
+	munmap(bad, BYTES);
+	free(room);
+}
+
 /* What a matched probe has found nobody else receives. */
 static void matched(void)
 {
@@ -468,6 +485,7 @@ void part_messages(void)
 	persistent();
 	apart();
 	texts_of_failures();
+	text_of_exchange();
 	matched();
 	mistakes();
 	CALL(MPIABI_Barrier(MPI_COMM_WORLD));

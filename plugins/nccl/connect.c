@@ -7,7 +7,7 @@
  */
 #include "plugins/nccl/plugin.h"
 
-#include <string.h>
+#include <stdlib.h>
 
 #define TRIES 64 /* channel numbers to try; some may still be in use */
 
@@ -43,7 +43,7 @@ static enum nccl_result connect_begin(struct twn_context *context, struct twn_de
 	(*comm_out)->context = context;
 	if (context != NULL)
 		twn_comm_name(*comm_out, context->comm_id);
-	(*comm_out)->hello.secret = secret;
+	(*comm_out)->secret = secret;
 	(*comm_out)->next = twn.connecting;
 	twn.connecting = *comm_out;
 	twn_handle_set_stage(handle, (*comm_out)->number);
@@ -64,15 +64,30 @@ static int open_channel(struct twn_comm *comm)
 	return status;
 }
 
+static void free_hello(struct tow_op *op, const struct tow_result *result)
+{
+	(void)op;
+	free(result->user);
+}
+
+/* The comm may end before the send of its hello. */
 static int send_hello(struct twn_comm *comm)
 {
 	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
+	struct twn_hello *hello = malloc(sizeof(*hello));
+	int status;
 
-	comm->hello.magic = TWN_HELLO_MAGIC;
-	comm->hello.channel = comm->channel_number;
+	if (hello == NULL)
+		return TOW_ENOMEM;
+	*hello = (struct twn_hello){ TWN_HELLO_MAGIC, comm->channel_number, comm->secret };
 	options.flags = TOW_OP_AT_ONCE;
-	return tow_send_start(comm->link->peer, &comm->hello, sizeof(comm->hello), TWN_HELLO_TAG,
-			      &options, &comm->hello_op);
+	options.done = free_hello;
+	options.user = hello;
+	status = tow_send_start(comm->link->peer, hello, sizeof(*hello), TWN_HELLO_TAG, &options,
+				&comm->hello_op);
+	if (comm->hello_op == NULL) /* no callback runs */
+		free(hello);
+	return status;
 }
 
 /* Replaces a link that broke while it was unused, once for a comm. False: it cannot be replaced. */

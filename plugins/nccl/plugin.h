@@ -122,8 +122,8 @@ struct twn_comm {
 	uint32_t channel_number;
 	char name[TOW_FOREIGN_NAME_MAX]; /* of NCCL's communicator; "": unknown */
 	bool sends;
-	bool retried; /* on another link, because the first one had broken unseen */
-	struct twn_hello hello;
+	bool retried;    /* on another link, because the first one had broken unseen */
+	uint64_t secret; /* of the listen that the hello names */
 	struct tow_op *hello_op;
 	_Atomic unsigned idle;      /* tests in a row that found nothing to do */
 	_Atomic uint32_t in_flight; /* operations whose callback has not run */

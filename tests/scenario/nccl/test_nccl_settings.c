@@ -311,6 +311,82 @@ static void lives(void **state)
 	assert_true(play(comes_and_goes, 11, "tcp", "lo", true));
 }
 
+/* Side 0 connects, and side 1 accepts at once. */
+static bool connect_first(struct twt_nccl_side *side, void *theirs, void *listening, void **comm)
+{
+	char handle[NCCL_HANDLE_BYTES];
+	double begin = twt_nccl_now();
+
+	memcpy(handle, theirs, sizeof(handle));
+	for (*comm = NULL; *comm == NULL; twt_nccl_give_way()) {
+		TWT_NEED(side, (side->side == 1 ? net_accept(&side->net, listening, comm)
+						: net_connect(&side->net, side->context, 0, handle,
+							      comm)) == NCCL_SUCCESS);
+		TWT_NEED(side, twt_nccl_now() - begin < TWT_NCCL_WAIT_S);
+	}
+	return true;
+}
+
+/* Memory of any small size that was freed before is written to. */
+static void overwrite_freed(void)
+{
+	void *at[256];
+
+	for (size_t i = 0; i < 256; i++) {
+		at[i] = malloc(16 * (i + 1));
+		if (at[i] != NULL)
+			memset(at[i], 0x5a, 16 * (i + 1));
+	}
+	for (size_t i = 0; i < 256; i++)
+		free(at[i]);
+}
+
+/*
+ * A connect ends with its context while its hello waits for the other side, on a connection that
+ * goes on. The hello arrives as it was, and the accepted comm fails.
+ */
+static bool abandons_hello(struct twt_nccl_side *side)
+{
+	char mine[NCCL_HANDLE_BYTES] = { 0 }, theirs[NCCL_HANDLE_BYTES], handle[NCCL_HANDLE_BYTES];
+	void *listening, *first, *second = NULL, *context;
+	double begin;
+
+	TWT_NEED(side, net_listen(&side->net, side->context, 0, mine, &listening) == 0);
+	TWT_NEED(side, twt_nccl_exchange(side, mine, theirs, sizeof(mine)));
+	TWT_NEED(side, connect_first(side, theirs, listening, &first) && twt_nccl_meet(side));
+	if (side->side == 0) {
+		memcpy(handle, theirs, sizeof(handle));
+		TWT_NEED(side, net_init(&side->net, &context, 8, keep_line) == NCCL_SUCCESS);
+		TWT_NEED(side, net_connect(&side->net, context, 0, handle, &second) == 0);
+		TWT_NEED(side, second == NULL); /* the hello is read when its receive is there */
+		TWT_NEED(side, net_finalize(&side->net, context) == NCCL_SUCCESS);
+		overwrite_freed();
+	}
+	TWT_NEED(side, twt_nccl_meet(side));
+	for (begin = twt_nccl_now(); side->side == 1 && second == NULL; twt_nccl_give_way()) {
+		TWT_NEED(side, net_accept(&side->net, listening, &second) == NCCL_SUCCESS);
+		TWT_NEED(side, twt_nccl_now() - begin < 10);
+	}
+	TWT_NEED(side, twt_nccl_meet(side));
+	if (side->side == 1)
+		TWT_NEED(side, net_close_recv(&side->net, second) == NCCL_SUCCESS);
+	TWT_NEED(side, (side->side == 0 ? net_close_send(&side->net, first)
+					: net_close_recv(&side->net, first)) == NCCL_SUCCESS);
+	return net_close_listen(&side->net, listening) == NCCL_SUCCESS;
+}
+
+static void abandoned_connects(void **state)
+{
+	(void)state;
+	setenv("TOW_NCCL_CONNECTIONS", "1", 1);
+	setenv("TOW_EAGER_MAX_BYTES", "0", 1); /* a hello is sent when the other side receives it */
+	for (size_t lane = 0; twt_nccl_lane(lane) != NULL; lane++)
+		assert_true(
+			play(abandons_hello, NET_VERSION_LAST, twt_nccl_lane(lane), "lo", false));
+	unsetenv("TOW_EAGER_MAX_BYTES");
+	unsetenv("TOW_NCCL_CONNECTIONS");
+}
+
 /* Its tables and nothing else; and nothing of it stands in the way of other libraries. */
 static void exports(void **state)
 {
@@ -340,7 +416,7 @@ int main(void)
 		cmocka_unit_test(interfaces),   cmocka_unit_test(families),
 		cmocka_unit_test(descriptions), cmocka_unit_test(refusals),
 		cmocka_unit_test(bad_settings), cmocka_unit_test(lives),
-		cmocka_unit_test(exports),
+		cmocka_unit_test(exports),      cmocka_unit_test(abandoned_connects),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -97,7 +97,7 @@ static bool replace_link(struct twn_comm *comm, int status)
 
 	if (status != TOW_EPEER && status != TOW_ECLOSED)
 		return false;
-	link->state = TWN_LINK_ENDED;
+	twn_link_end(link, status, tow_error_message());
 	if (comm->retried)
 		return false;
 	other = twn_link_take(link->device, link->address);

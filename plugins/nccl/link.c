@@ -49,7 +49,7 @@ static struct twn_link *link_create(struct twn_device *device, bool outbound)
 	return link;
 }
 
-static void end_link(struct twn_link *link, int status, const char *why)
+void twn_link_end(struct twn_link *link, int status, const char *why)
 {
 	link->state = TWN_LINK_ENDED;
 	link->status = status;
@@ -95,7 +95,7 @@ static void connect_again(struct twn_link *link)
 		return;
 	status = tow_connect_start(link->device->endpoint, link->address, NULL, &link->op);
 	if (status < 0)
-		end_link(link, status, tow_error_message());
+		twn_link_end(link, status, tow_error_message());
 }
 
 void twn_link_poll(struct twn_link *link)
@@ -114,7 +114,7 @@ void twn_link_poll(struct twn_link *link)
 	} else if (result.status == TOW_EREFUSED && twn_now_ns() < link->give_up_ns) {
 		link->again_ns = twn_now_ns() + AGAIN_NS;
 	} else {
-		end_link(link, result.status, result.message);
+		twn_link_end(link, result.status, result.message);
 	}
 	tow_op_release(link->op);
 	link->op = NULL;
@@ -147,7 +147,7 @@ static void poll_inbound(struct twn_link *link)
 			status = receive_hello(link, TOW_FOREVER);
 	}
 	if (status < 0) {
-		end_link(link, status, NULL);
+		twn_link_end(link, status, NULL);
 		if (link->users == 0)
 			link_destroy(link);
 	}

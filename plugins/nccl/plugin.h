@@ -193,6 +193,8 @@ void twn_handle_set_stage(void *handle, uint64_t stage);
 /* link.c: the lock is held. */
 struct twn_link *twn_link_take(struct twn_device *device, const char *address);
 void twn_link_leave(struct twn_link *link); /* removes one user */
+/* Takes no more users, and tells those that wait for the link why. Its last user destroys it. */
+void twn_link_end(struct twn_link *link, int status, const char *why);
 void twn_link_poll(struct twn_link *link);
 void twn_links_accept(struct twn_device *device);
 void twn_links_close(void);

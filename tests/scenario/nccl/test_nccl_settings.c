@@ -5,6 +5,7 @@
 #include "twt.h"
 
 #include <poll.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <string.h>
 
@@ -375,14 +376,56 @@ static bool abandons_hello(struct twt_nccl_side *side)
 	return net_close_listen(&side->net, listening) == NCCL_SUCCESS;
 }
 
+/*
+ * Side 1 dies while a hello of side 0 waits. Another connect finds the connection broken first, and
+ * the waiting one fails, too.
+ */
+static bool breaks_connection(struct twt_nccl_side *side)
+{
+	char mine[NCCL_HANDLE_BYTES] = { 0 }, theirs[NCCL_HANDLE_BYTES];
+	char waiting[NCCL_HANDLE_BYTES], later[NCCL_HANDLE_BYTES], byte = 0;
+	void *listening, *first, *second = NULL, *third = NULL, *request = NULL;
+	double begin = twt_nccl_now();
+
+	TWT_NEED(side, net_listen(&side->net, side->context, 0, mine, &listening) == 0);
+	TWT_NEED(side, twt_nccl_exchange(side, mine, theirs, sizeof(mine)));
+	TWT_NEED(side, connect_first(side, theirs, listening, &first) && twt_nccl_meet(side));
+	if (side->side == 1) {
+		twt_nccl_meet(side);
+		raise(SIGKILL);
+	}
+	memcpy(waiting, theirs, sizeof(waiting));
+	memcpy(later, theirs, sizeof(later));
+	TWT_NEED(side, net_connect(&side->net, side->context, 0, waiting, &second) == 0);
+	TWT_NEED(side, second == NULL && twt_nccl_meet(side));
+	side->loose = true;
+	while (net_send(&side->net, first, &byte, 1, 0, NULL, &request) == NCCL_SUCCESS)
+		TWT_NEED(side, twt_nccl_now() - begin < TWT_NCCL_WAIT_S);
+	TWT_NEED(side, net_connect(&side->net, side->context, 0, later, &third) == NCCL_SUCCESS);
+	TWT_NEED(side, third == NULL); /* it opens a connection of its own */
+	TWT_NEED(side,
+		 net_connect(&side->net, side->context, 0, waiting, &second) == NCCL_REMOTE_ERROR);
+	TWT_NEED(side, second == NULL && net_close_send(&side->net, first) == NCCL_SUCCESS);
+	TWT_NEED(side, net_close_listen(&side->net, listening) == NCCL_SUCCESS);
+	return net_finalize(&side->net, side->context) == NCCL_SUCCESS;
+}
+
 static void abandoned_connects(void **state)
 {
+	struct twt_nccl_run broken = { .part = breaks_connection,
+				       .version = NET_VERSION_LAST,
+				       .lane = "tcp",
+				       .one_may_die = true,
+				       .logger = keep_line,
+				       .seed = 1 };
+
 	(void)state;
 	setenv("TOW_NCCL_CONNECTIONS", "1", 1);
 	setenv("TOW_EAGER_MAX_BYTES", "0", 1); /* a hello is sent when the other side receives it */
 	for (size_t lane = 0; twt_nccl_lane(lane) != NULL; lane++)
 		assert_true(
 			play(abandons_hello, NET_VERSION_LAST, twt_nccl_lane(lane), "lo", false));
+	assert_true(twt_nccl_run(&broken));
 	unsetenv("TOW_EAGER_MAX_BYTES");
 	unsetenv("TOW_NCCL_CONNECTIONS");
 }

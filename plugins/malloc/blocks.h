@@ -16,7 +16,7 @@
 
 struct twm_block {
 	void *memory; /* NULL: a free row of the table */
-	size_t bytes; /* whole pages */
+	size_t bytes; /* whole pages; 0: a forked child has neither the memory nor the address */
 	struct tow_runtime *runtime;
 	void *copy;  /* while a fork is under way: the copy for the child; else NULL */
 	bool copied; /* the block is private memory of a forked child, and of no pool */

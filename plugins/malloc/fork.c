@@ -58,18 +58,40 @@ static void in_parent(void)
 	errno = error;
 }
 
+/* Puts the copy at the block's address. False: there is no copy, or it cannot be moved. */
+static bool move_copy(struct twm_block *block)
+{
+	if (block->copy == NULL)
+		return false;
+	if (mremap(block->copy, block->bytes, block->bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
+		   block->memory) != MAP_FAILED)
+		return true;
+	munmap(block->copy, block->bytes);
+	say_text("towline-malloc: what was placed in the pool is missing in the child of a fork\n");
+	return false;
+}
+
+/*
+ * Keeps the address of a block without a copy, because the child may free the block, and would then
+ * unmap what else it had mapped there.
+ */
+static void reserve_address(struct twm_block *block)
+{
+	if (mmap(block->memory, block->bytes, PROT_NONE,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
+		block->bytes = 0; /* a free of the block unmaps nothing */
+}
+
 static void in_child(void)
 {
 	struct twm_block *block = NULL;
 	int error = errno;
 
 	while ((block = twm_blocks_next(block)) != NULL) {
-		if (block->copy != NULL &&
-		    mremap(block->copy, block->bytes, block->bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
-			   block->memory) == MAP_FAILED)
-			say_text("towline-malloc: what was placed in the pool is missing in the "
-				 "child "
-				 "of a fork\n");
+		if (block->copied)
+			continue;
+		if (!move_copy(block))
+			reserve_address(block);
 		block->copy = NULL;
 		block->copied = true;
 	}

@@ -12,6 +12,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -393,6 +395,50 @@ static void forks(uint64_t seed)
 	MUST(number_of("/v1/pool", "placed_bytes") == 0);
 }
 
+static size_t mapped_bytes(void)
+{
+	FILE *file = fopen("/proc/self/statm", "r");
+	size_t pages = 0;
+
+	MUST(file != NULL && fscanf(file, "%zu", &pages) == 1);
+	fclose(file);
+	return pages * 4096;
+}
+
+/* A child without a copy of a block may free it, whatever it has mapped since. */
+static void short_fork(void)
+{
+	unsigned char *a, *other;
+	struct rlimit limit, tight;
+	pid_t child;
+
+	open_runtime();
+	a = malloc(16 * MIB);
+	MUST(is_placed(a));
+	MUST(getrlimit(RLIMIT_AS, &limit) == 0);
+	tight = limit;
+	tight.rlim_cur = mapped_bytes() + MIB;
+	MUST(setrlimit(RLIMIT_AS, &tight) == 0);
+	child = fork();
+	MUST(setrlimit(RLIMIT_AS, &limit) == 0);
+	if (child == 0) {
+		other = mmap(a, 16 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			     0);
+		MUST(other != MAP_FAILED);
+		fill_bytes(other, 16 * MIB, 7);
+		free(a);
+		check_bytes(other, 16 * MIB, 7);
+		MUST(other != a && !is_placed(a));
+		a = mmap(a, 16 * MIB, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE,
+			 -1, 0);
+		MUST(a != MAP_FAILED); /* the free has given the address back */
+		_exit(0);
+	}
+	wait_child(child);
+	free(a);
+	MUST(number_of("/v1/pool", "placed_bytes") == 0);
+}
+
 /* --- how much --- */
 
 /* place_share is 25 of 64 MiB. */
@@ -500,6 +546,8 @@ int main(int argc, char **argv)
 		shares();
 	else if (strcmp(part, "forks") == 0)
 		forks(seed);
+	else if (strcmp(part, "short_fork") == 0)
+		short_fork();
 	else if (strcmp(part, "share") == 0)
 		share();
 	else if (strcmp(part, "full") == 0)

@@ -15,7 +15,7 @@ static char stats_dir[] = "/tmp/twt-malloc-XXXXXX";
 static struct twt_command ran;
 
 /* `before`: assignments for its environment. `behind`: what is preloaded, too. */
-static void run_part(const char *before, const char *behind, const char *part)
+static void run_loud(const char *before, const char *behind, const char *part)
 {
 	char line[1024];
 
@@ -26,6 +26,11 @@ static void run_part(const char *before, const char *behind, const char *part)
 	twt_command(line, &ran);
 	if (ran.status != 0)
 		fail_msg("%s: status %d: %s", part, ran.status, ran.text);
+}
+
+static void run_part(const char *before, const char *behind, const char *part)
+{
+	run_loud(before, behind, part);
 	assert_null(strstr(ran.text, "towline-malloc"));
 }
 
@@ -63,6 +68,8 @@ static void forks(void **state)
 {
 	(void)state;
 	run_seeded("", "forks");
+	run_loud("", "", "short_fork");
+	assert_non_null(strstr(ran.text, "no memory to copy what is placed in the pool"));
 }
 
 static void how_much(void **state)

@@ -20,7 +20,7 @@
 #define ALIGN_MAX (2u << 20) /* largest alignment that the pool gives */
 
 static _Atomic(struct tow_runtime *) attached;
-atomic_size_t twm_least = SIZE_MAX; /* that of `attached` */
+atomic_size_t twm_least = SIZE_MAX; /* that of `attached`; stored under the lock */
 static atomic_uint placing;         /* threads that may be inside tow_place */
 static atomic_size_t blocks;        /* placed blocks; at 0, a free looks no further */
 static uintptr_t text, text_bytes;  /* the library's code; set before twm_least is */
@@ -86,21 +86,31 @@ static void find_library(void)
 bool twm_attach(struct tow_runtime *runtime)
 {
 	struct tow_runtime *none = NULL;
+	size_t least;
 
 	if (!atomic_compare_exchange_strong(&attached, &none, runtime))
 		return false;
 	find_library();
-	atomic_store(&twm_least, tow_place_least(runtime));
+	least = tow_place_least(runtime);
+	twm_lock();
+	if (atomic_load(&attached) == runtime) /* else another thread has detached it */
+		atomic_store(&twm_least, least);
+	twm_unlock();
 	return true;
 }
 
 bool twm_detach(const struct tow_runtime *runtime)
 {
 	struct tow_runtime *is = (struct tow_runtime *)(uintptr_t)runtime;
+	bool was;
 
-	if (runtime == NULL || !atomic_compare_exchange_strong(&attached, &is, NULL))
+	twm_lock();
+	was = runtime != NULL && atomic_compare_exchange_strong(&attached, &is, NULL);
+	if (was)
+		atomic_store(&twm_least, SIZE_MAX);
+	twm_unlock();
+	if (!was)
 		return false;
-	atomic_store(&twm_least, SIZE_MAX);
 	while (atomic_load(&placing) > 0)
 		sched_yield(); /* tow_place never blocks */
 	return true;

@@ -3,44 +3,28 @@
  * every way there is, from several threads, across forks and runtimes. Its argument names the part;
  * it says what is wrong and ends with 1.
  */
+#include "malloc_program.h"
+
 #include <errno.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-#include <towline/towline.h>
-
-#define MIB     ((size_t)1 << 20)
 #define LEAST   ((size_t)128 << 10) /* the knob's default */
 #define THREADS 8
 #define STEPS   4000
 #define SLOTS   64
 
-/* The preload's; weak, so that the program runs without it as well. */
-extern size_t towline_malloc_placed(const void *memory) __attribute__((weak));
-
-static struct tow_runtime *runtime;
+struct tow_runtime *runtime;
 static volatile size_t huge = SIZE_MAX / 2; /* the compiler is not to know it */
 
-#define MUST(what)                                                                                 \
-	do {                                                                                       \
-		if (!(what)) {                                                                     \
-			fprintf(stderr, "malloc_program.c:%d: not so: %s (%s)\n", __LINE__, #what, \
-				tow_error_message());                                              \
-			_exit(1);                                                                  \
-		}                                                                                  \
-	} while (0)
-
-static void open_runtime(void)
+void open_runtime(void)
 {
 	struct tow_options options = TOW_OPTIONS_INIT;
 
@@ -48,7 +32,7 @@ static void open_runtime(void)
 	MUST(tow_runtime_open(&options, &runtime) == TOW_OK);
 }
 
-static void close_runtime(void)
+void close_runtime(void)
 {
 	MUST(tow_runtime_close(runtime) == TOW_OK);
 	runtime = NULL;
@@ -85,7 +69,7 @@ static uint64_t counter(const char *name)
 	return number;
 }
 
-static bool is_placed(const void *memory)
+bool is_placed(const void *memory)
 {
 	return towline_malloc_placed(memory) > 0;
 }
@@ -546,6 +530,8 @@ int main(int argc, char **argv)
 		shares();
 	else if (strcmp(part, "forks") == 0)
 		forks(seed);
+	else if (strcmp(part, "swaps") == 0)
+		swap_runtimes();
 	else if (strcmp(part, "short_fork") == 0)
 		short_fork();
 	else if (strcmp(part, "share") == 0)

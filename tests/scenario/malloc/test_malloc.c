@@ -62,6 +62,7 @@ static void runtimes(void **state)
 	run_part("", "", "outlives");
 	run_part("", "", "shares");
 	run_seeded("", "runtimes");
+	run_part("", "", "swaps");
 }
 
 static void forks(void **state)

@@ -15,8 +15,8 @@ static atomic_size_t area_used;
 
 struct twm_next twm_next;
 atomic_bool twm_next_found;
-static pthread_mutex_t looking = PTHREAD_MUTEX_INITIALIZER;
-static __thread bool looks __attribute__((tls_model("initial-exec")));
+static pthread_mutex_t lookup_lock = PTHREAD_MUTEX_INITIALIZER;
+static __thread bool in_lookup __attribute__((tls_model("initial-exec")));
 
 /* Ends a process without an allocator. Only write works without memory. */
 static _Noreturn void give_up(void)
@@ -56,16 +56,16 @@ static void look_up(void)
 
 const struct twm_next *twm_next_find(void)
 {
-	if (looks)
+	if (in_lookup)
 		return NULL;
-	looks = true;
-	pthread_mutex_lock(&looking);
+	in_lookup = true;
+	pthread_mutex_lock(&lookup_lock);
 	if (!atomic_load_explicit(&twm_next_found, memory_order_relaxed)) {
 		look_up();
 		atomic_store_explicit(&twm_next_found, true, memory_order_release);
 	}
-	pthread_mutex_unlock(&looking);
-	looks = false;
+	pthread_mutex_unlock(&lookup_lock);
+	in_lookup = false;
 	return &twm_next;
 }
 

@@ -25,16 +25,16 @@ static atomic_uint placing;         /* threads that may be inside tow_place */
 static atomic_size_t blocks;        /* placed blocks; at 0, a free looks no further */
 static uintptr_t text, text_bytes;  /* the library's code; set before twm_least is */
 static pthread_mutex_t table = PTHREAD_MUTEX_INITIALIZER;
-static __thread unsigned inside __attribute__((tls_model("initial-exec")));
+static __thread unsigned towline_depth __attribute__((tls_model("initial-exec")));
 
 void twm_enter(void)
 {
-	inside++;
+	towline_depth++;
 }
 
 void twm_leave(void)
 {
-	inside--;
+	towline_depth--;
 }
 
 void twm_lock(void)
@@ -55,7 +55,7 @@ void twm_forked(void)
 	atomic_store_explicit(&placing, 0, memory_order_relaxed);
 }
 
-static int note_text(struct dl_phdr_info *object, size_t size, void *none)
+static int find_code_segment(struct dl_phdr_info *object, size_t size, void *none)
 {
 	const uintptr_t known = (uintptr_t)&tow_place;
 
@@ -80,7 +80,7 @@ static int note_text(struct dl_phdr_info *object, size_t size, void *none)
  */
 static void find_library(void)
 {
-	dl_iterate_phdr(note_text, NULL);
+	dl_iterate_phdr(find_code_segment, NULL);
 }
 
 bool twm_attach(struct tow_runtime *runtime)
@@ -149,8 +149,9 @@ static void *place_pages(size_t bytes, size_t align)
 
 bool twm_would_place(size_t bytes, const void *caller)
 {
-	return bytes >= atomic_load_explicit(&twm_least, memory_order_acquire) && inside == 0 &&
-	       bytes <= SIZE_MAX / 2 && (uintptr_t)caller - text >= text_bytes;
+	return bytes >= atomic_load_explicit(&twm_least, memory_order_acquire) &&
+	       towline_depth == 0 && bytes <= SIZE_MAX / 2 &&
+	       (uintptr_t)caller - text >= text_bytes;
 }
 
 void *twm_place_large(size_t bytes, size_t align, const void *caller)

@@ -44,7 +44,7 @@ static void drop_key(struct key *key)
 }
 
 /* The lock is held. Returns the link to the attribute, or the end of the list. */
-static struct twmpi_attribute **find_place(struct twmpi_comm *comm, const struct key *key)
+static struct twmpi_attribute **find_link(struct twmpi_comm *comm, const struct key *key)
 {
 	struct twmpi_attribute **at = &comm->attributes;
 
@@ -60,7 +60,7 @@ static int delete_attribute(struct twmpi_comm *comm, struct key *key)
 	int code = MPI_SUCCESS, number = key->number;
 
 	pthread_mutex_lock(&lock);
-	at = find_place(comm, key);
+	at = find_link(comm, key);
 	attribute = *at;
 	if (attribute != NULL)
 		*at = attribute->next;
@@ -136,7 +136,7 @@ bool twmpi_attribute_get(struct twmpi_comm *comm, int number, void **value_out, 
 	pthread_mutex_lock(&lock);
 	key = find_key(number);
 	if (key != NULL)
-		attribute = *find_place(comm, key);
+		attribute = *find_link(comm, key);
 	*flag_out = attribute != NULL;
 	if (attribute != NULL)
 		*value_out = attribute->value;

@@ -8,8 +8,8 @@
 #include <string.h>
 
 /* The arguments of the library's all-to-all with parts of any length. */
-struct sides {
-	uint64_t *words; /* counts and offsets of both sides */
+struct v_args {
+	uint64_t *numbers; /* counts and offsets of both sides */
 	struct tow_coll_parts send, receive;
 };
 
@@ -189,15 +189,15 @@ static int set_part(const int *counts, const int *places, const MPIABI_Datatype 
 	return code;
 }
 
-static int make_sides(struct twmpi_request *call, struct sides *sides)
+static int make_v_args(struct twmpi_request *call, struct v_args *args)
 {
 	uint32_t n = call->comm->size;
 
-	sides->words = calloc(4 * (size_t)n, sizeof(*sides->words));
-	if (sides->words == NULL)
+	args->numbers = calloc(4 * (size_t)n, sizeof(*args->numbers));
+	if (args->numbers == NULL)
 		return twmpi_fail(MPI_ERR_NO_MEM, "there is no memory for %u counts", n);
-	sides->send = (struct tow_coll_parts){ sides->words, sides->words + n };
-	sides->receive = (struct tow_coll_parts){ sides->words + 2 * n, sides->words + 3 * n };
+	args->send = (struct tow_coll_parts){ args->numbers, args->numbers + n };
+	args->receive = (struct tow_coll_parts){ args->numbers + 2 * n, args->numbers + 3 * n };
 	return MPI_SUCCESS;
 }
 
@@ -214,11 +214,11 @@ static int set_parts(struct twmpi_request *call, const struct tow_coll_parts *pa
 	return code;
 }
 
-static int start_sides(struct twmpi_request *call, const void *in, void *out,
-		       const struct sides *sides)
+static int start_v_args(struct twmpi_request *call, const void *in, void *out,
+			const struct v_args *args)
 {
-	return TWMPI_START(call, tow_coll_all_to_all_v_start, in, &sides->send, out,
-			   &sides->receive, TOW_U8);
+	return TWMPI_START(call, tow_coll_all_to_all_v_start, in, &args->send, out, &args->receive,
+			   TOW_U8);
 }
 
 /* Only the root receives. In place, its own part is in the buffer already. */
@@ -226,7 +226,7 @@ static int start_gather_v(struct twmpi_request *call, const void *in, int in_cou
 			  MPIABI_Datatype in_type, void *out, const int *counts, const int *places,
 			  MPIABI_Datatype out_type, int root)
 {
-	struct sides sides;
+	struct v_args args;
 	uint64_t bytes = 0;
 	int code = check_root(call, root);
 
@@ -235,18 +235,18 @@ static int start_gather_v(struct twmpi_request *call, const void *in, int in_cou
 	else if (code == MPI_SUCCESS && !is_root(call, root))
 		code = twmpi_fail(MPI_ERR_BUFFER, "MPI_IN_PLACE is for the root alone");
 	if (code == MPI_SUCCESS)
-		code = make_sides(call, &sides);
+		code = make_v_args(call, &args);
 	if (code != MPI_SUCCESS)
 		return code;
-	((uint64_t *)sides.send.counts)[root] = bytes;
+	((uint64_t *)args.send.counts)[root] = bytes;
 	if (is_root(call, root))
-		code = set_parts(call, &sides.receive, counts, places, &out_type, 0);
+		code = set_parts(call, &args.receive, counts, places, &out_type, 0);
 	if (in == MPI_IN_PLACE)
-		((uint64_t *)sides.receive.counts)[root] = 0;
+		((uint64_t *)args.receive.counts)[root] = 0;
 	if (code == MPI_SUCCESS)
-		code = start_sides(call, in == MPI_IN_PLACE ? NULL : in,
-				   is_root(call, root) ? out : NULL, &sides);
-	free(sides.words);
+		code = start_v_args(call, in == MPI_IN_PLACE ? NULL : in,
+				    is_root(call, root) ? out : NULL, &args);
+	free(args.numbers);
 	return code;
 }
 
@@ -261,7 +261,7 @@ static int start_scatter_v(struct twmpi_request *call, const void *in, const int
 			   const int *places, MPIABI_Datatype in_type, void *out, int out_count,
 			   MPIABI_Datatype out_type, int root)
 {
-	struct sides sides;
+	struct v_args args;
 	uint64_t bytes = 0;
 	int code = check_root(call, root);
 
@@ -270,18 +270,18 @@ static int start_scatter_v(struct twmpi_request *call, const void *in, const int
 	else if (code == MPI_SUCCESS && !is_root(call, root))
 		code = twmpi_fail(MPI_ERR_BUFFER, "MPI_IN_PLACE is for the root alone");
 	if (code == MPI_SUCCESS)
-		code = make_sides(call, &sides);
+		code = make_v_args(call, &args);
 	if (code != MPI_SUCCESS)
 		return code;
-	((uint64_t *)sides.receive.counts)[root] = bytes;
+	((uint64_t *)args.receive.counts)[root] = bytes;
 	if (is_root(call, root))
-		code = set_parts(call, &sides.send, counts, places, &in_type, 0);
+		code = set_parts(call, &args.send, counts, places, &in_type, 0);
 	if (out == MPI_IN_PLACE)
-		((uint64_t *)sides.send.counts)[root] = 0;
+		((uint64_t *)args.send.counts)[root] = 0;
 	if (code == MPI_SUCCESS)
-		code = start_sides(call, is_root(call, root) ? in : NULL,
-				   out == MPI_IN_PLACE ? NULL : out, &sides);
-	free(sides.words);
+		code = start_v_args(call, is_root(call, root) ? in : NULL,
+				    out == MPI_IN_PLACE ? NULL : out, &args);
+	free(args.numbers);
 	return code;
 }
 
@@ -295,28 +295,28 @@ static int start_all_gather_v(struct twmpi_request *call, const void *in, int in
 			      MPIABI_Datatype in_type, void *out, const int *counts,
 			      const int *places, MPIABI_Datatype out_type)
 {
-	struct sides sides = { 0 };
+	struct v_args args = { 0 };
 	uint64_t bytes = 0, mine;
 	int code = MPI_SUCCESS;
 
 	if (in != MPI_IN_PLACE)
 		code = span_buffer(in, in_count, in_type, &bytes);
 	if (code == MPI_SUCCESS)
-		code = make_sides(call, &sides);
+		code = make_v_args(call, &args);
 	if (code != MPI_SUCCESS)
 		return code;
-	code = set_parts(call, &sides.receive, counts, places, &out_type, 0);
-	mine = sides.receive.counts[call->comm->rank];
+	code = set_parts(call, &args.receive, counts, places, &out_type, 0);
+	mine = args.receive.counts[call->comm->rank];
 	if (in == MPI_IN_PLACE)
-		in = (const uint8_t *)out + sides.receive.offsets[call->comm->rank];
+		in = (const uint8_t *)out + args.receive.offsets[call->comm->rank];
 	else if (code == MPI_SUCCESS && bytes != mine)
 		code = twmpi_fail(MPI_ERR_COUNT,
 				  "%llu bytes are sent, and %llu received of this rank",
 				  (unsigned long long)bytes, (unsigned long long)mine);
 	if (code == MPI_SUCCESS)
-		code = TWMPI_START(call, tow_coll_all_gather_v_start, in, out, sides.receive.counts,
-				   sides.receive.offsets, TOW_U8);
-	free(sides.words);
+		code = TWMPI_START(call, tow_coll_all_gather_v_start, in, out, args.receive.counts,
+				   args.receive.offsets, TOW_U8);
+	free(args.numbers);
 	return code;
 }
 
@@ -327,15 +327,14 @@ TWMPI_BOTH(Allgatherv, Iallgatherv,
 			      recvtype))
 
 /* In place: copies the parts to send into scratch, one behind the other. */
-static int set_aside(struct twmpi_request *call, const void *out, struct sides *sides)
+static int copy_aside(struct twmpi_request *call, const void *out, struct v_args *args)
 {
-	uint64_t *counts = (uint64_t *)sides->send.counts,
-		 *offsets = (uint64_t *)sides->send.offsets;
+	uint64_t *counts = (uint64_t *)args->send.counts, *offsets = (uint64_t *)args->send.offsets;
 	uint64_t end = 0;
 	int code;
 
 	for (uint32_t r = 0; r < call->comm->size; r++) {
-		counts[r] = sides->receive.counts[r];
+		counts[r] = args->receive.counts[r];
 		offsets[r] = end;
 		end += counts[r];
 	}
@@ -343,7 +342,7 @@ static int set_aside(struct twmpi_request *call, const void *out, struct sides *
 	for (uint32_t r = 0; code == MPI_SUCCESS && r < call->comm->size; r++)
 		if (counts[r] > 0)
 			memcpy((uint8_t *)call->scratch + offsets[r],
-			       (const uint8_t *)out + sides->receive.offsets[r], counts[r]);
+			       (const uint8_t *)out + args->receive.offsets[r], counts[r]);
 	return code;
 }
 
@@ -353,19 +352,19 @@ static int start_all_to_all_v(struct twmpi_request *call, const void *in, const 
 			      const int *out_counts, const int *out_places,
 			      const MPIABI_Datatype *out_types, int step)
 {
-	struct sides sides;
-	int code = make_sides(call, &sides);
+	struct v_args args;
+	int code = make_v_args(call, &args);
 
 	if (code != MPI_SUCCESS)
 		return code;
-	code = set_parts(call, &sides.receive, out_counts, out_places, out_types, step);
+	code = set_parts(call, &args.receive, out_counts, out_places, out_types, step);
 	if (code == MPI_SUCCESS && in == MPI_IN_PLACE)
-		code = set_aside(call, out, &sides);
+		code = copy_aside(call, out, &args);
 	else if (code == MPI_SUCCESS)
-		code = set_parts(call, &sides.send, in_counts, in_places, in_types, step);
+		code = set_parts(call, &args.send, in_counts, in_places, in_types, step);
 	if (code == MPI_SUCCESS)
-		code = start_sides(call, in == MPI_IN_PLACE ? call->scratch : in, out, &sides);
-	free(sides.words);
+		code = start_v_args(call, in == MPI_IN_PLACE ? call->scratch : in, out, &args);
+	free(args.numbers);
 	return code;
 }
 

@@ -20,7 +20,7 @@ struct table {
 static struct table tables[TWMPI_KINDS];
 static pthread_mutex_t tables_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static _Atomic(uintptr_t) *find_place(struct table *table, uint32_t number)
+static _Atomic(uintptr_t) *find_slot(struct table *table, uint32_t number)
 {
 	_Atomic(uintptr_t) *chunk;
 
@@ -31,13 +31,13 @@ static _Atomic(uintptr_t) *find_place(struct table *table, uint32_t number)
 }
 
 /* The lock is held. */
-static _Atomic(uintptr_t) *make_place(struct table *table, uint32_t number)
+static _Atomic(uintptr_t) *make_slot(struct table *table, uint32_t number)
 {
-	_Atomic(uintptr_t) *place = find_place(table, number);
+	_Atomic(uintptr_t) *slot = find_slot(table, number);
 	_Atomic(uintptr_t) *chunk;
 
-	if (place != NULL || number / CHUNK >= CHUNKS)
-		return place;
+	if (slot != NULL || number / CHUNK >= CHUNKS)
+		return slot;
 	chunk = calloc(CHUNK, sizeof(*chunk));
 	if (chunk == NULL)
 		return NULL;
@@ -47,62 +47,62 @@ static _Atomic(uintptr_t) *make_place(struct table *table, uint32_t number)
 
 void *twmpi_object(enum twmpi_kind kind, uintptr_t handle)
 {
-	_Atomic(uintptr_t) *place;
+	_Atomic(uintptr_t) *slot;
 	uintptr_t word;
 
 	if (handle >> 24 != (uintptr_t)kind)
 		return NULL;
-	place = find_place(&tables[kind], handle & 0xffffff);
-	word = place != NULL ? atomic_load_explicit(place, memory_order_acquire) : 0;
+	slot = find_slot(&tables[kind], handle & 0xffffff);
+	word = slot != NULL ? atomic_load_explicit(slot, memory_order_acquire) : 0;
 	return (word & 1) == 0 ? (void *)word : NULL;
 }
 
 bool twmpi_handle_new(enum twmpi_kind kind, void *object, uintptr_t *handle_out)
 {
 	struct table *table = &tables[kind];
-	_Atomic(uintptr_t) *place;
+	_Atomic(uintptr_t) *slot;
 	uint32_t number;
 
 	pthread_mutex_lock(&tables_lock);
 	number = table->free != 0 ? table->free : TWMPI_DYNAMIC + table->used;
-	place = make_place(table, number);
-	if (place != NULL) {
+	slot = make_slot(table, number);
+	if (slot != NULL) {
 		if (table->free != 0)
-			table->free = (uint32_t)(atomic_load(place) >> 1);
+			table->free = (uint32_t)(atomic_load(slot) >> 1);
 		else
 			table->used++;
-		atomic_store_explicit(place, (uintptr_t)object, memory_order_release);
+		atomic_store_explicit(slot, (uintptr_t)object, memory_order_release);
 		*handle_out = (uintptr_t)TWMPI_HANDLE_OF(kind, number);
 	}
 	pthread_mutex_unlock(&tables_lock);
-	return place != NULL;
+	return slot != NULL;
 }
 
 bool twmpi_handle_set(enum twmpi_kind kind, uintptr_t handle, void *object)
 {
-	_Atomic(uintptr_t) *place;
+	_Atomic(uintptr_t) *slot;
 
 	pthread_mutex_lock(&tables_lock);
-	place = make_place(&tables[kind], handle & 0xffffff);
-	if (place != NULL)
-		atomic_store_explicit(place, (uintptr_t)object, memory_order_release);
+	slot = make_slot(&tables[kind], handle & 0xffffff);
+	if (slot != NULL)
+		atomic_store_explicit(slot, (uintptr_t)object, memory_order_release);
 	pthread_mutex_unlock(&tables_lock);
-	return place != NULL;
+	return slot != NULL;
 }
 
 void twmpi_handle_end(enum twmpi_kind kind, uintptr_t handle)
 {
 	struct table *table = &tables[kind];
 	uint32_t number = handle & 0xffffff;
-	_Atomic(uintptr_t) *place;
+	_Atomic(uintptr_t) *slot;
 
 	pthread_mutex_lock(&tables_lock);
-	place = find_place(table, number);
-	if (place != NULL && number >= TWMPI_DYNAMIC) {
-		atomic_store(place, (uintptr_t)table->free << 1 | 1);
+	slot = find_slot(table, number);
+	if (slot != NULL && number >= TWMPI_DYNAMIC) {
+		atomic_store(slot, (uintptr_t)table->free << 1 | 1);
 		table->free = number;
-	} else if (place != NULL) {
-		atomic_store(place, 0);
+	} else if (slot != NULL) {
+		atomic_store(slot, 0);
 	}
 	pthread_mutex_unlock(&tables_lock);
 }

@@ -52,7 +52,7 @@ static int take_message(struct twmpi_comm *comm, int source, int tag, MPIABI_Mes
 	return MPI_SUCCESS;
 }
 
-static int take_nobodys(MPIABI_Message *message, MPIABI_Status *status)
+static int fill_no_proc(MPIABI_Message *message, MPIABI_Status *status)
 {
 	*message = MPI_MESSAGE_NO_PROC;
 	if (status != MPI_STATUS_IGNORE)
@@ -69,7 +69,7 @@ TWMPI_PUBLIC int MPIABI_Mprobe(int source, int tag, MPIABI_Comm comm, MPIABI_Mes
 	if (code == MPI_SUCCESS)
 		code = twmpi_partner_check(c, source, tag, true);
 	if (code == MPI_SUCCESS)
-		code = source == MPI_PROC_NULL ? take_nobodys(message, status)
+		code = source == MPI_PROC_NULL ? fill_no_proc(message, status)
 					       : take_message(c, source, tag, message, status);
 	return twmpi_end(c, "MPI_Mprobe", code);
 }
@@ -88,7 +88,7 @@ TWMPI_PUBLIC int MPIABI_Improbe(int source, int tag, MPIABI_Comm comm, int *flag
 	code = twmpi_comm_find(comm, &c);
 	if (code == MPI_SUCCESS)
 		code = source == MPI_PROC_NULL
-			       ? take_nobodys(message, status)
+			       ? fill_no_proc(message, status)
 			       : take_message(c, found.MPI_SOURCE, found.MPI_TAG, message, status);
 	return twmpi_end(c, "MPI_Improbe", code);
 }

@@ -68,7 +68,7 @@ int twmpi_members_find(MPIABI_Group group, struct twmpi_members **members_out)
 }
 
 /* Consumes new members, and returns a handle for them. The empty group has a constant handle. */
-static int give_group(struct twmpi_members *members, MPIABI_Group *group_out)
+static int make_group_handle(struct twmpi_members *members, MPIABI_Group *group_out)
 {
 	if (members != NULL && members->size == 0) {
 		twmpi_members_drop(members);
@@ -87,7 +87,7 @@ TWMPI_PUBLIC int MPIABI_Comm_group(MPIABI_Comm comm, MPIABI_Group *group)
 	int code = twmpi_comm_find(comm, &c);
 
 	if (code == MPI_SUCCESS)
-		code = give_group(twmpi_members_hold(c->members), group);
+		code = make_group_handle(twmpi_members_hold(c->members), group);
 	return twmpi_end(c, "MPI_Comm_group", code);
 }
 
@@ -162,9 +162,9 @@ TWMPI_PUBLIC int MPIABI_Group_compare(MPIABI_Group group1, MPIABI_Group group2, 
 	return twmpi_end(NULL, "MPI_Group_compare", code);
 }
 
-/* Combines ranks of a that are in b (shared) or not (lone), and then ranks of b alone (others). */
-static int combine_groups(MPIABI_Group group1, MPIABI_Group group2, bool shared, bool lone,
-			  bool others, MPIABI_Group *group_out)
+/* Combines the chosen kinds: ranks of a that are in b or not, and then ranks of b alone. */
+static int combine_groups(MPIABI_Group group1, MPIABI_Group group2, bool in_both, bool only_first,
+			  bool only_second, MPIABI_Group *group_out)
 {
 	struct twmpi_members *a, *b, *made;
 	uint32_t *ranks, size = 0;
@@ -176,14 +176,14 @@ static int combine_groups(MPIABI_Group group1, MPIABI_Group group2, bool shared,
 		return code;
 	ranks = calloc(a->size + b->size + 1u, sizeof(*ranks));
 	for (uint32_t i = 0; ranks != NULL && i < a->size; i++)
-		if (twmpi_members_place(b, a->ranks[i]) != TWMPI_NO_RANK ? shared : lone)
+		if (twmpi_members_place(b, a->ranks[i]) != TWMPI_NO_RANK ? in_both : only_first)
 			ranks[size++] = a->ranks[i];
-	for (uint32_t i = 0; ranks != NULL && others && i < b->size; i++)
+	for (uint32_t i = 0; ranks != NULL && only_second && i < b->size; i++)
 		if (twmpi_members_place(a, b->ranks[i]) == TWMPI_NO_RANK)
 			ranks[size++] = b->ranks[i];
 	made = ranks != NULL ? twmpi_members_new(ranks, size) : NULL;
 	free(ranks);
-	return give_group(made, group_out);
+	return make_group_handle(made, group_out);
 }
 
 TWMPI_PUBLIC int MPIABI_Group_union(MPIABI_Group group1, MPIABI_Group group2,
@@ -238,7 +238,7 @@ static int choose_members(MPIABI_Group group, int n, const int *ranks, bool list
 		made = twmpi_members_new(kept, size);
 	free(kept);
 	free(named);
-	return code == MPI_SUCCESS ? give_group(made, group_out) : code;
+	return code == MPI_SUCCESS ? make_group_handle(made, group_out) : code;
 }
 
 TWMPI_PUBLIC int MPIABI_Group_incl(MPIABI_Group group, int n, const int *ranks,

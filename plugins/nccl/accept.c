@@ -111,7 +111,7 @@ enum nccl_result twn_listen(uint64_t comm_id, int device, void *handle, void **l
  * Returns the comm of a call; NULL: no memory. If the other side has gone, the receives of the comm
  * fail, because the accepting process must not wait for ever.
  */
-static struct twn_comm *answer_call(struct twn_call *call)
+static struct twn_comm *accept_call(struct twn_call *call)
 {
 	struct twn_comm *comm = twn_comm_create(call->link, false);
 	int status;
@@ -141,7 +141,7 @@ enum nccl_result twn_accept(struct twn_listen *listening, void **receiving)
 	twn_links_accept(listening->device);
 	call = next_call(listening);
 	if (call != NULL)
-		comm = answer_call(call);
+		comm = accept_call(call);
 	if (comm != NULL)
 		twn_comm_name(comm, listening->comm_id);
 	pthread_mutex_unlock(&twn.lock);

@@ -89,7 +89,7 @@ static void finish_part(struct twn_part *part, const struct tow_result *result)
 	if (result->status < 0)
 		twn_comm_fail(comm, result->status, result->message);
 	else if (result->dropped_bytes > 0 &&
-		 !atomic_exchange_explicit(&comm->cut_told, true, memory_order_relaxed))
+		 !atomic_exchange_explicit(&comm->cut_logged, true, memory_order_relaxed))
 		twn_log(NCCL_LOG_INFO,
 			"a message of %llu bytes was cut to %llu, as its receive had "
 			"no more room",
@@ -169,13 +169,13 @@ static int request_start(struct twn_comm *comm, struct twn_request *request)
 	return status;
 }
 
-static enum nccl_result tell_failure(struct twn_comm *comm)
+static enum nccl_result report_failure(struct twn_comm *comm)
 {
 	int status = atomic_load_explicit(&comm->failed, memory_order_acquire);
 
 	if (status == 0)
 		status = TOW_EPEER; /* another thread is storing the status now */
-	else if (!atomic_exchange_explicit(&comm->told, true, memory_order_relaxed))
+	else if (!atomic_exchange_explicit(&comm->failure_logged, true, memory_order_relaxed))
 		twn_log(NCCL_LOG_WARN, "%s%s%s failed: %s: %s",
 			comm->sends ? "a send" : "a receive",
 			comm->name[0] != '\0' ? " of communicator " : "", comm->name,
@@ -204,7 +204,7 @@ enum nccl_result twn_send(struct twn_comm *comm, void *data, size_t bytes, int t
 	if (comm == NULL || !comm->sends)
 		return NCCL_INVALID_ARGUMENT;
 	if (atomic_load_explicit(&comm->failed, memory_order_relaxed) < 0)
-		return tell_failure(comm);
+		return report_failure(comm);
 	request = request_take(comm, 1);
 	if (request == NULL)
 		return NCCL_SUCCESS;
@@ -215,7 +215,7 @@ enum nccl_result twn_send(struct twn_comm *comm, void *data, size_t bytes, int t
 		return NCCL_SUCCESS;
 	}
 	request_give(request);
-	return status == TOW_EBUSY ? NCCL_SUCCESS : tell_failure(comm);
+	return status == TOW_EBUSY ? NCCL_SUCCESS : report_failure(comm);
 }
 
 static enum nccl_result recv_group(struct twn_comm *comm, struct twn_request *request, void **out)
@@ -229,7 +229,7 @@ static enum nccl_result recv_group(struct twn_comm *comm, struct twn_request *re
 		return NCCL_SUCCESS;
 	}
 	request_give(request);
-	return status == TOW_EBUSY ? NCCL_SUCCESS : tell_failure(comm);
+	return status == TOW_EBUSY ? NCCL_SUCCESS : report_failure(comm);
 }
 
 enum nccl_result twn_recv(struct twn_comm *comm, int count, void **data, const size_t *bytes,
@@ -241,7 +241,7 @@ enum nccl_result twn_recv(struct twn_comm *comm, int count, void **data, const s
 	if (comm == NULL || comm->sends || count < 1 || count > TWN_GROUP)
 		return NCCL_INVALID_ARGUMENT;
 	if (atomic_load_explicit(&comm->failed, memory_order_relaxed) < 0)
-		return tell_failure(comm);
+		return report_failure(comm);
 	if (atomic_load_explicit(&comm->stalled, memory_order_acquire) != NULL)
 		return NCCL_SUCCESS;
 	request = request_take(comm, (uint32_t)count);
@@ -317,7 +317,7 @@ enum nccl_result twn_test(struct twn_request *request, int *done, int *bytes)
 		tow_progress(comm->runtime);
 	}
 	if (failed < 0 || (status < 0 && status != TOW_EBUSY))
-		return tell_failure(comm);
+		return report_failure(comm);
 	if (request->started < request->count)
 		return NCCL_SUCCESS;
 	for (uint32_t i = 0; bytes != NULL && i < request->count; i++)

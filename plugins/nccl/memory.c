@@ -21,7 +21,7 @@ struct region {
 
 static struct region *rows[ROWS];
 static struct region *ending; /* deregistered regions that operations still use */
-static bool told;
+static bool warned;
 
 static struct region **row_of(const void *data)
 {
@@ -47,8 +47,9 @@ static struct region *region_create(void *data, size_t bytes)
 		return NULL;
 	region->data = data;
 	region->bytes = bytes;
-	if (bytes > 0 && tow_mem_register(twn.runtime, data, bytes, &region->handle) < 0 && !told) {
-		told = true;
+	if (bytes > 0 && tow_mem_register(twn.runtime, data, bytes, &region->handle) < 0 &&
+	    !warned) {
+		warned = true;
 		twn_log(NCCL_LOG_INFO, "memory is used without being pinned: %s",
 			tow_error_message());
 	}

@@ -128,7 +128,7 @@ struct twn_comm {
 	_Atomic unsigned idle;      /* tests in a row that found nothing to do */
 	_Atomic uint32_t in_flight; /* operations whose callback has not run */
 	_Atomic int failed;         /* the first failure, set after `why` is written */
-	_Atomic bool failing, told, cut_told;
+	_Atomic bool failing, failure_logged, cut_logged;
 	char why[TWN_TEXT];
 	struct twn_request *_Atomic stalled; /* a group of receives that started in part */
 	_Atomic uint32_t cursor;

@@ -147,7 +147,7 @@ static void comm_reset(struct twp_comm *comm, const char *name, uint64_t id, int
 		*at = *at >= ' ' && *at < 0x7f ? *at : '?';
 }
 
-static void give_runtime(void)
+static void release_runtime(void)
 {
 	pthread_mutex_lock(&twn.lock);
 	twn_release();
@@ -173,12 +173,12 @@ static enum nccl_result open_group(struct twp_comm *comm, nccl_logger logger)
 	if (status == TOW_OK)
 		return NCCL_SUCCESS;
 	result = twn_refuse(status, "the profiler's communicator");
-	give_runtime();
+	release_runtime();
 	return result;
 }
 
 /* Frees the row of the comm; the caller does not hold the table's lock. */
-static void give_row(struct twp_comm *comm)
+static void release_row(struct twp_comm *comm)
 {
 	pthread_mutex_lock(&table.lock);
 	if (comm->last_number > table.last_number)
@@ -223,7 +223,7 @@ enum nccl_result twp_init(void **context, int *mask_out, const char *name, uint6
 		return NCCL_SYSTEM_ERROR;
 	result = open_group(comm, logger);
 	if (result != NCCL_SUCCESS) {
-		give_row(comm);
+		release_row(comm);
 		return result;
 	}
 	*mask_out = read_events();
@@ -251,7 +251,7 @@ enum nccl_result twp_finalize(void *context)
 	tow_foreign_close(comm->group);
 	comm->group = NULL;
 	twp_comm_give(comm);
-	give_row(comm);
-	give_runtime();
+	release_row(comm);
+	release_runtime();
 	return NCCL_SUCCESS;
 }

@@ -322,7 +322,7 @@ static int open_lanes(struct twi_engine *engine)
 }
 
 /* Takes the engine to close. Without a ring here, what other threads' rings hold is dropped. */
-static void enter_last(struct twi_engine *engine)
+static void enter_to_close(struct twi_engine *engine)
 {
 	twi_engine_enter(engine);
 	twi_engine_bind_ring(engine);
@@ -331,7 +331,7 @@ static void enter_last(struct twi_engine *engine)
 
 static void close_lanes(struct twi_engine *engine)
 {
-	enter_last(engine);
+	enter_to_close(engine);
 	for (unsigned i = 0; i < TWI_LANE_SLOTS; i++) {
 		if (engine->lanes[i] != NULL)
 			engine->lanes[i]->ops->close(engine->lanes[i]);
@@ -343,7 +343,7 @@ static void close_lanes(struct twi_engine *engine)
 
 static void close_polled(struct twi_engine *engine)
 {
-	enter_last(engine);
+	enter_to_close(engine);
 	twi_parts_close(engine);
 	twi_engine_leave(engine);
 }
@@ -353,7 +353,7 @@ static void end_traffic(struct twi_engine *engine)
 {
 	struct twi_list *pos, *next;
 
-	enter_last(engine);
+	enter_to_close(engine);
 	twi_list_for_each_safe (pos, next, &engine->endpoints)
 		twi_endpoint_end_accepts(twi_container_of(pos, struct tow_endpoint, link));
 	twi_connects_end(engine);

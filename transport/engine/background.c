@@ -33,11 +33,11 @@ struct twi_background {
 	sem_t settled; /* it has its ring, or will never have one */
 	_Atomic uint32_t stop;
 	struct twi_ring *ring;
-	uint64_t drives; /* engine->drives when it looked last */
-	uint64_t waits;  /* engine->waits when it looked last */
-	unsigned same;   /* ticks in which the same wait went on */
-	unsigned ticks;  /* since it polled rings for an owner without one */
-	bool urgent;     /* at that poll messages came by rings, or deadlines stood */
+	uint64_t drives;          /* engine->drives when it looked last */
+	uint64_t waits;           /* engine->waits when it looked last */
+	unsigned same_wait_ticks; /* ticks in which the same wait went on */
+	unsigned ticks;           /* since it polled rings for an owner without one */
+	bool urgent;              /* at that poll messages came by rings, or deadlines stood */
 	uint64_t tick_ns;
 	uint32_t notices;  /* zero-copy notices that its ring must fetch */
 	uint64_t due_ns;   /* the deadline that it sleeps for */
@@ -198,11 +198,12 @@ static void background_tick(struct twi_background *bg)
 {
 	uint64_t waits = waits_begun(bg);
 
-	bg->same = twi_wait_covered(bg->engine) && waits == bg->waits ? bg->same + 1 : 0;
+	bg->same_wait_ticks =
+		twi_wait_covered(bg->engine) && waits == bg->waits ? bg->same_wait_ticks + 1 : 0;
 	bg->waits = waits;
 	fetch_notices(bg);
 	poll_rings(bg);
-	if (bg->same > DOZE_TICKS && bg->notices == 0) {
+	if (bg->same_wait_ticks > DOZE_TICKS && bg->notices == 0) {
 		background_doze(bg);
 		return;
 	}
@@ -240,7 +241,7 @@ static bool has_cause(const struct twi_background *bg)
 	       atomic_load_explicit(&bg->engine->device_signal, memory_order_relaxed) != 0;
 }
 
-static bool is_told(const struct twi_background *bg)
+static bool was_woken(const struct twi_background *bg)
 {
 	return atomic_load_explicit(&bg->engine->background_asleep, memory_order_relaxed) !=
 		       TWI_BG_ASLEEP ||
@@ -257,7 +258,7 @@ static void sleep_looking(struct twi_background *bg, uint64_t now_ns)
 		until_ns = now_ns + ns;
 		twi_ring_sleep(bg->ring, ns);
 		now_ns = twi_now_ns();
-		if (now_ns < until_ns || is_told(bg) || has_cause(bg))
+		if (now_ns < until_ns || was_woken(bg) || has_cause(bg))
 			return;
 		twi_told_peek(bg->engine, now_ns);
 	} while (now_ns < end_ns);

@@ -186,7 +186,7 @@ static bool due_earlier(struct twi_engine *engine)
  * Threads sleep, in a wait or on a tow_fd. They take on what this holder leaves, and what is armed
  * in its ring alone, which goes to sleep now.
  */
-static void hand_on(struct twi_engine *engine, bool armed)
+static void wake_for_leftovers(struct twi_engine *engine, bool armed)
 {
 	bool watched = atomic_load_explicit(&engine->watchers, memory_order_relaxed) > 0;
 	bool driven = atomic_load_explicit(&engine->driver, memory_order_relaxed) != NULL;
@@ -222,7 +222,7 @@ static void leave_undone(struct twi_engine *engine)
 
 	engine->armed_since_enter = false;
 	if (atomic_load_explicit(&engine->sleepers, memory_order_relaxed) > 0)
-		hand_on(engine, armed);
+		wake_for_leftovers(engine, armed);
 	if (twi_unlikely(background_needed(engine, armed)))
 		twi_background_wake(engine);
 	if (twi_unlikely(atomic_load_explicit(&engine->watchers, memory_order_relaxed) > 0)) {

@@ -46,7 +46,7 @@
  * get them. The leases go with the ring. That is safe: an operation in flight holds its memory
  * itself. Once it has ended, no receiver wants the bytes that are still on their way.
  */
-static void drop_deaf(struct twi_engine *engine)
+static void drop_ended_rings(struct twi_engine *engine)
 {
 	if (twi_likely(engine->notices == engine->ring->notices))
 		return;
@@ -73,7 +73,7 @@ static unsigned poll_ring(struct twi_engine *engine)
 {
 	twi_engine_keep_in_step(engine);
 	twi_pool_regions_settle(engine->pool);
-	drop_deaf(engine);
+	drop_ended_rings(engine);
 	return twi_ring_poll(engine->ring);
 }
 
@@ -262,8 +262,8 @@ static void give_way(struct twi_engine *engine, struct twi_wait *wait)
  * Lets the threads that linger see what this poll has ended, and start what the next one moves.
  * False: it is better to sleep.
  */
-static bool share_poll(struct twi_engine *engine, struct twi_wait *wait, struct spin *spin,
-		       bool events)
+static bool yield_to_lingerers(struct twi_engine *engine, struct twi_wait *wait, struct spin *spin,
+			       bool events)
 {
 	twi_engine_leave(engine);
 	sched_yield();
@@ -429,7 +429,7 @@ drive_wait(struct twi_engine *engine, struct twi_wait *wait, size_t count, uint6
 				return TOW_OK;
 			restart_spin(engine, &spin);
 		} else if (twi_unlikely(twi_engine_shared(engine))) {
-			if (!share_poll(engine, wait, &spin, events > 0) &&
+			if (!yield_to_lingerers(engine, wait, &spin, events > 0) &&
 			    try_lead(engine, wait)) {
 				if (sleep_once(engine, wait, until_ns))
 					return TOW_OK;

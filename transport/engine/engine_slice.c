@@ -211,7 +211,8 @@ static bool slices_start(struct twi_engine *engine, const struct twi_wait *wait)
  * others have had turns since. So it does not exchange all the time, as they do, and would leave a
  * slice of its own unused.
  */
-static bool is_seldom(struct twi_engine *engine, const struct twi_wait *wait, uint64_t now_ns)
+static bool exchanges_seldom(struct twi_engine *engine, const struct twi_wait *wait,
+			     uint64_t now_ns)
 {
 	const struct twi_slices *slices = &engine->slices;
 	uint64_t round_ns = slices->slice_ns * threads_waiting(engine);
@@ -226,7 +227,7 @@ static bool is_favoured(struct twi_engine *engine, const struct twi_wait *wait)
 	struct twi_slices *slices = &engine->slices;
 	uint64_t now_ns = twi_engine_batch_now(engine);
 
-	if (now_ns < slices->favour_ns || !is_seldom(engine, wait, now_ns))
+	if (now_ns < slices->favour_ns || !exchanges_seldom(engine, wait, now_ns))
 		return false;
 	slices->favour_ns = now_ns + slices->slice_ns / 2;
 	slices->favoured = true;
@@ -259,7 +260,8 @@ static void wake_seldom(struct twi_engine *engine, uint64_t now_ns)
 {
 	struct twi_slices *slices = &engine->slices;
 
-	while (slices->due_count > 0 && is_seldom(engine, wait_of(slices->due.next), now_ns)) {
+	while (slices->due_count > 0 &&
+	       exchanges_seldom(engine, wait_of(slices->due.next), now_ns)) {
 		twi_slice_withdraw(engine, wait_of(slices->due.next));
 		slices->favoured = true;
 	}

@@ -121,9 +121,9 @@ static struct twi_watched *add_process(struct twi_engine *engine,
  * Does the process still run? Its descriptor says so. /proc tells only of the first thread, which
  * is not enough, unless it shows that another process has the number now.
  */
-static enum twi_process look_at(const struct twi_engine *engine,
-				const struct twi_identity *identity,
-				const struct twi_watched *process)
+static enum twi_process process_state(const struct twi_engine *engine,
+				      const struct twi_identity *identity,
+				      const struct twi_watched *process)
 {
 	TWI_UNCANCELED;
 	char state;
@@ -151,7 +151,7 @@ enum twi_process twi_process_watch(struct twi_engine *engine, const struct twi_i
 	process = find_process(&engine->processes, identity);
 	if (process == NULL)
 		process = add_process(engine, identity);
-	how = look_at(engine, identity, process);
+	how = process_state(engine, identity, process);
 	if (how == TWI_PROCESS_RUNS) {
 		twi_list_push_back(&process->users, &user->link);
 		user->process = process;

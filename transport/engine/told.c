@@ -105,7 +105,8 @@ static bool open_status(struct twi_told *told, int thread)
 }
 
 /* Reads the state of the thread from /proc. False: it is not there, or the thread has ended. */
-static bool look_at(struct twi_told *told, int thread, bool *asleep_out, uint64_t *sleeps_out)
+static bool read_thread_state(struct twi_told *told, int thread, bool *asleep_out,
+			      uint64_t *sleeps_out)
 {
 	static const char state[] = "\nState:\t", sleeps[] = "\nvoluntary_ctxt_switches:\t";
 	char text[4096];
@@ -172,7 +173,8 @@ void twi_told_before(struct twi_engine *engine, struct twi_told_look *look)
 	if (thread == 0)
 		return;
 	look->now_ns = twi_engine_clock(engine);
-	if (!may_look(told, look->now_ns) || !look_at(told, thread, &look->asleep, &look->sleeps)) {
+	if (!may_look(told, look->now_ns) ||
+	    !read_thread_state(told, thread, &look->asleep, &look->sleeps)) {
 		count_one(&told->doubts, 1);
 		atomic_store_explicit(&told->stale, true, memory_order_relaxed);
 		return;
@@ -261,7 +263,7 @@ void twi_told_after(struct twi_engine *engine, const struct twi_told_look *look,
 	twi_assert_held(engine);
 	if (look->thread == 0)
 		return;
-	if (look->asleep && !look_at(told, look->thread, &asleep, &sleeps))
+	if (look->asleep && !read_thread_state(told, look->thread, &asleep, &sleeps))
 		count_one(&told->doubts, 1);
 	else if (asleep && sleeps == look->sleeps)
 		note_asleep(told, look);
@@ -301,7 +303,8 @@ void twi_told_peek(struct twi_engine *engine, uint64_t now_ns)
 	bool asleep = false;
 	uint64_t sleeps = 0;
 
-	if (thread == 0 || !may_look(told, now_ns) || !look_at(told, thread, &asleep, &sleeps))
+	if (thread == 0 || !may_look(told, now_ns) ||
+	    !read_thread_state(told, thread, &asleep, &sleeps))
 		return;
 	if (!asleep) {
 		told->peek_thread = 0;
@@ -320,13 +323,13 @@ void twi_told_missed(struct twi_engine *engine, uint64_t drives)
 	bool asleep;
 	uint64_t sleeps, later;
 
-	if (thread == 0 || has_driven(engine, drives) || !look_at(told, thread, &asleep, &sleeps) ||
-	    !asleep)
+	if (thread == 0 || has_driven(engine, drives) ||
+	    !read_thread_state(told, thread, &asleep, &sleeps) || !asleep)
 		return;
 	/* Both threads were woken at once: the other may come a little later. */
 	for (unsigned i = 0; i < AGAIN; i++)
 		twi_pause_cpu();
-	if (look_at(told, thread, &asleep, &later) && asleep && later == sleeps &&
+	if (read_thread_state(told, thread, &asleep, &later) && asleep && later == sleeps &&
 	    !has_driven(engine, drives))
 		keep_value(&told->missed_ns, twi_now_ns());
 }

@@ -52,8 +52,8 @@ struct twi_auto_dial {
 	uint64_t error; /* its errno */
 	unsigned count, next;
 	struct twi_auto_way ways[TWI_AUTO_WAYS_MAX];
-	char refused[400]; /* lanes that were not taken, each with its reason */
-	char said[200];    /* by the last route that failed */
+	char refused[400];      /* lanes that were not taken, each with its reason */
+	char last_message[200]; /* by the last route that failed */
 };
 
 /* auto_dial.c */

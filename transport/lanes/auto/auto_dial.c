@@ -151,7 +151,7 @@ static void finish_dial(struct twi_auto_dial *dial, int status, struct tow_peer 
 			peer->lane->ops->scheme, peer->why);
 	} else {
 		twi_error(status, "no lane leads there: %s%s%s", dial->refused,
-			  dial->said[0] != '\0' ? "; " : "", dial->said);
+			  dial->last_message[0] != '\0' ? "; " : "", dial->last_message);
 		twi_log(engine->diag, 2, "%s", tow_error_message());
 	}
 	op->lane_state = NULL;
@@ -180,9 +180,10 @@ static void inner_done(struct tow_op *inner, const struct tow_result *result)
 		return;
 	}
 	dial->status = result->status;
-	snprintf(dial->said, sizeof(dial->said), "%s", tow_error_message());
+	snprintf(dial->last_message, sizeof(dial->last_message), "%s", tow_error_message());
 	refuse_way(dial, dial->ways[dial->next - 1].lane,
-		   twi_require_said(dial->said) ? dial->said : tow_status_name(result->status));
+		   twi_require_said(dial->last_message) ? dial->last_message
+							: tow_status_name(result->status));
 	try_next(dial);
 }
 

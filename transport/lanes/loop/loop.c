@@ -42,7 +42,7 @@ static int lane_open(struct twi_engine *engine, struct twi_lane **lane_out)
 	twi_list_init(&lane->links);
 	twi_list_init(&lane->active);
 	twi_list_init(&lane->dials);
-	twi_list_init(&lane->talking);
+	twi_list_init(&lane->to_flush);
 	*lane_out = &lane->base;
 	return TOW_OK;
 }
@@ -312,11 +312,11 @@ static void lane_flush(struct twi_lane *base, bool acks_too)
 	struct twi_loop_lane *lane = loop_lane(base);
 	struct twi_list *pos, *next;
 
-	twi_list_for_each_safe (pos, next, &lane->talking) {
-		struct twi_loop_peer *peer = twi_container_of(pos, struct twi_loop_peer, talking);
+	twi_list_for_each_safe (pos, next, &lane->to_flush) {
+		struct twi_loop_peer *peer = twi_container_of(pos, struct twi_loop_peer, to_flush);
 
 		if (acks_too)
-			twi_list_remove(&peer->talking);
+			twi_list_remove(&peer->to_flush);
 		twi_loop_flush(lane, peer, acks_too);
 	}
 }

@@ -129,12 +129,12 @@ struct twi_loop_late {
 struct twi_loop_peer {
 	struct tow_peer base; /* first, with the session: struct twi_stream_peer */
 	struct twi_session session;
-	struct twi_list talking;    /* on lane->talking: its session may have something to send */
+	struct twi_list to_flush;   /* on lane->to_flush: its session may have something to send */
 	struct twi_loop_link *link; /* NULL: lost */
 	unsigned side;
 	bool blocked[TWI_LOOP_STREAMS]; /* more is to be written than the pipe took */
 	bool refused;                   /* the NIC was given an address that it does not know */
-	bool lied_to;                   /* the other side has broken the protocol */
+	bool peer_broke_protocol;       /* the other side has broken the protocol */
 	struct twi_loop_late late[TWI_LOOP_STREAMS];
 	uint64_t deadline_ns; /* closing: lets go at this time at the latest */
 	struct twi_reached readable[TWI_LOOP_STREAMS], writable[TWI_LOOP_STREAMS];
@@ -182,7 +182,7 @@ struct twi_loop_dial {
 
 struct twi_loop_lane {
 	struct twi_lane base;
-	struct twi_list links, active, dials, talking;
+	struct twi_list links, active, dials, to_flush;
 	struct twi_loop_config config;
 	uint64_t random;
 	uint64_t faults, corrupted, breaks, early;

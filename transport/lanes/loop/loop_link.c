@@ -37,8 +37,8 @@ void twi_loop_activate(struct twi_loop_lane *lane, struct twi_loop_link *link)
 
 void twi_loop_talks(struct twi_loop_lane *lane, struct twi_loop_peer *peer)
 {
-	if (twi_list_empty(&peer->talking))
-		twi_list_push_back(&lane->talking, &peer->talking);
+	if (twi_list_empty(&peer->to_flush))
+		twi_list_push_back(&lane->to_flush, &peer->to_flush);
 }
 
 static bool stream_up(const struct twi_loop_peer *peer, unsigned stream)
@@ -187,7 +187,7 @@ static unsigned send_bulk(struct twi_loop_lane *lane, struct twi_loop_peer *peer
 			peer->refused = true;
 		late = late_of(&out, n, chunk != NULL);
 		if (note_written(lane, peer, stream, &late) < 0)
-			peer->lied_to = true;
+			peer->peer_broke_protocol = true;
 		if (n == 0 || ++writes == ROUNDS) {
 			peer->blocked[stream] = !peer->late[stream].pending;
 			break;
@@ -248,7 +248,7 @@ static void detach_side(struct twi_loop_lane *lane, struct twi_loop_peer *peer)
 		lane->faults++; /* what it had still to send again is lost */
 	link->sides[peer->side] = NULL;
 	peer->link = NULL;
-	twi_list_remove(&peer->talking);
+	twi_list_remove(&peer->to_flush);
 	twi_loop_activate(lane, link);
 }
 
@@ -273,7 +273,7 @@ void twi_loop_peer_lost(struct twi_loop_lane *lane, struct twi_loop_peer *peer, 
 }
 
 /* Sends why this side ends, as far as the pipe takes it at once. */
-static void say_why(struct twi_loop_lane *lane, struct twi_loop_peer *peer, int status)
+static void send_reason(struct twi_loop_lane *lane, struct twi_loop_peer *peer, int status)
 {
 	twi_peer_ended(&peer->base, status);
 	twi_session_fail(&peer->session, status);
@@ -290,7 +290,7 @@ void twi_loop_protocol_error(struct twi_loop_lane *lane, struct twi_loop_peer *p
 {
 	twi_count(lane->base.engine->diag, TWI_C_protocol_errors, status == TOW_EPROTOCOL);
 	if (peer->session.rule != 0)
-		say_why(lane, peer, status);
+		send_reason(lane, peer, status);
 	twi_loop_peer_lost(lane, peer, status);
 }
 
@@ -424,7 +424,7 @@ static bool read_all(struct twi_loop_lane *lane, struct twi_loop_peer *peer, uns
  */
 static bool side_over(struct twi_loop_lane *lane, struct twi_loop_peer *peer, uint64_t now_ns)
 {
-	if (peer->refused || peer->lied_to) {
+	if (peer->refused || peer->peer_broke_protocol) {
 		twi_loop_protocol_error(lane, peer, TOW_EPROTOCOL);
 		return true;
 	}
@@ -545,7 +545,7 @@ static int create_side(struct twi_loop_lane *lane, struct twi_loop_link *link, u
 	/* Both sides are this runtime: they offer the same, and know it without a HELLO. */
 	peer->base.features =
 		(uint32_t)twi_features_word(lane->base.engine->features, TWI_LANE_LOOP, 0);
-	twi_list_init(&peer->talking);
+	twi_list_init(&peer->to_flush);
 	peer->base.connector = side == 0;
 	peer->side = side;
 	peer->link = link;

@@ -53,7 +53,7 @@ static uint64_t later_ns(struct twi_loop_lane *lane)
 	return twi_engine_now(lane->base.engine) + twi_loop_below(lane, lane->config.reopen_ns);
 }
 
-static int say_broken(struct twi_loop_lane *lane, struct twi_loop_link *link, unsigned stream,
+static int break_side(struct twi_loop_lane *lane, struct twi_loop_link *link, unsigned stream,
 		      unsigned side)
 {
 	struct twi_session *session = &link->sides[side]->session;
@@ -81,7 +81,7 @@ static void notice_break(struct twi_loop_lane *lane, struct twi_loop_link *link,
 	lane->breaks++;
 	wire->breaks++;
 	for (unsigned side = 0; side < 2 && link->sides[side] != NULL; side++) {
-		int status = say_broken(lane, link, stream, side);
+		int status = break_side(lane, link, stream, side);
 
 		if (status < 0)
 			twi_loop_protocol_error(lane, link->sides[side], status);
@@ -96,7 +96,7 @@ static void notice_break(struct twi_loop_lane *lane, struct twi_loop_link *link,
 	}
 }
 
-static void say_record(struct twi_loop_link *link, unsigned stream, unsigned side)
+static void put_record(struct twi_loop_link *link, unsigned stream, unsigned side)
 {
 	struct twi_session *session = &link->sides[side]->session;
 	struct twi_loop_end *end = &link->wires[stream].ends[side];
@@ -109,7 +109,7 @@ static void say_record(struct twi_loop_link *link, unsigned stream, unsigned sid
 }
 
 /* Reads the other side's record in two pieces, as a record may be cut anywhere. */
-static int hear_record(struct twi_loop_lane *lane, struct twi_loop_link *link, unsigned stream,
+static int read_record(struct twi_loop_lane *lane, struct twi_loop_link *link, unsigned stream,
 		       unsigned side)
 {
 	struct twi_session *session = &link->sides[side]->session;
@@ -140,13 +140,13 @@ static unsigned step_side(struct twi_loop_lane *lane, struct twi_loop_link *link
 	if (link->sides[side] == NULL || end->up || end->due_ns > twi_engine_now(lane->base.engine))
 		return 0;
 	if (!end->said) {
-		say_record(link, stream, side);
+		put_record(link, stream, side);
 		end->due_ns = later_ns(lane);
 		return 1;
 	}
 	if (!wire->ends[1 - side].said)
 		return 0;
-	status = hear_record(lane, link, stream, side);
+	status = read_record(lane, link, stream, side);
 	if (status < 0) {
 		twi_loop_protocol_error(lane, link->sides[side], status);
 		return 1;

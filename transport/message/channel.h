@@ -64,7 +64,7 @@ bool twi_channel_control_get(uint64_t tag, struct twi_channel_control *out);
 struct twi_channel {
 	struct twi_list link;   /* in its bucket */
 	struct twi_list owing;  /* in channels->owing while `owes` is not 0 */
-	struct twi_list turn;   /* in channels->turns while sends are queued */
+	struct twi_list turn;   /* in channels->turns while sends are queued, or were a drain ago */
 	struct twi_list queued; /* sends that wait for credit or room, in order */
 	struct twi_list ending; /* in the engine's part: `ended`, and operations must still end */
 	struct tow_peer *peer;

@@ -108,13 +108,23 @@ bool twi_outbox_owes(const struct twi_outbox *outbox)
 	return outbox->owes_credit || (channels != NULL && !twi_list_empty(&channels->owing));
 }
 
+/* Whether a send waits on a channel. Channels that have emptied stay until the next full drain. */
+static bool channels_wait(const struct twi_channels *channels)
+{
+	for (struct twi_list *pos = channels->turns.next; pos != &channels->turns;
+	     pos = pos->next) {
+		if (!twi_list_empty(&channel_of(pos)->queued))
+			return true;
+	}
+	return false;
+}
+
 bool twi_outbox_waits(const struct twi_outbox *outbox)
 {
 	const struct twi_channels *channels = outbox->peer->channels;
 
 	return !twi_list_empty(&outbox->queued) || outbox->owes_credit ||
-	       (channels != NULL &&
-		(!twi_list_empty(&channels->owing) || !twi_list_empty(&channels->turns)));
+	       (channels != NULL && (!twi_list_empty(&channels->owing) || channels_wait(channels)));
 }
 
 const struct tow_op *twi_outbox_next(const struct twi_outbox *outbox)

@@ -15,6 +15,8 @@
 #include "transport/engine/engine.h"
 #include "transport/engine/runtime.h"
 #include "transport/lanes/lane.h"
+#include "transport/message/channel.h"
+#include "transport/message/inbox.h"
 #include "transport/message/outbox.h"
 #include "transport/op/endpoint.h"
 #include "transport/op/message.h"
@@ -479,6 +481,70 @@ static void test_credit(void **state)
 	twi_outbox_fini(&outbox);
 }
 
+/* The other side opens the channel, and grants it credit. */
+static struct twi_channel *open_channel(struct tow_channel *user)
+{
+	const struct twi_channel_control control = { TWI_CHANNEL_OPEN, 3, 4096 };
+	const struct twi_inbound in = { .tag = twi_channel_control_put(&control),
+					.space = TWI_SPACE_LINK };
+	struct twi_channel *channel;
+	uint8_t rule = 0;
+
+	peer->features |= TWI_FEATURE_BIT(channels);
+	assert_int_equal(twi_channels_received(peer, &in, &rule), TOW_OK);
+	channel = twi_channel_find(peer, control.number);
+	assert_non_null(channel);
+	channel->user = user;
+	return channel;
+}
+
+static struct tow_op *send_on(const struct twi_channel *channel)
+{
+	struct tow_op *op = twi_op_acquire(engine, &twi_send_ops, NULL);
+
+	op->peer = peer;
+	op->data = payload;
+	op->bytes = 8;
+	op->channel = channel->number;
+	twi_list_init(&op->on_channel);
+	twi_outbox_send(&outbox, op);
+	return op;
+}
+
+/* A drain that ends with the last send of a channel leaves no send that waits. */
+static void test_channel_drain(void **state)
+{
+	struct tow_channel user = { .peer = peer, .number = 3 };
+	struct twi_channel *channel;
+	struct tow_op *sent[4];
+
+	(void)state;
+	credit = 4096;
+	begin_round(0, false);
+	room = 0;
+	channel = open_channel(&user);
+	for (unsigned i = 0; i < 3; i++)
+		sent[i] = send_on(channel);
+	assert_true(twi_outbox_waits(&outbox));
+	assert_false(twi_outbox_no_credit(&outbox));
+	room = 10;
+	assert_int_equal(twi_outbox_drain(&outbox, 3), 3);
+	assert_false(twi_outbox_waits(&outbox));
+	assert_false(twi_outbox_no_credit(&outbox));
+	assert_int_equal(outbox.starved_since_ns, 0);
+	channel->out.used = channel->out.returned + channel->out.bytes;
+	sent[3] = send_on(channel);
+	assert_true(twi_outbox_no_credit(&outbox));
+	assert_true(outbox.starved_since_ns != 0);
+	twi_outbox_fail(&outbox, TOW_EPEER);
+	for (unsigned i = 0; i < 4; i++) {
+		assert_int_equal(sent[i]->status, i < 3 ? TOW_OK : TOW_EPEER);
+		assert_int_equal(tow_op_release(sent[i]), TOW_OK);
+	}
+	channel->user = NULL;
+	twi_outbox_fini(&outbox);
+}
+
 static int set_up(void **state)
 {
 	static const struct twi_lane_ops lane_ops = { .id = TWI_LANE_LOOP };
@@ -517,6 +583,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_model, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_bursts, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_credit, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_channel_drain, set_up, tear_down),
 	};
 
 	seed = twt_seed();

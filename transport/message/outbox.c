@@ -547,12 +547,24 @@ void twi_outbox_describe(const struct twi_outbox *outbox, struct twi_emit *emit)
 	twi_channels_describe(outbox->peer, emit);
 }
 
+static uint32_t count_queued(const struct twi_list *queued, uint32_t count)
+{
+	for (const struct twi_list *pos = queued->next; pos != queued && count < SENDS_TOLD;
+	     pos = pos->next)
+		count++;
+	return count;
+}
+
 uint32_t twi_outbox_waiting(const struct twi_outbox *outbox)
 {
-	const struct twi_list *pos = outbox->queued.next;
-	uint32_t count = 0;
+	const struct twi_channels *channels = outbox->peer->channels;
+	uint32_t count = count_queued(&outbox->queued, 0);
 
-	for (; pos != &outbox->queued && count < SENDS_TOLD; pos = pos->next)
-		count++;
+	if (channels == NULL)
+		return count;
+	for (struct twi_list *pos = channels->turns.next;
+	     pos != &channels->turns && count < SENDS_TOLD; pos = pos->next)
+		count = count_queued(&twi_container_of(pos, struct twi_channel, turn)->queued,
+				     count);
 	return count;
 }

@@ -181,7 +181,7 @@ bool twi_outbox_no_credit(const struct twi_outbox *outbox);
 /* For how long sends of the peer or of its channels have waited for credit, so far. */
 uint64_t twi_outbox_starved_ns(const struct twi_outbox *outbox, uint64_t now_ns);
 
-/* How many sends wait in the peer's own queue, up to a limit. */
+/* How many sends of the peer and of its channels wait, up to a limit. */
 uint32_t twi_outbox_waiting(const struct twi_outbox *outbox);
 
 /* --- between outbox.c and outbox_channel.c --- */

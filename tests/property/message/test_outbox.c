@@ -526,15 +526,18 @@ static void test_channel_drain(void **state)
 	for (unsigned i = 0; i < 3; i++)
 		sent[i] = send_on(channel);
 	assert_true(twi_outbox_waits(&outbox));
+	assert_int_equal(twi_outbox_waiting(&outbox), 3);
 	assert_false(twi_outbox_no_credit(&outbox));
 	room = 10;
 	assert_int_equal(twi_outbox_drain(&outbox, 3), 3);
 	assert_false(twi_outbox_waits(&outbox));
+	assert_int_equal(twi_outbox_waiting(&outbox), 0);
 	assert_false(twi_outbox_no_credit(&outbox));
 	assert_int_equal(outbox.starved_since_ns, 0);
 	channel->out.used = channel->out.returned + channel->out.bytes;
 	sent[3] = send_on(channel);
 	assert_true(twi_outbox_no_credit(&outbox));
+	assert_int_equal(twi_outbox_waiting(&outbox), 1);
 	assert_true(outbox.starved_since_ns != 0);
 	twi_outbox_fail(&outbox, TOW_EPEER);
 	for (unsigned i = 0; i < 4; i++) {

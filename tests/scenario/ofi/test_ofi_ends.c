@@ -1,10 +1,12 @@
 /*
  * test_ofi_ends.c - how peers of the ofi lane come and go, over each provider of libfabric's: waits
- * that sleep, closing, nobody there, strangers, kill -9.
+ * that sleep, closing, nobody there, strangers, kill -9, buffers that libfabric does not take.
  */
 #include "twt.h"
 
 #include "ofi_run.h"
+
+#include <limits.h>
 
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
@@ -353,10 +355,117 @@ static void test_stranger(void)
 	TWT_OK(tow_runtime_close(side.runtime));
 }
 
+/* libfabric takes no receive for so many calls. */
+static struct {
+	struct fi_ops_msg ops;
+	const struct fi_ops_msg *real;
+	int err;
+	unsigned left, count;
+} refusal;
+
+static ssize_t refuse_recvmsg(struct fid_ep *ep, const struct fi_msg *msg, uint64_t flags)
+{
+	if (refusal.left == 0)
+		return refusal.real->recvmsg(ep, msg, flags);
+	refusal.left--;
+	refusal.count++;
+	return -refusal.err;
+}
+
+static void refuse_buffers(struct twt_side *side, int err, unsigned calls)
+{
+	struct twi_engine *engine = twi_runtime_engine(side->runtime);
+	struct fid_ep *ep = twi_ofi_peer_of(side->peer)->port->ep;
+
+	twi_engine_enter(engine);
+	refusal.ops = *ep->msg;
+	refusal.real = ep->msg;
+	refusal.ops.recvmsg = refuse_recvmsg;
+	refusal.err = err;
+	refusal.left = calls;
+	refusal.count = 0;
+	ep->msg = &refusal.ops;
+	twi_engine_leave(engine);
+}
+
+#define MANY       400
+#define MANY_BYTES 8192
+
+/* So many messages that every buffer must be posted again. It ends early when one fails. */
+static int send_many(struct twt_side *side, void *arg)
+{
+	static uint8_t data[MANY_BYTES];
+	struct tow_op *op;
+	int status = TOW_OK;
+
+	(void)arg;
+	twt_ofi_meet(side);
+	for (unsigned i = 0; i < MANY && status == TOW_OK; i++) {
+		data[0] = (uint8_t)i;
+		TWT_OK(tow_send_start(side->peer, data, sizeof(data), i, NULL, &op));
+		status = twt_finish(op, NULL);
+	}
+	if (status == TOW_OK)
+		twt_ofi_meet(side);
+	return 0;
+}
+
+static int receive_many(struct twt_side *side)
+{
+	static uint8_t data[MANY_BYTES];
+	int status = TOW_OK;
+
+	for (unsigned i = 0; i < MANY && status == TOW_OK; i++) {
+		struct tow_op *op;
+
+		TWT_OK(tow_recv_start(side->peer, data, sizeof(data), i, NULL, &op));
+		status = twt_finish(op, NULL);
+		assert_true(status < 0 || data[0] == (uint8_t)i);
+	}
+	return status;
+}
+
+/* A queue of libfabric's that is full for a while: its buffers are posted later. */
+static void test_full_queue(void)
+{
+	struct twt_side side;
+
+	setenv("TOW_SPIN_NS", "0", 1);
+	twt_ofi_open_pair(&side, send_many);
+	twt_ofi_meet(&side);
+	refuse_buffers(&side, FI_EAGAIN, 200);
+	TWT_OK(receive_many(&side));
+	assert_int_equal(refusal.count, 200);
+	twt_ofi_meet(&side);
+	twt_ofi_close_pair(&side);
+}
+
+static void deaf_end(int err)
+{
+	struct twt_side side;
+
+	twt_ofi_open_pair(&side, send_many);
+	twt_ofi_meet(&side);
+	refuse_buffers(&side, err, UINT_MAX);
+	assert_int_equal(receive_many(&side), TOW_EPEER);
+	assert_non_null(strstr(tow_error_message(), "takes no buffer for what comes"));
+	twt_ofi_close_pair(&side);
+}
+
+/* An endpoint that receives nothing any more ends its peers, with the cause. */
+static void test_deaf(void)
+{
+	setenv("TOW_PEER_TIMEOUT_NS", "2s", 1); /* the other side hears nothing of it */
+	deaf_end(FI_EIO);
+	if (strcmp(twt_ofi.provider, "tcp;ofi_rxm") == 0)
+		deaf_end(FI_EAGAIN);
+}
+
 static const struct twt_ofi_scenario table[] = {
 	{ "sleep", test_sleep, false },         { "ends", test_ends, false },
 	{ "false bye", test_false_bye, false }, { "lies", test_lies, false },
 	{ "killed", test_killed, true },        { "stranger", test_stranger, false },
+	{ "full", test_full_queue, false },     { "deaf", test_deaf, false },
 };
 
 #endif

@@ -65,6 +65,11 @@ void twi_ofi_peer_let_go(struct twi_ofi_peer *peer);
 void twi_ofi_peer_describe(struct tow_peer *base, struct twi_emit *emit);
 /* ofi_measure.c: `fabric` has TWI_STATE_FABRIC bytes. */
 void twi_ofi_peer_measure(struct tow_peer *base, struct twi_state_link *out, char *fabric);
+/*
+ * Closes libfabric's endpoint, which ends all requests that it holds. All its peers are lost; the
+ * thread's message says why.
+ */
+void twi_ofi_port_kill(struct twi_ofi_port *port);
 /* Ends everything and frees the port, when the lane is closed. */
 void twi_ofi_port_end(struct twi_ofi_port *port);
 void twi_ofi_timers(struct twi_ofi_port *port, uint64_t now_ns);

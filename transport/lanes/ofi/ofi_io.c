@@ -19,6 +19,8 @@
 #define SCRATCH_BYTES 4096u
 #define BATCH         16
 #define ROUNDS        8
+#define DEAF_TRIES    100u /* of so many polls and so long, none could post a buffer, */
+#define DEAF_NS       (2000ull * 1000 * 1000) /* before the endpoint is closed */
 
 struct twi_ofi_slot *twi_ofi_slot_take(struct twi_ofi_port *port, uint32_t bytes, bool control)
 {
@@ -411,12 +413,56 @@ int twi_ofi_post_buffers(struct twi_ofi_port *port)
 	for (uint32_t i = 0; i < port->buffer_count; i++) {
 		int err = port->buffers[i].posted ? 0 : post_buffer(port, &port->buffers[i]);
 
-		if (err == FI_EAGAIN && i > 0)
-			return TOW_OK; /* no room for more: those posted must do */
+		if (err == FI_EAGAIN && i > 0) {
+			port->buffer_count = i; /* no room for more: those posted must do */
+			return TOW_OK;
+		}
 		if (err != 0)
 			return twi_fi_error(err, "fi_recv");
 	}
 	return TOW_OK;
+}
+
+/* libfabric has given the buffer back. If it does not take it now, later polls try again. */
+static void buffer_free(struct twi_ofi_port *port, struct twi_ofi_buffer *buffer)
+{
+	if (twi_likely(post_buffer(port, buffer) == 0))
+		return;
+	port->unposted++;
+	port->lane->base.engine->armed_since_enter = true; /* a sleeper must retry */
+}
+
+/* Whether the endpoint receives nothing, has not for long, and was polled all the time. */
+static bool port_deaf(struct twi_ofi_port *port)
+{
+	uint64_t now_ns = twi_engine_now(port->lane->base.engine);
+
+	if (port->unposted < port->buffer_count) {
+		port->deaf_tries = 0;
+		return false;
+	}
+	if (port->deaf_tries++ == 0)
+		port->deaf_ns = now_ns;
+	return port->deaf_tries > DEAF_TRIES && now_ns - port->deaf_ns > DEAF_NS;
+}
+
+/* Posts the buffers that libfabric did not take. If it never takes any, all peers are lost. */
+static void post_again(struct twi_ofi_port *port)
+{
+	int err = 0;
+
+	for (uint32_t i = 0; i < port->buffer_count && err == 0; i++) {
+		if (port->buffers[i].posted)
+			continue;
+		err = post_buffer(port, &port->buffers[i]);
+		port->unposted -= err == 0;
+	}
+	if (err == 0 || (err == FI_EAGAIN && !port_deaf(port)))
+		return;
+	twi_error(TOW_EPEER, "libfabric: %s takes no buffer for what comes: %s", port->provider,
+		  twi_fi.strerror(err));
+	twi_log(port->lane->base.engine->diag, 1, "%s", tow_error_message());
+	twi_ofi_port_kill(port);
 }
 
 static void req_completed(struct twi_ofi_port *port, struct twi_ofi_req *req,
@@ -432,7 +478,7 @@ static void req_completed(struct twi_ofi_port *port, struct twi_ofi_req *req,
 		if ((entry->flags & FI_RECV) != 0)
 			on_packet(port, port->multi_recv ? entry->buf : buffer->data, entry->len);
 		if (!port->multi_recv || (entry->flags & FI_MULTI_RECV) != 0)
-			post_buffer(port, buffer);
+			buffer_free(port, buffer);
 		return;
 	case TWI_OFI_REQ_SLOT:
 		port->in_flight--;
@@ -461,7 +507,7 @@ static void req_failed(struct twi_ofi_port *port, const struct fi_cq_err_entry *
 	switch (req->kind) {
 	case TWI_OFI_REQ_BUFFER:
 		if (!port->dead && entry->err != FI_ECANCELED)
-			post_buffer(port, req->owner);
+			buffer_free(port, req->owner);
 		return;
 	case TWI_OFI_REQ_SLOT:
 		port->in_flight--;
@@ -485,7 +531,7 @@ static void req_failed(struct twi_ofi_port *port, const struct fi_cq_err_entry *
 	}
 }
 
-unsigned twi_ofi_poll(struct twi_ofi_port *port)
+static unsigned queue_read(struct twi_ofi_port *port)
 {
 	TWI_UNCANCELED;
 	struct fi_cq_data_entry entries[BATCH];
@@ -511,6 +557,15 @@ unsigned twi_ofi_poll(struct twi_ofi_port *port)
 		if (n < BATCH)
 			return events;
 	}
+	return events;
+}
+
+unsigned twi_ofi_poll(struct twi_ofi_port *port)
+{
+	unsigned events = queue_read(port);
+
+	if (twi_unlikely(port->unposted > 0) && !port->dead)
+		post_again(port);
 	return events;
 }
 

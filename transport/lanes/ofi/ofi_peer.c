@@ -357,8 +357,7 @@ void twi_ofi_peer_close(struct tow_peer *base)
 		twi_ofi_peer_let_go(peer);
 }
 
-/* Closes libfabric's endpoint, which ends all requests that it holds. All its peers are lost. */
-static void port_dies(struct twi_ofi_port *port)
+void twi_ofi_port_kill(struct twi_ofi_port *port)
 {
 	fi_close(&port->ep->fid);
 	port->ep = NULL;
@@ -390,14 +389,14 @@ static void cut_off(struct twi_ofi_port *port)
 		  port->provider, TWI_OFI_LET_GO_NS / 1000000,
 		  port->endpoint != NULL ? port->endpoint->address : "");
 	twi_log(port->lane->base.engine->diag, 1, "%s", tow_error_message());
-	port_dies(port);
+	twi_ofi_port_kill(port);
 }
 
 void twi_ofi_port_end(struct twi_ofi_port *port)
 {
 	twi_error(TOW_ECLOSED, "the runtime is being closed");
 	if (!port->dead)
-		port_dies(port);
+		twi_ofi_port_kill(port);
 	twi_ofi_bury(port);
 	for (uint32_t i = 0; i < port->peer_room; i++) {
 		if (port->peers[i] != NULL)
@@ -489,7 +488,7 @@ static bool port_moving(const struct twi_ofi_port *port)
 /* Returns whether an operation or handshake waits for something here. */
 static bool port_busy(const struct twi_ofi_port *port)
 {
-	if (port->in_flight > 0 || port->strangers > 0 || port->closing > 0)
+	if (port->in_flight > 0 || port->strangers > 0 || port->closing > 0 || port->unposted > 0)
 		return true;
 	for (uint32_t i = 0; i < port->peer_room; i++) {
 		const struct twi_ofi_peer *peer = port->peers[i];
@@ -519,7 +518,7 @@ uint64_t twi_ofi_due(struct twi_ofi_port *port, uint64_t now_ns)
 	if (port->wait_fd >= 0 && !port->asleep_ok)
 		return now_ns;
 	if (port->wait_fd >= 0 && !port->driven && twi_list_empty(&port->blocked) &&
-	    twi_list_empty(&port->retry) && twi_list_empty(&port->sending))
+	    twi_list_empty(&port->retry) && twi_list_empty(&port->sending) && port->unposted == 0)
 		return due;
 	if (port->quiet_ns == 0)
 		port->quiet_ns = now_ns;

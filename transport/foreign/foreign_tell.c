@@ -113,9 +113,14 @@ static uint64_t newest_of(struct tow_foreign_group *group)
 	return group->series.next_seq > 1 ? past->start_ns : 0;
 }
 
-/* The group that was in use last, of the groups that were in use before `below`. */
-static struct tow_foreign_group *next_newest(struct twi_engine *engine, uint64_t below,
-					     uint64_t *newest_out)
+static bool is_told(const struct twi_rank_state *out, const struct tow_foreign_group *group)
+{
+	return twi_rank_state_group(out, group->series.ctx) != NULL;
+}
+
+/* The group that was in use last, of the groups that are not in `out` yet. */
+static struct tow_foreign_group *next_newest(struct twi_engine *engine,
+					     const struct twi_rank_state *out, uint64_t *newest_out)
 {
 	struct tow_foreign_group *found = NULL;
 	struct twi_list *pos, *next;
@@ -126,20 +131,17 @@ static struct tow_foreign_group *next_newest(struct twi_engine *engine, uint64_t
 			twi_container_of(pos, struct tow_foreign_group, link);
 		uint64_t newest;
 
+		if (is_told(out, group))
+			continue;
 		pthread_mutex_lock(&group->lock);
 		newest = newest_of(group);
 		pthread_mutex_unlock(&group->lock);
-		if (newest >= below || (found != NULL && newest <= *newest_out))
+		if (found != NULL && newest <= *newest_out)
 			continue;
 		found = group;
 		*newest_out = newest;
 	}
 	return found;
-}
-
-static bool is_told(const struct twi_rank_state *out, const struct tow_foreign_group *group)
-{
-	return twi_rank_state_group(out, group->series.ctx) != NULL;
 }
 
 /* Reports a group, together with all groups of this process that are other ranks of it. */
@@ -169,21 +171,16 @@ static void tell_all_of(struct twi_engine *engine, struct tow_foreign_group *fir
 void twi_foreign_tell(struct twi_engine *engine, uint64_t now_ns, uint32_t room,
 		      struct twi_rank_state *out)
 {
-	uint64_t below = UINT64_MAX;
 	struct tow_foreign_group *group;
+	uint64_t newest;
 
 	twi_assert_held(engine);
-	while ((group = next_newest(engine, below, &below)) != NULL) {
-		bool told = is_told(out, group);
-
-		if (!told && out->group_count >= room) {
-			out->cut |= below > 0;
+	while ((group = next_newest(engine, out, &newest)) != NULL) {
+		if (out->group_count >= room) {
+			out->cut |= newest > 0;
 			return;
 		}
-		if (!told)
-			tell_all_of(engine, group, now_ns, out);
-		if (below == 0)
-			return; /* the other groups are not in use either */
+		tell_all_of(engine, group, now_ns, out);
 	}
 }
 

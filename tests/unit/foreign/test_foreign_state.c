@@ -117,6 +117,51 @@ static void state_of_rank(void **state)
 	tow_foreign_close(group);
 }
 
+static struct twi_rank_state *tell(uint32_t room)
+{
+	struct twi_engine *engine = twi_runtime_engine(runtime);
+	static struct twi_rank_state told;
+
+	twi_engine_enter(engine);
+	told = (struct twi_rank_state){ 0 };
+	twi_foreign_tell(engine, tow_foreign_clock(), room, &told);
+	twi_engine_leave(engine);
+	return &told;
+}
+
+/* Groups whose newest collectives began at the same time, and groups that have none. */
+static void same_times(void **state)
+{
+	struct tow_foreign_group *groups[4];
+	struct tow_foreign_coll coll = twt_fg_all_reduce(64, 100);
+	const struct twi_rank_state *told;
+	uint64_t seq;
+
+	(void)state;
+	for (uint64_t i = 0; i < 4; i++) {
+		groups[i] = twt_fg_open(runtime, "same", 40 + i, 0, 2);
+		if (i >= 2)
+			continue;
+		TWT_OK(tow_foreign_coll_begin(groups[i], &coll, &seq));
+		TWT_OK(tow_foreign_coll_enter(groups[i], seq, 100));
+	}
+	told = tell(6);
+	assert_int_equal(told->group_count, 4);
+	assert_false(told->cut);
+	for (uint64_t i = 0; i < 4; i++)
+		assert_non_null(twi_rank_state_group(told, groups[i]->series.ctx));
+	for (uint32_t i = 0; i < 4; i++)
+		assert_int_equal(told->groups[i].last_seq, i < 2);
+	told = tell(1);
+	assert_int_equal(told->group_count, 1);
+	assert_true(told->cut);
+	told = tell(2);
+	assert_int_equal(told->group_count, 2);
+	assert_false(told->cut); /* the others were never in use */
+	for (unsigned i = 0; i < 4; i++)
+		tow_foreign_close(groups[i]);
+}
+
 /* A process that is two ranks of a group is told as one: the last of them counts. */
 static void two_ranks_of_one(void **state)
 {
@@ -193,9 +238,8 @@ static void signatures(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(recent_figures),
-		cmocka_unit_test(state_of_rank),
-		cmocka_unit_test(two_ranks_of_one),
+		cmocka_unit_test(recent_figures), cmocka_unit_test(state_of_rank),
+		cmocka_unit_test(same_times),     cmocka_unit_test(two_ranks_of_one),
 		cmocka_unit_test(signatures),
 	};
 

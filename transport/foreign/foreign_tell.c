@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 
+#include "diag/base/hash.h"
 #include "transport/engine/engine.h"
 
 static void tell_past(struct tow_foreign_group *group, struct twi_state_group *out)
@@ -20,9 +21,17 @@ static void tell_past(struct tow_foreign_group *group, struct twi_state_group *o
 	}
 }
 
+/* A signature that no rank of another process has. */
+static uint64_t sign_apart(uint64_t a, uint64_t b, uint32_t rank)
+{
+	return twi_hash_mix(twi_hash_mix(a, b), rank) | 1; /* 0 means "none" */
+}
+
 /*
  * Merges another rank of the same group in this process. A collective counts as entered if all of
- * them have entered it, and the last of them gives the time. The other group's lock is held.
+ * them have entered it, and the last of them gives the time. A failure of any of them counts. If
+ * they called different things, the row agrees with no rank of another process. The other group's
+ * lock is held.
  */
 static void merge_past(struct tow_foreign_group *group, struct twi_state_group *out)
 {
@@ -38,6 +47,10 @@ static void merge_past(struct tow_foreign_group *group, struct twi_state_group *
 		past.done_ns = past.done_ns == 0 || other->done_ns == 0
 				       ? 0
 				       : twi_max(past.done_ns, other->done_ns);
+		if (past.status >= 0)
+			past.status = other->status;
+		if (past.signature != other->signature)
+			past.signature = sign_apart(past.signature, other->signature, out->rank);
 		out->past[kept++] = past;
 	}
 	out->past_count = kept;

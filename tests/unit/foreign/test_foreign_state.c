@@ -206,6 +206,42 @@ static void two_ranks_of_one(void **state)
 	tow_foreign_close(a);
 }
 
+/* Of two ranks in this process one fails, or calls something else: that is told of either. */
+static void two_ranks_that_differ(void **state)
+{
+	struct tow_foreign_group *both[2] = { twt_fg_open(runtime, "both", 31, 2, 4),
+					      twt_fg_open(runtime, "both", 31, 0, 4) };
+	struct tow_foreign_coll coll;
+	const struct twi_rank_state *told;
+	uint64_t seq, usual = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		for (unsigned at = 1; at <= 5; at++) {
+			/* The first rank fails in 2 and differs in 4, the other in 3 and 5. */
+			coll = twt_fg_all_reduce(at == 4 + i ? 65 : 64, 100);
+			TWT_OK(tow_foreign_coll_begin(both[i], &coll, &seq));
+			TWT_OK(tow_foreign_coll_enter(both[i], seq, 100));
+			TWT_OK(tow_foreign_coll_end(both[i], seq, 200,
+						    at == 2 + i ? TOW_EPEER : TOW_OK));
+		}
+		usual = both[i]->series.past[1].signature;
+	}
+	told = tell(6);
+	assert_int_equal(told->group_count, 1);
+	assert_int_equal(told->groups[0].past_count, 5);
+	for (unsigned at = 1; at <= 5; at++) {
+		const struct twi_state_past *past = twi_state_group_past(&told->groups[0], at);
+
+		assert_int_equal(past->status, at == 2 || at == 3 ? TOW_EPEER : TOW_OK);
+		assert_int_equal(past->signature == usual, at <= 3);
+		for (unsigned i = 0; i < 2 && at > 3; i++)
+			assert_true(past->signature != both[i]->series.past[at].signature);
+	}
+	for (unsigned i = 0; i < 2; i++)
+		tow_foreign_close(both[i]);
+}
+
 /* Ranks agree by kind, type, operator, root and bytes; of kinds with counts not by bytes. */
 static void signatures(void **state)
 {
@@ -238,8 +274,11 @@ static void signatures(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(recent_figures), cmocka_unit_test(state_of_rank),
-		cmocka_unit_test(same_times),     cmocka_unit_test(two_ranks_of_one),
+		cmocka_unit_test(recent_figures),
+		cmocka_unit_test(state_of_rank),
+		cmocka_unit_test(same_times),
+		cmocka_unit_test(two_ranks_of_one),
+		cmocka_unit_test(two_ranks_that_differ),
 		cmocka_unit_test(signatures),
 	};
 

@@ -152,7 +152,7 @@ TOW_PUBLIC int tow_wait_any(struct tow_op *const *ops, size_t count, uint64_t ti
 	if (at < count) {
 		twi_op_waited(ops[at], 0);
 		*index_out = at;
-		return twi_op_end_wait(ops[at], UINT64_MAX);
+		return twi_op_end_test(ops[at]);
 	}
 	if (twi_engine_in_callback(any.engine))
 		return twi_error(TOW_EINVAL, "tow_wait_any in a completion callback");

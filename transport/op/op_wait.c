@@ -22,7 +22,7 @@ int twi_op_tell(const struct tow_op *op)
 	return twi_unlikely(op->status < 0) ? twi_failure_recall(op) : op->status;
 }
 
-static int end_test(const struct tow_op *op)
+int twi_op_end_test(const struct tow_op *op)
 {
 	twi_polled_ended(op);
 	return twi_op_tell(op);
@@ -36,7 +36,7 @@ TOW_PUBLIC int tow_op_test(struct tow_op *op)
 		return twi_op_refuse("tow_op_test");
 	twi_op_waited(op, 0);
 	if (twi_op_is_done(op))
-		return end_test(op);
+		return twi_op_end_test(op);
 	engine = op->engine;
 	if (twi_engine_forked(engine))
 		return twi_error(TOW_EFORKED, "tow_op_test in a forked child");
@@ -51,7 +51,7 @@ TOW_PUBLIC int tow_op_test(struct tow_op *op)
 			return status;
 	}
 	if (twi_op_is_done(op))
-		return end_test(op);
+		return twi_op_end_test(op);
 	twi_polled_vain(engine);
 	return TOW_AGAIN;
 }
@@ -76,6 +76,7 @@ uint64_t twi_op_end_in_vain(const struct tow_op *op, uint64_t since_ns, int stat
 	struct twi_engine *engine = op->engine;
 	uint64_t end_ns = twi_engine_clock(engine);
 
+	twi_polled_reset(twi_polled_mine());
 	twi_op_note_wait(op, end_ns - since_ns);
 	if (twi_op_span_waited(op, end_ns - since_ns)) {
 		twi_engine_enter(engine); /* the operation goes on: only the holder may read it */
@@ -133,8 +134,7 @@ TOW_PUBLIC int tow_op_wait(struct tow_op *op, uint64_t timeout_ns)
 		return twi_op_refuse("tow_op_wait");
 	if (twi_op_is_done(op)) {
 		twi_op_waited(op, 0);
-		twi_polled_hear(op);
-		return twi_op_tell(op);
+		return twi_op_end_test(op);
 	}
 	engine = op->engine;
 	if (twi_engine_forked(engine))

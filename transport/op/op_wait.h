@@ -39,6 +39,12 @@ int twi_op_refuse(const char *call);
 int twi_op_tell(const struct tow_op *op);
 
 /*
+ * The operation is done, and the call did not wait: counts how long the thread polled (polled.h).
+ * Returns as twi_op_tell.
+ */
+int twi_op_end_test(const struct tow_op *op);
+
+/*
  * The calling thread was blocked from `since_ns` until the operation ended, so the clock need not
  * be read again. Returns the operation's status, whose message becomes the thread's.
  */

@@ -1,8 +1,8 @@
 /*
  * test_polled.c - how long a thread is blocked that does not wait: it tests, progresses until it is
  * called back, or takes from a queue; over each lane, at once again, with a short sleep between
- * two calls, and with work, which is none of it. What is expected is counted by the test itself, in
- * times of its own CPU, so that a busy machine changes nothing.
+ * two calls, with work, which is none of it, and with waits. What is expected is counted by the
+ * test itself, in times of its own CPU, so that a busy machine changes nothing.
  */
 #include "twt.h"
 
@@ -14,6 +14,7 @@
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
 #include "lane_pair.h"
+#include "transport/op/op_wait.h"
 
 #define LONG_NS  60000000u /* of each kind of polling */
 #define WORK_NS  3000000u
@@ -148,6 +149,81 @@ static void test_lane(void **state)
 	twt_lane_close(&pair);
 }
 
+/* The end is learned of by a wait that has nothing to wait for. */
+static int learn(bool any)
+{
+	size_t at;
+
+	return any ? tow_wait_any(&op, 1, TOW_FOREVER, &at) : tow_op_wait(op, TOW_FOREVER);
+}
+
+/* Returns false if less was counted: a thread that loses its CPU for long seems to work. */
+static bool is_counted(bool any)
+{
+	struct expected expected;
+	uint64_t before = blocked_ns(), begun, blocked;
+	struct tow_op *sent;
+
+	start_receive(TESTS);
+	poll_for_long(TESTS, NOTHING, &expected);
+	begun = twi_now_ns();
+	TWT_OK(tow_send_start(pair.peer[0], "1234567", 8, 1, NULL, &sent));
+	while (!twi_op_is_done(op)) {
+		tow_progress(pair.runtime[0]);
+		tow_progress(pair.runtime[1]);
+	}
+	TWT_OK(learn(any));
+	blocked = blocked_ns() - before;
+	expected.most_ns += twi_now_ns() - begun;
+	assert_true(blocked <= expected.most_ns);
+	TWT_OK(tow_op_release(op));
+	assert_true(twt_lane_finish(&pair, sent).status >= 0);
+	return blocked >= expected.least_ns;
+}
+
+static void expect_counted(bool any)
+{
+	for (unsigned i = 0; i < 10; i++) {
+		if (is_counted(any))
+			return;
+	}
+	fail_msg("polling before a wait %sis not counted", any ? "for any " : "");
+}
+
+/* Polling and short waits in turns: none of the time counts twice. */
+static void expect_once(void)
+{
+	uint64_t before = blocked_ns(), begun = twi_now_ns(), blocked, most;
+	struct tow_op *sent;
+
+	start_receive(TESTS);
+	while (twi_now_ns() - begun < LONG_NS) {
+		assert_false(has_come(TESTS));
+		assert_int_equal(tow_op_wait(op, WORK_NS / 3), TOW_ETIMEDOUT);
+	}
+	TWT_OK(tow_send_start(pair.peer[0], "1234567", 8, 1, NULL, &sent));
+	while (!has_come(TESTS))
+		tow_progress(pair.runtime[0]);
+	blocked = blocked_ns() - before;
+	most = twi_now_ns() - begun;
+	if (blocked > most)
+		fail_msg("polling and waits in turns: blocked for %.1f ms of %.1f",
+			 (double)blocked / 1e6, (double)most / 1e6);
+	TWT_OK(tow_op_release(op));
+	assert_true(twt_lane_finish(&pair, sent).status >= 0);
+}
+
+static void test_waits(void **state)
+{
+	twt_lane_init(&pair, *state);
+	assert_true(twt_lane_open(&pair));
+	twt_lane_join(&pair);
+	expect_counted(false);
+	expect_counted(true);
+	expect_once();
+	twt_lane_close(&pair);
+}
+
 static void *drive_on(void *over)
 {
 	while (!atomic_load((atomic_bool *)over))
@@ -190,7 +266,7 @@ static void test_helper(void **state)
 
 int main(void)
 {
-	struct CMUnitTest tests[TWT_LANE_ROWS + 1];
+	struct CMUnitTest tests[TWT_LANE_ROWS + 2];
 	size_t count = 0;
 
 	for (size_t i = 0; i < TWT_LANE_ROWS; i++) {
@@ -201,6 +277,8 @@ int main(void)
 						      (void *)(uintptr_t)&twt_lane_rows[i] };
 	}
 	tests[count++] = (struct CMUnitTest){ "a helper", test_helper, NULL, NULL,
+					      (void *)(uintptr_t)&twt_lane_rows[0] };
+	tests[count++] = (struct CMUnitTest){ "waits", test_waits, NULL, NULL,
 					      (void *)(uintptr_t)&twt_lane_rows[0] };
 	return _cmocka_run_group_tests("polled", tests, count, NULL, NULL);
 }

@@ -173,8 +173,10 @@ int twi_loop_nic_attach(struct twi_engine *engine, twi_loop_tap tap, void *arg)
 	if (status == TOW_OK)
 		lane->nic = &nic->base;
 	twi_engine_leave(engine);
-	if (status < 0)
+	if (status < 0) {
+		pthread_mutex_destroy(&nic->lock);
 		free(nic);
+	}
 	return status;
 }
 

@@ -97,7 +97,7 @@ void twi_shm_watch_arm(struct twi_shm_lane *lane, struct twi_shm_watch *watch)
 }
 
 /* Closes the peer's descriptors and ends its operations. The user may still hold the peer. */
-static void let_go(struct twi_shm_peer *peer, int status)
+static void peer_end(struct twi_shm_peer *peer, int status)
 {
 	struct twi_shm_lane *lane = twi_shm_lane_of(peer->base.engine);
 
@@ -120,7 +120,7 @@ void twi_shm_peer_lost(struct twi_shm_peer *peer, int status)
 	if (peer->stage != TWI_SHM_UP)
 		return;
 	twi_peer_tell_lost(&peer->base, tow_error_message());
-	let_go(peer, status);
+	peer_end(peer, status);
 }
 
 void twi_shm_protocol_error(struct twi_shm_peer *peer, enum twi_rule rule)
@@ -251,7 +251,7 @@ static void peer_close(struct tow_peer *base)
 	if (peer->stage == TWI_SHM_UP) {
 		twi_error(TOW_ECLOSED, "peer %s was closed on this side", base->address);
 		atomic_store_explicit(&peer->out.box.head->closed, 1, memory_order_release);
-		let_go(peer, TOW_ECLOSED);
+		peer_end(peer, TOW_ECLOSED);
 	}
 	twi_shm_peer_free(peer);
 }
@@ -332,7 +332,7 @@ static void lane_completed(struct twi_lane *base, uint64_t user_data, int res, u
 		socket_event(lane, twi_container_of(watch, struct twi_shm_peer, socket));
 }
 
-static bool any_ready(struct twi_shm_lane *lane)
+static bool any_peer_ready(struct twi_shm_lane *lane)
 {
 	struct twi_list *pos, *next;
 
@@ -389,7 +389,7 @@ static uint64_t lane_deadline(struct twi_lane *base)
 {
 	struct twi_shm_lane *lane = (struct twi_shm_lane *)(void *)base;
 	struct twi_list *pos, *next;
-	uint64_t earliest = any_ready(lane) ? 0 : UINT64_MAX;
+	uint64_t earliest = any_peer_ready(lane) ? 0 : UINT64_MAX;
 
 	twi_list_for_each_safe (pos, next, &lane->up) {
 		if (twi_shm_send_stages(twi_container_of(pos, struct twi_shm_peer, link)))

@@ -186,7 +186,7 @@ static uint64_t features_of(const struct twi_shm_peer *peer)
 	return twi_features_word(engine->features, TWI_LANE_SHM, lacks);
 }
 
-static int say_hello(struct twi_shm_peer *peer)
+static int send_hello(struct twi_shm_peer *peer)
 {
 	struct twi_engine *engine = peer->base.engine;
 	struct twi_shm_lane *lane = twi_shm_lane_of(engine);
@@ -266,7 +266,7 @@ static int prove_peer(struct twi_shm_peer *peer)
 		return TOW_OK;
 	peer->stage = TWI_SHM_GREETING;
 	twi_auth_wipe(&peer->auth);
-	return say_hello(peer);
+	return send_hello(peer);
 }
 
 /* Checks the kernel's credentials of the peer: it must be of the same user, or root. */
@@ -394,7 +394,7 @@ static int take_extent(struct twi_shm_peer *peer, struct arrival *in)
 }
 
 /* All of the other side's memory is mapped: the other side may begin. */
-static int say_ready(struct twi_shm_peer *peer)
+static int send_ready(struct twi_shm_peer *peer)
 {
 	struct packet ready = { .magic = MAGIC,
 				.version = VERSION,
@@ -438,11 +438,11 @@ static int all_mapped(struct twi_shm_peer *peer)
 	if (status < 0)
 		return status;
 	peer->stage = TWI_SHM_READYING;
-	return peer->base.connector ? say_ready(peer) : TOW_OK;
+	return peer->base.connector ? send_ready(peer) : TOW_OK;
 }
 
 /* Refuses a peer because the accept queue is full, and sends the connector the reason. */
-static int say_full(struct twi_shm_peer *peer)
+static int send_full(struct twi_shm_peer *peer)
 {
 	const struct packet full = { .magic = MAGIC, .version = VERSION, .type = PACKET_FULL };
 
@@ -456,8 +456,8 @@ static int take_ready(struct twi_shm_peer *peer, const struct arrival *in)
 		return twi_error(TOW_EPROTOCOL, "peer %s: READY out of place", peer->base.address);
 	peer->remote_mine = in->packet.can_read == 1;
 	if (!peer->base.connector) {
-		int status =
-			twi_endpoint_full(&peer->endpoint->base) ? say_full(peer) : say_ready(peer);
+		int status = twi_endpoint_full(&peer->endpoint->base) ? send_full(peer)
+								      : send_ready(peer);
 
 		if (status < 0)
 			return status;

@@ -81,7 +81,7 @@ static bool is_quiet(const struct twi_shm_peer *peer)
  * Moves peers that were quiet since the last sweep to `aside`; `keep` peers remain. Returns whether
  * a barrier is needed.
  */
-static bool put_aside(struct twi_shm_lane *lane, uint32_t keep, struct twi_list *aside)
+static bool collect_quiet(struct twi_shm_lane *lane, uint32_t keep, struct twi_list *aside)
 {
 	struct twi_list *pos, *next;
 	bool news = false;
@@ -115,7 +115,7 @@ void twi_shm_sweep(struct twi_shm_lane *lane)
 		return;
 	lane->swept_ns = now;
 	twi_list_init(&aside);
-	if (put_aside(lane, keep, &aside))
+	if (collect_quiet(lane, keep, &aside))
 		pass_barrier(lane);
 	while ((entry = twi_list_first(&aside)) != NULL) {
 		struct twi_shm_peer *peer = twi_container_of(entry, struct twi_shm_peer, link);

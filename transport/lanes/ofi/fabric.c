@@ -126,7 +126,7 @@ static int ask_provider(const struct twi_ofi_wish *wish, const char *provider, u
 }
 
 /* Sets of caps, from everything that we can use down to the least that we need. */
-static const uint64_t wishes[] = {
+static const uint64_t caps_sets[] = {
 	FI_MSG | FI_TAGGED | FI_RMA | FI_MULTI_RECV | FI_HMEM,
 	FI_MSG | FI_TAGGED | FI_RMA | FI_MULTI_RECV,
 	FI_MSG | FI_TAGGED | FI_RMA,
@@ -153,10 +153,10 @@ static int take_candidate(const struct twi_ofi_wish *wish, struct twi_ofi_candid
 {
 	int err = FI_ENODATA;
 
-	for (size_t i = 0; i < sizeof(wishes) / sizeof(wishes[0]); i++) {
+	for (size_t i = 0; i < sizeof(caps_sets) / sizeof(caps_sets[0]); i++) {
 		struct fi_info *list, *found;
 
-		err = ask_provider(wish, best->offer.provider, wishes[i], &list);
+		err = ask_provider(wish, best->offer.provider, caps_sets[i], &list);
 		if (err != 0)
 			continue;
 		found = find_offer(list, &best->offer);
@@ -173,8 +173,8 @@ static int take_candidate(const struct twi_ofi_wish *wish, struct twi_ofi_candid
 	return twi_fi_error(err, best->offer.provider);
 }
 
-static int nothing_fits(const struct twi_ofi_wish *wish,
-			const struct twi_ofi_candidates *candidates)
+static int no_provider_error(const struct twi_ofi_wish *wish,
+			     const struct twi_ofi_candidates *candidates)
 {
 	char text[320];
 	size_t used = 0;
@@ -223,7 +223,8 @@ static int choose_candidate(const struct twi_ofi_wish *wish, struct twi_ofi_cand
 	}
 	if (list != NULL)
 		twi_fi.freeinfo(list);
-	return best == NULL ? nothing_fits(wish, candidates) : take_candidate(wish, best, info_out);
+	return best == NULL ? no_provider_error(wish, candidates)
+			    : take_candidate(wish, best, info_out);
 }
 
 struct choice {

@@ -34,13 +34,13 @@
 #define LIBC_LAST  33
 
 /* Base addresses of mapped libraries. */
-struct places {
+struct library_bases {
 	uintptr_t *base;
 	size_t count, room;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct places theirs; /* libfabric, and what it has loaded; under the lock */
+static struct library_bases guarded_libraries; /* libfabric, and what it loaded; under the lock */
 static const char *_Atomic weak;
 
 struct run {
@@ -130,45 +130,45 @@ static bool in_sealed_thread(struct run *run)
 	return run->refused == 0;
 }
 
-static bool has_place(const struct places *places, uintptr_t base)
+static bool has_base(const struct library_bases *bases, uintptr_t base)
 {
-	for (size_t i = 0; i < places->count; i++) {
-		if (places->base[i] == base)
+	for (size_t i = 0; i < bases->count; i++) {
+		if (bases->base[i] == base)
 			return true;
 	}
 	return false;
 }
 
-static int add_place(struct places *places, uintptr_t base)
+static int add_base(struct library_bases *bases, uintptr_t base)
 {
-	if (places->count == places->room) {
-		size_t room = twi_max(2 * places->room, (size_t)64);
-		uintptr_t *grown = reallocarray(places->base, room, sizeof(*grown));
+	if (bases->count == bases->room) {
+		size_t room = twi_max(2 * bases->room, (size_t)64);
+		uintptr_t *grown = reallocarray(bases->base, room, sizeof(*grown));
 
 		if (grown == NULL)
 			return twi_error(TOW_ENOMEM, "no memory for the names of libraries");
-		places->base = grown;
-		places->room = room;
+		bases->base = grown;
+		bases->room = room;
 	}
-	places->base[places->count++] = base;
+	bases->base[bases->count++] = base;
 	return TOW_OK;
 }
 
 static int add_object(struct dl_phdr_info *info, size_t bytes, void *arg)
 {
 	(void)bytes;
-	return add_place(arg, info->dlpi_addr);
+	return add_base(arg, info->dlpi_addr);
 }
 
-/* Adds libraries that were loaded since `before` to `theirs`. */
+/* Adds libraries that were loaded since `before` to `guarded_libraries`. */
 static int add_new(struct dl_phdr_info *info, size_t bytes, void *arg)
 {
-	const struct places *before = arg;
+	const struct library_bases *before = arg;
 
 	(void)bytes;
-	if (has_place(before, info->dlpi_addr) || has_place(&theirs, info->dlpi_addr))
+	if (has_base(before, info->dlpi_addr) || has_base(&guarded_libraries, info->dlpi_addr))
 		return 0;
-	return add_place(&theirs, info->dlpi_addr);
+	return add_base(&guarded_libraries, info->dlpi_addr);
 }
 
 static bool is_theirs(const struct sigaction *action)
@@ -178,7 +178,7 @@ static bool is_theirs(const struct sigaction *action)
 	/* sa_handler and sa_sigaction share one address */
 	return action->sa_handler != SIG_DFL && action->sa_handler != SIG_IGN &&
 	       dladdr((const void *)(uintptr_t)action->sa_handler, &found) != 0 &&
-	       has_place(&theirs, (uintptr_t)found.dli_fbase);
+	       has_base(&guarded_libraries, (uintptr_t)found.dli_fbase);
 }
 
 /*
@@ -199,7 +199,7 @@ static void put_back(const struct sigaction before[NSIG])
 }
 
 /* Runs the call without a seal: in this thread, with its signals blocked. */
-static void run_watched(struct run *run, const struct places *loaded)
+static void run_watched(struct run *run, const struct library_bases *loaded)
 {
 	struct sigaction before[NSIG] = { 0 };
 	sigset_t all, mask;
@@ -219,7 +219,7 @@ static void run_watched(struct run *run, const struct places *loaded)
 int twi_ofi_guarded(int (*call)(void *arg), void *arg)
 {
 	struct run run = { .call = call, .arg = arg };
-	struct places loaded = { NULL, 0, 0 };
+	struct library_bases loaded = { NULL, 0, 0 };
 
 	pthread_mutex_lock(&lock);
 	run.status = dl_iterate_phdr(add_object, &loaded);
@@ -242,8 +242,9 @@ void twi_ofi_guard_library(const void *function)
 {
 	Dl_info found;
 
-	if (dladdr(function, &found) != 0 && !has_place(&theirs, (uintptr_t)found.dli_fbase))
-		add_place(&theirs, (uintptr_t)found.dli_fbase);
+	if (dladdr(function, &found) != 0 &&
+	    !has_base(&guarded_libraries, (uintptr_t)found.dli_fbase))
+		add_base(&guarded_libraries, (uintptr_t)found.dli_fbase);
 }
 
 const char *twi_ofi_guard_weak(void)

@@ -141,7 +141,7 @@ static unsigned move_port(struct twi_ofi_port *port)
 }
 
 /* Frees closed peers whose BYE has left. */
-static void let_go(struct twi_ofi_port *port)
+static void free_closed_peers(struct twi_ofi_port *port)
 {
 	for (uint32_t i = 0; i < port->peer_room; i++) {
 		if (port->peers[i] != NULL && port->peers[i]->state == TWI_OFI_CLOSING)
@@ -166,7 +166,7 @@ static unsigned port_progress(struct twi_ofi_port *port)
 	if (twi_unlikely(!twi_list_empty(&port->ailing)))
 		count += twi_ofi_bury(port);
 	if (twi_unlikely(port->closing > 0))
-		let_go(port);
+		free_closed_peers(port);
 	/*
 	 * The thread of a tow_fd may go and poll it without another call. Before the engine is
 	 * released, libfabric must agree to that, and the descriptor must be in the thread's ring.

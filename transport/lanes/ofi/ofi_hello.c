@@ -25,7 +25,7 @@
 #include "transport/op/lane_host.h"
 
 /* Sends the messages of the authentication. */
-static int say_auth(struct twi_ofi_peer *peer)
+static int send_auth(struct twi_ofi_peer *peer)
 {
 	uint8_t step[TWI_AUTH_OUT_MAX];
 	uint8_t payload[TWI_OFI_AUTH_HEAD + TWI_OFI_NAME_MAX + TWI_AUTH_OUT_MAX];
@@ -57,7 +57,7 @@ static uint64_t features_of(const struct twi_ofi_peer *peer)
 	return twi_features_word(peer->base.engine->features, TWI_LANE_OFI, lacks);
 }
 
-static int say_hello(struct twi_ofi_peer *peer)
+static int send_hello(struct twi_ofi_peer *peer)
 {
 	struct twi_ofi_packet packet = { .type = TWI_OFI_HELLO,
 					 .payload_bytes = TWI_OFI_HELLO_BYTES };
@@ -78,7 +78,7 @@ static int say_hello(struct twi_ofi_peer *peer)
 }
 
 /* Both sides have sent everything: hands the peer to the user. */
-static int come_up(struct twi_ofi_peer *peer)
+static int peer_up(struct twi_ofi_peer *peer)
 {
 	struct tow_op *op = peer->dial;
 
@@ -204,7 +204,7 @@ static int on_auth(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packe
 
 		/* sends the refusal, and then restores the message */
 		snprintf(why, sizeof(why), "%s", tow_error_message());
-		say_auth(peer);
+		send_auth(peer);
 		return twi_error(status, "%s", why);
 	}
 	if (used != auth.auth_bytes)
@@ -214,7 +214,7 @@ static int on_auth(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packe
 		return twi_error(TOW_ENOTSUP,
 				 "peer %s wants encryption, which the ofi lane does not have",
 				 peer->base.address);
-	return say_auth(peer);
+	return send_auth(peer);
 }
 
 static int on_bye(struct twi_ofi_peer *peer, uint64_t value)
@@ -260,12 +260,12 @@ int twi_ofi_greeted(struct twi_ofi_peer *peer, const struct twi_ofi_packet *pack
 		status = meet_peer(peer);
 	if (status == TOW_OK && may_say_hello(peer))
 		status = peer->base.connector || !port_full(peer->port)
-				 ? say_hello(peer)
+				 ? send_hello(peer)
 				 : twi_endpoint_refused(peer->port->endpoint->address);
 	if (status == TOW_OK && peer->said_hello && peer->heard_hello)
 		status = agree_peer(peer);
 	if (status == TOW_OK && peer->said_hello && peer->heard_hello)
-		status = come_up(peer);
+		status = peer_up(peer);
 	if (status < 0 && peer->there != 0)
 		twi_ofi_say(peer, TWI_OFI_BYE, 0, 0,
 			    (uint64_t) - (peer->base.unmet ? TOW_EPERM : status));
@@ -328,7 +328,7 @@ int twi_ofi_dial(struct tow_endpoint *base, const char *text, struct tow_op *op)
 	peer->dial = op;
 	op->lane_state = peer;
 	twi_auth_start(&peer->auth, &base->engine->job_key, true, "ofi");
-	status = say_auth(peer);
+	status = send_auth(peer);
 	if (status < 0) {
 		op->lane_state = NULL;
 		twi_ofi_peer_free(peer);

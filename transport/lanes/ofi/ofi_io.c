@@ -300,7 +300,7 @@ static void take_packet(struct twi_ofi_peer *peer, const struct twi_ofi_packet *
 		twi_ofi_break(peer, status);
 }
 
-static void too_early(struct twi_ofi_peer *peer)
+static void peer_misnumbered(struct twi_ofi_peer *peer)
 {
 	twi_count(peer->base.engine->diag, TWI_C_protocol_errors, 1);
 	twi_ofi_fault(peer, TWI_RULE_PACKETS, "sends packets twice, or one of them never");
@@ -315,7 +315,7 @@ static void hold_packet(struct twi_ofi_peer *peer, const struct twi_ofi_packet *
 	struct twi_list *pos = peer->early.prev;
 
 	if ((int32_t)(p->number - peer->number_in) < 0 || peer->early_count >= TWI_OFI_EARLY_MAX) {
-		too_early(peer);
+		peer_misnumbered(peer);
 		return;
 	}
 	early = malloc(sizeof(*early) + bytes);
@@ -338,7 +338,7 @@ static void hold_packet(struct twi_ofi_peer *peer, const struct twi_ofi_packet *
 }
 
 /* Handles stored packets that follow the packet just handled. */
-static void catch_up(struct twi_ofi_peer *peer)
+static void handle_early(struct twi_ofi_peer *peer)
 {
 	uint32_t payload_max = peer->port->packet_bytes - TWI_OFI_HEAD_BYTES;
 	struct twi_list *entry;
@@ -353,7 +353,7 @@ static void catch_up(struct twi_ofi_peer *peer)
 		twi_list_remove(entry);
 		peer->early_count--;
 		if (early->number != peer->number_in)
-			too_early(peer);
+			peer_misnumbered(peer);
 		else if (twi_ofi_packet_get(early->data, early->bytes, payload_max, &p, &fault) ==
 			 TOW_OK)
 			take_packet(peer, &p, early->data + TWI_OFI_HEAD_BYTES);
@@ -389,7 +389,7 @@ static void on_packet(struct twi_ofi_port *port, const uint8_t *data, size_t byt
 	else
 		hold_packet(peer, &p, data, (uint32_t)bytes);
 	if (twi_unlikely(peer->early_count > 0))
-		catch_up(peer);
+		handle_early(peer);
 }
 
 static int post_buffer(struct twi_ofi_port *port, struct twi_ofi_buffer *buffer)

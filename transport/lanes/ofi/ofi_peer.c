@@ -27,9 +27,9 @@ static bool same_name(const struct twi_ofi_name *a, const struct twi_ofi_name *b
 }
 
 /* Finds another peer at the same address: some providers have one entry for both. */
-static struct twi_ofi_peer *find_namesake(const struct twi_ofi_port *port,
-					  const struct twi_ofi_peer *except,
-					  const struct twi_ofi_name *name)
+static struct twi_ofi_peer *find_same_address(const struct twi_ofi_port *port,
+					      const struct twi_ofi_peer *except,
+					      const struct twi_ofi_name *name)
 {
 	for (uint32_t i = 0; i < port->peer_room; i++) {
 		struct twi_ofi_peer *other = port->peers[i];
@@ -42,7 +42,7 @@ static struct twi_ofi_peer *find_namesake(const struct twi_ofi_port *port,
 
 static int resolve_peer(struct twi_ofi_port *port, struct twi_ofi_peer *peer)
 {
-	const struct twi_ofi_peer *other = find_namesake(port, peer, &peer->name);
+	const struct twi_ofi_peer *other = find_same_address(port, peer, &peer->name);
 	int rc;
 
 	if (other != NULL) {
@@ -158,7 +158,7 @@ void twi_ofi_peer_free(struct twi_ofi_peer *peer)
 	}
 	twi_inbox_fini(&peer->inbox);
 	twi_outbox_fini(&peer->outbox);
-	if (find_namesake(port, peer, &peer->name) == NULL && !port->dead)
+	if (find_same_address(port, peer, &peer->name) == NULL && !port->dead)
 		fi_av_remove(port->av, &peer->address, 1, 0);
 	twi_list_remove(&peer->blocked);
 	twi_list_remove(&peer->stalled);
@@ -263,7 +263,7 @@ static void peer_refused(struct twi_ofi_peer *peer)
 	twi_log(engine->diag, 2, "%s", peer->fault);
 }
 
-static void bury_peer(struct twi_ofi_peer *peer)
+static void end_broken_peer(struct twi_ofi_peer *peer)
 {
 	int status = peer->broken;
 
@@ -300,7 +300,7 @@ unsigned twi_ofi_bury(struct twi_ofi_port *port)
 
 	while ((entry = twi_list_first(&port->ailing)) != NULL) {
 		twi_list_remove(entry);
-		bury_peer(twi_container_of(entry, struct twi_ofi_peer, ailing));
+		end_broken_peer(twi_container_of(entry, struct twi_ofi_peer, ailing));
 		count++;
 	}
 	return count;
@@ -381,7 +381,7 @@ void twi_ofi_port_kill(struct twi_ofi_port *port)
 }
 
 /* libfabric still holds memory of operations of a lost peer: closes the endpoint. */
-static void cut_off(struct twi_ofi_port *port)
+static void close_stuck_port(struct twi_ofi_port *port)
 {
 	twi_error(TOW_EPEER,
 		  "libfabric: %s held memory of a lost peer for over %llu ms; the endpoint %s was "
@@ -405,7 +405,7 @@ void twi_ofi_port_end(struct twi_ofi_port *port)
 	twi_ofi_port_close(port);
 }
 
-static uint64_t look_at(struct twi_ofi_peer *peer, uint64_t now_ns)
+static uint64_t check_peer(struct twi_ofi_peer *peer, uint64_t now_ns)
 {
 	if (peer->broken != 0)
 		return UINT64_MAX;
@@ -437,14 +437,14 @@ static void cancel_tagged(struct twi_ofi_port *port)
 }
 
 /* Checks the requests of peers that have gone. Returns when to check again. */
-static uint64_t look_at_held(struct twi_ofi_port *port, uint64_t now_ns)
+static uint64_t check_held(struct twi_ofi_port *port, uint64_t now_ns)
 {
 	uint64_t cancel_ns = port->let_go_ns - TWI_OFI_LET_GO_NS / 2;
 
 	if (port->let_go_ns == 0 || port->dead)
 		return UINT64_MAX;
 	if (port->let_go_ns <= now_ns) {
-		cut_off(port);
+		close_stuck_port(port);
 		return UINT64_MAX;
 	}
 	if (cancel_ns > now_ns)
@@ -463,13 +463,13 @@ void twi_ofi_timers(struct twi_ofi_port *port, uint64_t now_ns)
 
 		if (peer == NULL)
 			continue;
-		next = twi_min(next, look_at(peer, now_ns));
+		next = twi_min(next, check_peer(peer, now_ns));
 		held |= peer->held > 0 && peer->state != TWI_OFI_UP;
 	}
 	if (!held)
 		port->let_go_ns = 0;
 	else
-		next = twi_min(next, look_at_held(port, now_ns));
+		next = twi_min(next, check_held(port, now_ns));
 	port->timer_ns = next;
 }
 

@@ -58,7 +58,7 @@ static void finish_pull(struct twi_ofi_pull *pull)
 }
 
 /* Ends a pull that has stopped. libfabric has no request of it any more. */
-static void give_up(struct twi_ofi_pull *pull)
+static void end_stopped_pull(struct twi_ofi_pull *pull)
 {
 	struct twi_ofi_peer *peer = pull->peer;
 	struct tow_op *op = pull->op;
@@ -101,8 +101,8 @@ static void read_posted(struct twi_ofi_pull *pull, struct twi_ofi_req *req, uint
 }
 
 /* Returns true when the read is posted; false if not now, or if the pull has failed. */
-static bool read_taken(struct twi_ofi_pull *pull, struct twi_ofi_req *req, ssize_t rc,
-		       uint64_t bytes)
+static bool request_posted(struct twi_ofi_pull *pull, struct twi_ofi_req *req, ssize_t rc,
+			   uint64_t bytes)
 {
 	if (rc == 0) {
 		read_posted(pull, req, bytes);
@@ -164,7 +164,7 @@ static bool read_payload(struct twi_ofi_pull *pull, struct twi_ofi_req *req)
 		rc = fi_read(port->ep, (uint8_t *)pull->op->data + pull->issued, bytes, desc,
 			     pull->peer->address, pull->where.address + pull->issued,
 			     pull->where.key, &req->ctx);
-	if (!read_taken(pull, req, rc, bytes))
+	if (!request_posted(pull, req, rc, bytes))
 		return false;
 	pull->issued += bytes;
 	pull->cell_asked = last;
@@ -180,7 +180,7 @@ static bool read_cell(struct twi_ofi_pull *pull, struct twi_ofi_req *req)
 			     pull->peer->address, pull->where.cell_address, pull->where.cell_key,
 			     &req->ctx);
 
-	if (!read_taken(pull, req, rc, 0))
+	if (!request_posted(pull, req, rc, 0))
 		return false;
 	pull->cell_asked = true;
 	return true;
@@ -220,7 +220,7 @@ static void go_tagged(struct twi_ofi_pull *pull)
 	}
 	rc = fi_trecv(port->ep, pull->op->data, pull->bytes, desc, FI_ADDR_UNSPEC, pull->tag, 0,
 		      &pull->reqs[0].ctx);
-	if (!read_taken(pull, &pull->reqs[0], rc, pull->bytes))
+	if (!request_posted(pull, &pull->reqs[0], rc, pull->bytes))
 		return;
 	pull->issued = pull->bytes;
 	twi_ofi_say(pull->peer, TWI_OFI_CTS, pull->seq, pull->tag, TWI_OFI_TAGGED);
@@ -233,12 +233,12 @@ void twi_ofi_pull_go(struct twi_ofi_pull *pull)
 	else if (pull->way == TWI_OFI_TAGGED && pull->issued == 0)
 		go_tagged(pull);
 	if (pull_stopped(pull) && pull->in_flight == 0)
-		give_up(pull);
+		end_stopped_pull(pull);
 }
 
 /* Chooses the path. With `cut` a part of the message is dropped; a message with a tag must fit. */
-static uint8_t choose_way(const struct twi_ofi_peer *peer, const struct tow_op *op,
-			  const struct twi_ofi_where *where, bool cut)
+static uint8_t choose_path(const struct twi_ofi_peer *peer, const struct tow_op *op,
+			   const struct twi_ofi_where *where, bool cut)
 {
 	const struct twi_ofi_port *port = peer->port;
 	bool read = where->read && port->reads;
@@ -328,7 +328,7 @@ void twi_ofi_pull_start(struct twi_ofi_peer *peer, struct tow_op *op,
 	pull->cell_asked = pull->withdrawn = false;
 	pull->why = TWI_OFI_CANCEL_WISHED;
 	pull->failed = pull->ending = 0;
-	pull->way = choose_way(peer, op, &offer->where, fits < bytes);
+	pull->way = choose_path(peer, op, &offer->where, fits < bytes);
 	/* All pieces come, and surplus ones are dropped here. A read never asks for the surplus. */
 	pull->bytes = pull->way == TWI_OFI_FRAGS ? bytes : fits;
 	pull->tag = port->next_tag++ & port->tag_mask;
@@ -358,13 +358,13 @@ void twi_ofi_pull_done(struct twi_ofi_req *req, int err, uint64_t bytes)
 		pull->failed = 0; /* the receive was canceled */
 	if (pull_stopped(pull)) {
 		if (pull->in_flight == 0)
-			give_up(pull);
+			end_stopped_pull(pull);
 	} else if (pull->landed < pull->bytes || pull->in_flight > 0 ||
 		   (pull->way == TWI_OFI_READ && !pull->cell_asked)) {
 		twi_ofi_pull_go(pull);
 	} else if (pull->way == TWI_OFI_READ && *pull->cell != pull->where.cell) {
 		pull->withdrawn = true;
-		give_up(pull);
+		end_stopped_pull(pull);
 	} else {
 		finish_pull(pull);
 	}

@@ -110,7 +110,7 @@ int twi_spec_ns(const struct twi_spec_item *item, uint64_t *out)
 							     : refuse_item(item, "a time (10us)");
 }
 
-static bool somebody_sleeps(const struct twi_engine *engine)
+static bool has_sleeper(const struct twi_engine *engine)
 {
 	return atomic_load_explicit(&engine->sleepers, memory_order_seq_cst) > 0 ||
 	       atomic_load_explicit(&engine->background_asleep, memory_order_seq_cst) ==
@@ -124,7 +124,7 @@ void twi_device_signal(struct twi_engine *engine, const _Atomic bool *stop)
 	 * sleeper sees the signal.
 	 */
 	atomic_store_explicit(&engine->device_signal, 1, memory_order_seq_cst);
-	while (somebody_sleeps(engine) &&
+	while (has_sleeper(engine) &&
 	       atomic_load_explicit(&engine->device_signal, memory_order_seq_cst) != 0 &&
 	       !atomic_load_explicit(stop, memory_order_acquire)) {
 		/* Only the holder may use the table of rings. A holder will poll, or leave soon. */

@@ -286,7 +286,7 @@ void twi_copy_queue(struct tow_op *op)
 }
 
 /* Detaches a staged operation from its chunks, which go on: they touch only staging. */
-static void leave_chunks(struct tow_op *op)
+static void detach_chunks(struct tow_op *op)
 {
 	struct twi_device_queue *queue = &op->copy.device->queue[op->copy.direction];
 
@@ -308,7 +308,7 @@ void twi_copy_abort(struct tow_op *op, int status)
 	if (op->copy.ending < 0)
 		return;
 	if (op->copy.staged)
-		leave_chunks(op);
+		detach_chunks(op);
 	end_early(op, status);
 	if (op->copy.in_flight == 0)
 		finish_copy(op);

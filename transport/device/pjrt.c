@@ -50,9 +50,9 @@ struct pjrt {
 	void *target; /* the PJRT_Device */
 	struct job job[TWI_DEVICE_STREAMS][TWI_DEVICE_CHUNKS];
 	struct twi_pjrt_ready *ready;
-	bool gives_word;          /* notifications work: none was refused so far */
+	bool notifies;            /* notifications work: none was refused so far */
 	_Atomic uint64_t buffers; /* that exist */
-	bool left;                /* the plugin hangs, so nothing is destroyed any more */
+	bool abandoned;           /* the plugin hangs, so nothing is destroyed any more */
 	pthread_mutex_t lock;     /* for `memories` */
 	struct twi_list memories;
 };
@@ -243,7 +243,7 @@ static void destroy_buffer(void *ctx, void *buffer)
 {
 	struct pjrt *pjrt = ctx;
 
-	if (!pjrt->left)
+	if (!pjrt->abandoned)
 		twi_pjrt_destroy(&pjrt->plugin, TWI_PJRT_BUFFER_DESTROY, buffer);
 	pjrt->buffers--;
 }
@@ -281,11 +281,11 @@ static void pjrt_close(struct twi_device *device)
 	struct twi_list *entry;
 
 	twi_pjrt_ready_close(pjrt->ready);
-	pjrt->left = !client_settled(pjrt);
+	pjrt->abandoned = !client_settled(pjrt);
 	while ((entry = twi_list_first(&pjrt->memories)) != NULL)
 		pjrt_free(device, twi_container_of(entry, struct twi_pjrt_memory, link));
 	pthread_mutex_destroy(&pjrt->lock);
-	if (pjrt->client != NULL && !pjrt->left)
+	if (pjrt->client != NULL && !pjrt->abandoned)
 		twi_pjrt_destroy(&pjrt->plugin, TWI_PJRT_CLIENT_DESTROY, pjrt->client);
 	free(pjrt);
 }
@@ -304,7 +304,7 @@ static int start_client(struct pjrt *pjrt, const struct spec *spec)
 		return status;
 	pjrt->client = create.client;
 	pjrt->ready = twi_pjrt_ready_new(&pjrt->plugin, pjrt->device.engine);
-	pjrt->gives_word = pjrt->ready != NULL;
+	pjrt->notifies = pjrt->ready != NULL;
 	status = find_device(pjrt, spec->index);
 	return status == TOW_OK ? try_mapping(pjrt) : status;
 }
@@ -425,11 +425,11 @@ static int from_device(struct pjrt *pjrt, const struct twi_device_copy *copy, st
 	return status;
 }
 
-static void ask_for_word(struct pjrt *pjrt, const struct job *job)
+static void request_notification(struct pjrt *pjrt, const struct job *job)
 {
-	for (unsigned i = 0; i < twi_array_count(job->event) && pjrt->gives_word; i++)
+	for (unsigned i = 0; i < twi_array_count(job->event) && pjrt->notifies; i++)
 		if (job->event[i] != NULL)
-			pjrt->gives_word = twi_pjrt_ready_ask(pjrt->ready, job->event[i]);
+			pjrt->notifies = twi_pjrt_ready_ask(pjrt->ready, job->event[i]);
 }
 
 static int pjrt_copy(struct twi_device *device, const struct twi_device_copy *copy,
@@ -445,13 +445,13 @@ static int pjrt_copy(struct twi_device *device, const struct twi_device_copy *co
 	else
 		status = from_device(pjrt, copy, job, taken_out);
 	if (status == TOW_OK)
-		ask_for_word(pjrt, job);
+		request_notification(pjrt, job);
 	return status;
 }
 
 static uint64_t pjrt_deadline_ns(struct twi_device *device)
 {
-	return twi_engine_now(device->engine) + (pjrt_of(device)->gives_word ? WORD_NS : POLL_NS);
+	return twi_engine_now(device->engine) + (pjrt_of(device)->notifies ? WORD_NS : POLL_NS);
 }
 
 static void pjrt_describe(struct twi_device *device, struct twi_emit *emit)
@@ -462,7 +462,7 @@ static void pjrt_describe(struct twi_device *device, struct twi_emit *emit)
 	twi_emit_i64(emit, "pjrt_major", pjrt->plugin.table->version.major);
 	twi_emit_i64(emit, "pjrt_minor", pjrt->plugin.table->version.minor);
 	twi_emit_u64(emit, "pjrt_buffers", pjrt->buffers);
-	twi_emit_bool(emit, "pjrt_gives_word", pjrt->gives_word);
+	twi_emit_bool(emit, "pjrt_gives_word", pjrt->notifies);
 	twi_emit_u64(emit, "pjrt_words", twi_pjrt_ready_words(pjrt->ready));
 }
 

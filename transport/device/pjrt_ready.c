@@ -15,11 +15,11 @@
 struct twi_pjrt_ready {
 	struct twi_pjrt plugin;
 	struct twi_engine *engine;
-	pthread_mutex_t lock;      /* held by a thread that signals: the engine lives */
-	_Atomic bool stop;         /* set by close */
-	_Atomic uintptr_t asking;  /* the thread that calls OnReady now; 0: none */
-	_Atomic uint32_t referees; /* outstanding callbacks, and the creator */
-	_Atomic uint64_t words;    /* notifications so far */
+	pthread_mutex_t lock;     /* held by a thread that signals: the engine lives */
+	_Atomic bool stop;        /* set by close */
+	_Atomic uintptr_t asking; /* the thread that calls OnReady now; 0: none */
+	_Atomic uint32_t refs;    /* outstanding callbacks, and the creator */
+	_Atomic uint64_t words;   /* notifications so far */
 };
 
 static uintptr_t this_thread(void)
@@ -38,14 +38,14 @@ struct twi_pjrt_ready *twi_pjrt_ready_new(const struct twi_pjrt *plugin, struct 
 		return NULL;
 	ready->plugin = *plugin;
 	ready->engine = engine;
-	ready->referees = 1;
+	ready->refs = 1;
 	pthread_mutex_init(&ready->lock, NULL);
 	return ready;
 }
 
-static void let_go(struct twi_pjrt_ready *ready)
+static void ready_unref(struct twi_pjrt_ready *ready)
 {
-	if (atomic_fetch_sub_explicit(&ready->referees, 1, memory_order_acq_rel) > 1)
+	if (atomic_fetch_sub_explicit(&ready->refs, 1, memory_order_acq_rel) > 1)
 		return;
 	pthread_mutex_destroy(&ready->lock);
 	free(ready);
@@ -67,7 +67,7 @@ static void event_ended(void *error, void *argument)
 			twi_device_signal(ready->engine, &ready->stop);
 		pthread_mutex_unlock(&ready->lock);
 	}
-	let_go(ready);
+	ready_unref(ready);
 }
 
 bool twi_pjrt_ready_ask(struct twi_pjrt_ready *ready, void *event)
@@ -79,12 +79,12 @@ bool twi_pjrt_ready_ask(struct twi_pjrt_ready *ready, void *event)
 
 	if (ready == NULL)
 		return false;
-	atomic_fetch_add_explicit(&ready->referees, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&ready->refs, 1, memory_order_relaxed);
 	atomic_store_explicit(&ready->asking, this_thread(), memory_order_relaxed);
 	status = twi_pjrt_do(&ready->plugin, TWI_PJRT_EVENT_ON_READY, &args, "PJRT_Event_OnReady");
 	atomic_store_explicit(&ready->asking, 0, memory_order_relaxed);
 	if (status < 0)
-		let_go(ready);
+		ready_unref(ready);
 	return status == TOW_OK;
 }
 
@@ -100,5 +100,5 @@ void twi_pjrt_ready_close(struct twi_pjrt_ready *ready)
 	atomic_store_explicit(&ready->stop, true, memory_order_release);
 	pthread_mutex_lock(&ready->lock); /* waits for a thread that signals */
 	pthread_mutex_unlock(&ready->lock);
-	let_go(ready);
+	ready_unref(ready);
 }

@@ -77,7 +77,7 @@ static void lane_close(struct twi_lane *base)
 	}
 	end_all(lane);
 	for (uint32_t i = 0; i < TWI_ZC_RECORDS; i++) {
-		if (lane->zc[i].used && !lane->zc[i].let_go)
+		if (lane->zc[i].used && !lane->zc[i].released)
 			twi_claim_drop(engine, &lane->zc[i].claim);
 	}
 	twi_tcp_door_fini(&lane->door);

@@ -151,7 +151,7 @@ static void pause_until(struct twi_tcp_lane *lane, struct twi_tcp_listener *list
  * Descriptors have been short for a while. Clients that wait are refused with a reason, instead of
  * waiting until their deadlines. The descriptor that is kept for this makes it possible.
  */
-static void turn_away(struct twi_tcp_lane *lane, struct twi_tcp_listener *listener)
+static void clients_refuse(struct twi_tcp_lane *lane, struct twi_tcp_listener *listener)
 {
 	struct twi_tcp_door *door = &lane->door;
 	uint8_t heard[TWI_AUTH_OUT_MAX];
@@ -188,7 +188,7 @@ static void accept_failed(struct twi_tcp_lane *lane, struct twi_tcp_listener *li
 		lane->door.short_ns = twi_engine_now(engine);
 	else if ((err == EMFILE || err == ENFILE) &&
 		 twi_engine_now(engine) - lane->door.short_ns >= SHORT_NS)
-		turn_away(lane, listener);
+		clients_refuse(lane, listener);
 	listener->pause_ns = twi_min(twi_max(listener->pause_ns * 2, PAUSE_FIRST_NS), PAUSE_MAX_NS);
 	pause_until(lane, listener, twi_engine_now(engine) + listener->pause_ns);
 }

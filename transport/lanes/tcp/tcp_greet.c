@@ -68,7 +68,7 @@ static bool send_whole(const struct twi_tcp_stream *stream, const void *data, si
 	return send(stream->fd, data, bytes, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)bytes;
 }
 
-static int say_proofs(struct twi_tcp_stream *stream)
+static int proofs_send(struct twi_tcp_stream *stream)
 {
 	uint8_t out[TWI_AUTH_OUT_MAX];
 	size_t bytes;
@@ -104,7 +104,7 @@ bool twi_tcp_greet_start(struct twi_tcp_lane *lane, struct twi_tcp_stream *strea
 		status = twi_error(TOW_ENOMEM, "no memory for a handshake");
 	} else {
 		twi_auth_start(&greet->auth, &lane->base.engine->job_key, stream->ours, "tcp");
-		status = say_proofs(stream);
+		status = proofs_send(stream);
 	}
 	if (status < 0)
 		twi_tcp_handshake_failed(lane, stream, status);
@@ -198,7 +198,7 @@ int twi_tcp_greet_prove(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream
 		status = greet->fill == 0
 				 ? TOW_AGAIN
 				 : twi_auth_in(&greet->auth, greet->in, greet->fill, &used);
-		said = say_proofs(stream); /* a refusal, too */
+		said = proofs_send(stream); /* a refusal, too */
 
 		if (status == TOW_EAUTH || status == TOW_EPROTOCOL) {
 			twi_count(lane->base.engine->diag, TWI_C_auth_refused, 1);

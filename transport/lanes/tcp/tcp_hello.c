@@ -99,7 +99,7 @@ static void add_record(const struct twi_tcp_stream *stream, struct twi_tcp_words
 }
 
 /* Sends the connector's HELLO and tail, unless the knob `require` refuses the stream. */
-static int say_first(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
+static int hello_send(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 {
 	struct twi_tcp_words words;
 	int status = twi_tcp_meet(stream->peer, stream);
@@ -481,13 +481,13 @@ static int hello_answered(struct twi_tcp_lane *lane, struct twi_tcp_stream *stre
 }
 
 /* Continues the handshake as far as the bytes that have come allow. */
-static int go_on(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
+static int handshake_continue(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 {
 	struct twi_tcp_words words;
 	int status = twi_tcp_greet_prove(lane, stream);
 
 	if (status == TOW_OK && stream->ours && !stream->greet->said)
-		status = say_first(lane, stream);
+		status = hello_send(lane, stream);
 	if (status == TOW_OK)
 		status = twi_tcp_greet_hear(lane, stream, &words);
 	if (status != TOW_OK) /* TOW_AGAIN, too */
@@ -556,7 +556,7 @@ void twi_tcp_handshake_event(struct twi_tcp_lane *lane, struct twi_tcp_stream *s
 	}
 	if (stream->state != TWI_TCP_GREETING)
 		return; /* PAIRING: nothing may come before the peer is up */
-	status = go_on(lane, stream);
+	status = handshake_continue(lane, stream);
 	if (status < 0)
 		twi_tcp_handshake_failed(lane, stream, status);
 }

@@ -208,7 +208,7 @@ static void send_bulk(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
  * Where the next bytes of a bulk stream, or of an encrypted one, go. 0: nowhere until the control
  * stream has brought more.
  */
-static int place_of(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
+static int fill_rx_parts(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 {
 	struct twi_session *session = &stream->peer->session;
 
@@ -226,7 +226,7 @@ static void recv_bulk(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 
 	if (stream->state != TWI_TCP_UP || stream->rx_busy)
 		return;
-	count = place_of(lane, stream);
+	count = fill_rx_parts(lane, stream);
 	stream->rx_held = count == 0;
 	if (count == 0)
 		return;
@@ -287,7 +287,7 @@ static void flush_or_gather(struct twi_tcp_peer *peer)
 {
 	struct twi_engine *engine = peer->base.engine;
 	const struct twi_session *session = &peer->session;
-	uint64_t patience_ns = engine->knobs.gather_ns, now_ns;
+	uint64_t hold_ns = engine->knobs.gather_ns, now_ns;
 	unsigned flows = twi_session_flows(session);
 
 	if (session->urgent || flows == 0 ||
@@ -297,8 +297,8 @@ static void flush_or_gather(struct twi_tcp_peer *peer)
 	}
 	now_ns = twi_engine_now(engine);
 	if (flows > ANSWERS_MAX)
-		patience_ns *= ANSWERS_MAX / 4;
-	if (now_ns - peer->last_flush_ns < patience_ns) {
+		hold_ns *= ANSWERS_MAX / 4;
+	if (now_ns - peer->last_flush_ns < hold_ns) {
 		twi_tcp_mark_dirty(peer); /* the next progress asks again */
 		return;
 	}
@@ -349,7 +349,7 @@ static bool would_block(int res)
 }
 
 /* Has this side ended, with all its last bytes sent? */
-static bool said_all(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
+static bool output_finished(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 {
 	struct iovec left;
 
@@ -367,7 +367,7 @@ static void stream_ended(struct twi_tcp_lane *lane, struct twi_tcp_stream *strea
 	struct twi_tcp_peer *peer = stream->peer;
 	char rank[TWI_PEER_RANK];
 
-	if (peer->base.said_bye || (res == 0 && said_all(lane, stream))) {
+	if (peer->base.said_bye || (res == 0 && output_finished(lane, stream))) {
 		twi_rule_bye_error(peer->base.address, twi_peer_rank(&peer->base, rank),
 				   peer->session.bye);
 		twi_tcp_peer_lost(peer, peer->base.closed ? TOW_ECLOSED : TOW_EPEER);
@@ -464,7 +464,7 @@ static void received_control(struct twi_tcp_lane *lane, struct twi_tcp_stream *s
 }
 
 /* Gives received bytes to the session. False: the peer is lost. */
-static bool hand_in(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, size_t bytes)
+static bool bytes_deliver(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, size_t bytes)
 {
 	struct twi_tcp_peer *peer = stream->peer;
 	int status = twi_unlikely(stream->seal != NULL)
@@ -500,7 +500,7 @@ static void received_bulk(struct twi_tcp_lane *lane, struct twi_tcp_stream *stre
 	}
 	for (size_t i = 0; i < stream->rx_msg.msg_iovlen; i++)
 		wanted += stream->rx_parts[i].iov_len;
-	if (!hand_in(lane, stream, (size_t)res))
+	if (!bytes_deliver(lane, stream, (size_t)res))
 		return;
 	if ((size_t)res == wanted || (flags & TWI_DONE_NONEMPTY) != 0)
 		recv_bulk(lane, stream);

@@ -171,7 +171,7 @@ static const char *host_of(const struct twi_tcp_address *at, char text[INET6_ADD
 }
 
 /* Writes the two ends of a stream, and its interface on this host. */
-static void tell_way(const struct twi_tcp_lane *lane, int fd, struct twi_state_stream *out)
+static void path_describe(const struct twi_tcp_lane *lane, int fd, struct twi_state_stream *out)
 {
 	char here[INET6_ADDRSTRLEN], there[INET6_ADDRSTRLEN];
 	struct twi_tcp_address from, to;
@@ -203,7 +203,7 @@ uint32_t twi_tcp_peer_streams(struct tow_peer *base, struct twi_state_stream *ou
 							.acked_bytes = info.tcpi_bytes_acked,
 							.busy_us = info.tcpi_busy_time,
 							.rwnd_limited_us = info.tcpi_rwnd_limited };
-		tell_way(twi_tcp_lane_of(base->engine), stream->fd, &out[count++]);
+		path_describe(twi_tcp_lane_of(base->engine), stream->fd, &out[count++]);
 	}
 	return count;
 }

@@ -102,8 +102,8 @@ static bool seal_control(struct twi_session *session, struct twi_tcp_seal *seal)
 	return true;
 }
 
-static bool is_good(struct twi_reached *known, const struct tow_op *op, struct iovec part,
-		    bool write)
+static bool memory_accessible(struct twi_reached *known, const struct tow_op *op, struct iovec part,
+			      bool write)
 {
 	return twi_reached(known, op->seq, part.iov_base, part.iov_len,
 			   twi_op_end_of(op, part.iov_base), write);
@@ -119,7 +119,7 @@ static bool seal_bulk(struct twi_session *session, struct twi_tcp_seal *seal, un
 	    !twi_session_bulk_out(session, channel, TWI_CIPHER_RECORD_MAX, &out))
 		return false;
 	if (out.payload_part >= 0 &&
-	    !is_good(&seal->readable, out.op, out.parts[out.payload_part], false) &&
+	    !memory_accessible(&seal->readable, out.op, out.parts[out.payload_part], false) &&
 	    twi_session_out_faulted(session, channel))
 		return true;
 	for (int i = 0; i < out.count; i++) {
@@ -170,7 +170,7 @@ bool twi_tcp_seal_room(struct twi_tcp_stream *stream, struct iovec *out)
 }
 
 /* Moves bulk bytes to where the session wants them. TOW_AGAIN: it wants none now. */
-static int hand_bulk(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
+static int bulk_deliver(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 {
 	struct twi_session *session = &stream->peer->session;
 	struct twi_tcp_seal *seal = stream->seal;
@@ -185,7 +185,7 @@ static int hand_bulk(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 		if (count == 0)
 			return TOW_AGAIN;
 		op = twi_session_bulk_op(session, channel);
-		if (op != NULL && !is_good(&seal->writable, op, parts[0], true) &&
+		if (op != NULL && !memory_accessible(&seal->writable, op, parts[0], true) &&
 		    twi_session_in_faulted(session, channel))
 			continue;
 		for (int i = 0; i < count && taken < left; i++) {
@@ -203,7 +203,7 @@ static int hand_bulk(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 	return TOW_OK;
 }
 
-static int hand_on(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
+static int plain_deliver(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 {
 	struct twi_tcp_seal *seal = stream->seal;
 	size_t bytes = seal->plain_bytes - seal->plain_at;
@@ -212,7 +212,7 @@ static int hand_on(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 	if (bytes == 0)
 		return TOW_OK;
 	if (stream->line > 0)
-		return hand_bulk(lane, stream);
+		return bulk_deliver(lane, stream);
 	seal->plain_at = seal->plain_bytes;
 	return twi_session_control_in(&stream->peer->session, at, bytes);
 }
@@ -248,7 +248,7 @@ int twi_tcp_seal_in(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, si
 	seal->in_fill += bytes;
 	twi_assert(seal->in_fill <= sizeof(seal->in));
 	do {
-		status = hand_on(lane, stream);
+		status = plain_deliver(lane, stream);
 		if (status == TOW_OK)
 			status = open_record(seal, &at);
 	} while (status == TOW_OK);

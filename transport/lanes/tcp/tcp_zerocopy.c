@@ -180,27 +180,27 @@ static struct tow_peer *peer_by_id(struct twi_engine *engine, uint64_t id)
 }
 
 /* Drops the lease: the kernel does not read the memory any more. */
-static void let_go(struct twi_tcp_lane *lane, struct twi_tcp_zc *record)
+static void lease_drop(struct twi_tcp_lane *lane, struct twi_tcp_zc *record)
 {
-	if (!record->let_go)
+	if (!record->released)
 		twi_claim_drop(lane->base.engine, &record->claim);
-	record->let_go = true;
+	record->released = true;
 }
 
 static void note_lag(struct twi_tcp_lane *lane, const struct twi_tcp_zc *record)
 {
 	struct twi_engine *engine = lane->base.engine;
 
-	if (!record->let_go)
+	if (!record->released)
 		twi_latency_add(engine->notify_lag, twi_engine_now(engine) - record->sent_ns);
 }
 
 /* Frees a record: the notification has come, or never will. */
-static void give_record(struct twi_tcp_lane *lane, struct twi_tcp_zc *record)
+static void record_free(struct twi_tcp_lane *lane, struct twi_tcp_zc *record)
 {
 	struct twi_engine *engine = lane->base.engine;
 
-	let_go(lane, record);
+	lease_drop(lane, record);
 	twi_assert_hot(engine->rings[record->ring]->notices > 0 && engine->notices > 0);
 	engine->rings[record->ring]->notices--;
 	engine->notices--;
@@ -213,7 +213,7 @@ void twi_tcp_zerocopy_ring_gone(struct twi_tcp_lane *lane, unsigned ring)
 {
 	for (uint32_t i = 0; i < TWI_ZC_RECORDS; i++) {
 		if (lane->zc[i].used && lane->zc[i].ring == ring)
-			give_record(lane, &lane->zc[i]);
+			record_free(lane, &lane->zc[i]);
 	}
 }
 
@@ -254,7 +254,7 @@ void twi_tcp_zerocopy_sent(struct twi_tcp_lane *lane, uint32_t index, int res, u
 		}
 	}
 	if ((flags & TWI_DONE_MORE) == 0)
-		give_record(lane, record);
+		record_free(lane, record);
 }
 
 /*
@@ -307,7 +307,7 @@ uint64_t twi_tcp_zerocopy_ask(struct twi_tcp_lane *lane, uint64_t now_ns)
 		struct twi_tcp_zc *record = &lane->zc[i];
 
 		/* This thread gets the notifications of its own sends. */
-		if (!record->used || record->let_go ||
+		if (!record->used || record->released ||
 		    (ring != NULL && record->ring == ring->index))
 			continue;
 		if (!is_over(lane, record, now_ns)) {
@@ -315,7 +315,7 @@ uint64_t twi_tcp_zerocopy_ask(struct twi_tcp_lane *lane, uint64_t now_ns)
 			continue;
 		}
 		note_lag(lane, record);
-		let_go(lane, record);
+		lease_drop(lane, record);
 	}
 	lane->zc_pause_ns = twi_min(2 * lane->zc_pause_ns, (uint64_t)ASK_MAX_NS);
 	lane->zc_ask_ns = more ? now_ns + lane->zc_pause_ns : UINT64_MAX;
@@ -333,7 +333,7 @@ bool twi_tcp_zerocopy_holds(const struct twi_tcp_lane *lane, const struct twi_tc
 		const struct twi_tcp_zc *record = &lane->zc[i];
 		const uint8_t *at = record->claim.memory;
 
-		if (!record->used || record->let_go ||
+		if (!record->used || record->released ||
 		    (first != NULL && (at < first || at >= first + bytes)))
 			continue;
 		if (stream == NULL ||

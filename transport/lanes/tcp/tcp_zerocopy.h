@@ -38,7 +38,7 @@ struct twi_tcp_zc {
 	uint16_t generation;
 	uint8_t ring; /* only its thread can fetch the notification */
 	bool used;
-	bool let_go; /* the peer's TCP has it all: the lease is dropped */
+	bool released; /* the peer's TCP has it all: the lease is dropped */
 	uint32_t next_free;
 };
 

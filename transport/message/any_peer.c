@@ -38,7 +38,7 @@ static bool take_waiting(struct tow_op *op)
 	return false;
 }
 
-static void look_around(struct tow_op *op)
+static void receive_match_or_wait(struct tow_op *op)
 {
 	if (take_waiting(op))
 		return;
@@ -62,7 +62,7 @@ static void post_any(struct tow_op *op)
 	op->match.order = ++op->engine->ops->recvs;
 	if (!op->endpoint->wild)
 		open_tables(op->endpoint);
-	look_around(op);
+	receive_match_or_wait(op);
 }
 
 /* A message that came before the user had the peer may match a receive that waits. */
@@ -109,7 +109,7 @@ static unsigned look_again(struct twi_engine *engine, struct twi_list *items)
 		if (op->endpoint == NULL)
 			twi_message_end_any(op, TOW_ECLOSED);
 		else
-			look_around(op);
+			receive_match_or_wait(op);
 	}
 	return count;
 }

@@ -196,7 +196,7 @@ static uint64_t credit_due(const struct twi_credit_in *credit)
 	return twi_min(credit->given - credit->told, TWI_CHANNEL_VALUE_MAX);
 }
 
-static bool say_credit(struct tow_peer *peer, uint16_t number, struct twi_credit_in *credit)
+static bool credit_send(struct tow_peer *peer, uint16_t number, struct twi_credit_in *credit)
 {
 	const uint64_t due = credit_due(credit);
 
@@ -207,7 +207,7 @@ static bool say_credit(struct tow_peer *peer, uint16_t number, struct twi_credit
 }
 
 /* Sends one of the control messages that wait for a channel. False: there is no room. */
-static bool say_next(struct tow_peer *peer, struct twi_channel *channel)
+static bool control_send_next(struct tow_peer *peer, struct twi_channel *channel)
 {
 	const uint16_t number = channel->number;
 	const uint8_t what = channel->owes & (uint8_t)-channel->owes; /* the lowest bit first */
@@ -216,7 +216,7 @@ static bool say_next(struct tow_peer *peer, struct twi_channel *channel)
 	if (what == TWI_OWES_OPEN)
 		said = control_send(peer, TWI_CHANNEL_OPEN, number, channel->in.bytes);
 	else if (what == TWI_OWES_CREDIT)
-		said = say_credit(peer, number, &channel->in);
+		said = credit_send(peer, number, &channel->in);
 	else
 		said = control_send(peer, TWI_CHANNEL_CLOSE, number, 0);
 	if (said)
@@ -234,7 +234,7 @@ unsigned twi_channels_flush(struct tow_peer *peer)
 	if (outbox->failed != 0)
 		return 0;
 	if (outbox->owes_credit) {
-		if (!say_credit(peer, 0, &peer->inbox->credit))
+		if (!credit_send(peer, 0, &peer->inbox->credit))
 			return 0;
 		outbox->owes_credit = false;
 		count++;
@@ -243,7 +243,7 @@ unsigned twi_channels_flush(struct tow_peer *peer)
 		struct twi_channel *channel = twi_container_of(entry, struct twi_channel, owing);
 
 		while (channel->owes != 0) {
-			if (!say_next(peer, channel))
+			if (!control_send_next(peer, channel))
 				return count;
 			count++;
 		}
@@ -254,7 +254,7 @@ unsigned twi_channels_flush(struct tow_peer *peer)
 }
 
 /* Sends what waits now, or when there is room. */
-static void say_soon(struct tow_peer *peer)
+static void control_flush(struct tow_peer *peer)
 {
 	struct twi_outbox *outbox = peer->outbox;
 
@@ -266,7 +266,7 @@ static void say_soon(struct tow_peer *peer)
 void twi_channels_return_credit(struct tow_peer *peer)
 {
 	peer->outbox->owes_credit = true;
-	say_soon(peer);
+	control_flush(peer);
 }
 
 /* See inbox.h. */
@@ -280,7 +280,7 @@ void twi_channel_give(struct tow_peer *peer, uint16_t number, uint64_t payload_b
 	twi_assert_hot(channel->in.given <= channel->in.charged);
 	if (twi_credit_is_due(&channel->in) && channel->user != NULL && !channel->ended) {
 		owe_control(peer->channels, channel, TWI_OWES_CREDIT);
-		say_soon(peer);
+		control_flush(peer);
 	}
 }
 
@@ -351,7 +351,7 @@ void twi_channel_close(struct tow_channel *user)
 		channel->closing = !ended;
 		owe_control(peer->channels, channel, TWI_OWES_CLOSE);
 	}
-	say_soon(peer); /* and before anything is refused, so that the other side knows why */
+	control_flush(peer); /* and before anything is refused, so that the other side knows why */
 	(void)closed_error(peer, number);
 	twi_channel_end_ops(peer, number, TOW_ECLOSED, TWI_END_RECEIVES);
 	if (ended)
@@ -382,7 +382,7 @@ int twi_channel_open(struct tow_peer *peer, struct tow_channel *user)
 	channel->in = (struct twi_credit_in){ .bytes = peer->inbox->credit.bytes };
 	peer->channels->open++;
 	owe_control(peer->channels, channel, TWI_OWES_OPEN);
-	say_soon(peer);
+	control_flush(peer);
 	return TOW_OK;
 }
 
@@ -426,8 +426,8 @@ static uint64_t end_channels_at_ns(struct twi_engine *engine, struct twi_list *i
 static const struct twi_part_ops ending_part = { .poll = end_channels,
 						 .deadline_ns = end_channels_at_ns };
 
-static int fault_told(const struct tow_peer *peer, uint8_t *rule, enum twi_rule which,
-		      const char *what, uint16_t number)
+static int channel_rule_error(const struct tow_peer *peer, uint8_t *rule, enum twi_rule which,
+			      const char *what, uint16_t number)
 {
 	*rule = *rule != 0 ? *rule : (uint8_t)which;
 	return twi_rule_error(peer->address, which, "%s channel %u", what, number);
@@ -440,8 +440,8 @@ static int on_open(struct tow_peer *peer, const struct twi_channel_control *in, 
 	if (channel == NULL)
 		return TOW_ENOMEM;
 	if (channel->theirs || channel->ended)
-		return fault_told(peer, rule, TWI_RULE_CHANNEL_CONTROL,
-				  "opened, without both having closed it,", in->number);
+		return channel_rule_error(peer, rule, TWI_RULE_CHANNEL_CONTROL,
+					  "opened, without both having closed it,", in->number);
 	channel->theirs = true;
 	channel->out = (struct twi_credit_out){ .bytes = in->value };
 	twi_outbox_drain(peer->outbox, UINT32_MAX);
@@ -456,10 +456,11 @@ static int on_credit(struct tow_peer *peer, const struct twi_channel_control *in
 	struct twi_credit_out *out = channel != NULL ? &channel->out : &peer->outbox->credit;
 
 	if (in->number != 0 && (channel == NULL || !channel->theirs))
-		return fault_told(peer, rule, TWI_RULE_CHANNEL, "gave credit for", in->number);
+		return channel_rule_error(peer, rule, TWI_RULE_CHANNEL, "gave credit for",
+					  in->number);
 	if (in->value > out->used - out->returned)
-		return fault_told(peer, rule, TWI_RULE_CREDIT_BACK,
-				  "returned credit that was never used, of", in->number);
+		return channel_rule_error(peer, rule, TWI_RULE_CREDIT_BACK,
+					  "returned credit that was never used, of", in->number);
 	out->returned += in->value;
 	twi_outbox_drain(peer->outbox, UINT32_MAX);
 	return TOW_OK;
@@ -470,7 +471,7 @@ static int on_close(struct tow_peer *peer, uint16_t number, uint8_t *rule)
 	struct twi_channel *channel = twi_channel_find(peer, number);
 
 	if (channel == NULL || (!channel->theirs && !channel->closing))
-		return fault_told(peer, rule, TWI_RULE_CHANNEL, "closed", number);
+		return channel_rule_error(peer, rule, TWI_RULE_CHANNEL, "closed", number);
 	channel->theirs = false;
 	if (channel->leaving) {
 		channel->ended = true;
@@ -487,7 +488,7 @@ static int on_close(struct tow_peer *peer, uint16_t number, uint8_t *rule)
 		peer->engine->armed_since_enter = true; /* a sleeping driver must wake up for it */
 	} else {
 		owe_control(peer->channels, channel, TWI_OWES_REPLY);
-		say_soon(peer);
+		control_flush(peer);
 	}
 	return TOW_OK;
 }
@@ -503,8 +504,8 @@ int twi_channels_received(struct tow_peer *peer, const struct twi_inbound *in, u
 				      "said %#llx of a channel", (unsigned long long)in->tag);
 	}
 	if (control.number != 0 && (peer->features & TWI_FEATURE_BIT(channels)) == 0)
-		return fault_told(peer, rule, TWI_RULE_FEATURE, "spoke, without the feature, of",
-				  control.number);
+		return channel_rule_error(peer, rule, TWI_RULE_FEATURE,
+					  "spoke, without the feature, of", control.number);
 	switch (control.kind) {
 	case TWI_CHANNEL_OPEN:
 		return on_open(peer, &control, rule);

@@ -34,7 +34,7 @@ static struct twi_unexpected *arrival_of(struct twi_match_entry *entry)
 	return twi_container_of(entry, struct twi_unexpected, match);
 }
 
-static struct twi_kept *parcel_of(struct twi_unexpected *arrival)
+static struct twi_kept *kept_of(struct twi_unexpected *arrival)
 {
 	return twi_container_of(arrival, struct twi_kept, arrival);
 }
@@ -68,7 +68,7 @@ static void drop_arrivals(struct twi_inbox *inbox, bool but_whole)
 			continue;
 		}
 		inbox->kept_bytes -= arrival->bytes;
-		free(parcel_of(arrival));
+		free(kept_of(arrival));
 	}
 }
 
@@ -85,7 +85,7 @@ static struct tow_op *drop_filling(struct twi_inbox *inbox)
 	if (kept != NULL) {
 		twi_match_remove_unexpected(&inbox->match, &kept->match);
 		inbox->kept_bytes -= kept->bytes;
-		free(parcel_of(kept));
+		free(kept_of(kept));
 	}
 	return op;
 }
@@ -235,32 +235,32 @@ int twi_inbox_room(struct twi_inbox *inbox, struct tow_op *op, uint64_t bytes)
 	return status;
 }
 
-void twi_inbox_deliver(struct twi_inbox *inbox, struct tow_op *op, struct twi_kept *parcel)
+void twi_inbox_deliver(struct twi_inbox *inbox, struct tow_op *op, struct twi_kept *kept)
 {
 	struct twi_engine *engine = inbox->peer->engine;
-	uint64_t bytes = parcel->arrival.bytes, fits;
+	uint64_t bytes = kept->arrival.bytes, fits;
 
-	op->seq = parcel->arrival.seq;
+	op->seq = kept->arrival.seq;
 	inbox->kept_bytes -= bytes;
-	twi_inbox_give(inbox, twi_channel_of(parcel->arrival.match.context), bytes);
+	twi_inbox_give(inbox, twi_channel_of(kept->arrival.match.context), bytes);
 	if (twi_inbox_room(inbox, op, bytes) < 0) {
-		free(parcel);
+		free(kept);
 		return;
 	}
 	fits = twi_min(bytes, op->bytes);
 	if (twi_op_in_parts(op))
-		twi_path_scatter(engine, TWI_R_unexpected_arrival, op->claim.parts, 0, parcel->data,
+		twi_path_scatter(engine, TWI_R_unexpected_arrival, op->claim.parts, 0, kept->data,
 				 fits, op->site);
 	else if (twi_space_counts(op->space)) /* internal messages may come at any time */
-		twi_path_copy_fallback(engine, twi_space_why_kept(op->space), op->data,
-				       parcel->data, fits, op->site);
+		twi_path_copy_fallback(engine, twi_space_why_kept(op->space), op->data, kept->data,
+				       fits, op->site);
 	else
-		twi_path_copy_small(engine, op->space, op->data, parcel->data, fits);
-	if (twi_unlikely(parcel->arrival.corrupt))
+		twi_path_copy_small(engine, op->space, op->data, kept->data, fits);
+	if (twi_unlikely(kept->arrival.corrupt))
 		twi_inbox_corrupt(inbox, op, bytes);
 	else
 		twi_inbox_received(inbox, op, bytes);
-	free(parcel);
+	free(kept);
 }
 
 /* Does the pool have room for what the receive is to take? A view in place needs none. */
@@ -336,7 +336,7 @@ void twi_inbox_take(struct twi_inbox *inbox, struct tow_op *op, struct twi_unexp
 	} else if (arrival->offered) {
 		twi_inbox_meet(inbox, op, arrival);
 	} else if (twi_likely(arrival->whole)) {
-		twi_inbox_deliver(inbox, op, parcel_of(arrival));
+		twi_inbox_deliver(inbox, op, kept_of(arrival));
 	} else {
 		arrival->waiter = op;
 		op->stage = TWI_STAGE_FILLING;

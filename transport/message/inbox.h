@@ -285,7 +285,7 @@ struct twi_kept {
 struct twi_kept *twi_inbox_keep(struct twi_inbox *inbox, const struct twi_inbound *in);
 
 /* `op` takes a message. deliver: all of it is here. take: it waits, kept or offered. */
-void twi_inbox_deliver(struct twi_inbox *inbox, struct tow_op *op, struct twi_kept *parcel);
+void twi_inbox_deliver(struct twi_inbox *inbox, struct tow_op *op, struct twi_kept *kept);
 void twi_inbox_take(struct twi_inbox *inbox, struct tow_op *op, struct twi_unexpected *arrival);
 
 /* TOW_OK: the receive has room for `bytes`, or takes a part of them. Else it has ended. */

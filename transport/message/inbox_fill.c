@@ -18,14 +18,14 @@
 
 struct twi_kept *twi_inbox_keep(struct twi_inbox *inbox, const struct twi_inbound *in)
 {
-	struct twi_kept *parcel = malloc(sizeof(*parcel) + in->bytes);
+	struct twi_kept *kept = malloc(sizeof(*kept) + in->bytes);
 
-	if (parcel == NULL) {
+	if (kept == NULL) {
 		twi_error(TOW_ENOMEM, "no memory for an unexpected message of %llu bytes",
 			  (unsigned long long)in->bytes);
 		return NULL;
 	}
-	parcel->arrival = (struct twi_unexpected){
+	kept->arrival = (struct twi_unexpected){
 		.match = { .tag = in->tag,
 			   .context = twi_context_of(in->space, in->channel),
 			   .order = in->seq },
@@ -33,7 +33,7 @@ struct twi_kept *twi_inbox_keep(struct twi_inbox *inbox, const struct twi_inboun
 		.bytes = in->bytes,
 	};
 	inbox->kept_bytes += in->bytes;
-	return parcel;
+	return kept;
 }
 
 static void count_unexpected(struct twi_inbox *inbox, const struct twi_inbound *in)
@@ -45,17 +45,17 @@ static void count_unexpected(struct twi_inbox *inbox, const struct twi_inbound *
 
 static int keep_small(struct twi_inbox *inbox, const struct twi_inbound *in)
 {
-	struct twi_kept *parcel = twi_inbox_keep(inbox, in);
+	struct twi_kept *kept = twi_inbox_keep(inbox, in);
 
-	if (parcel == NULL)
+	if (kept == NULL)
 		return TOW_ENOMEM;
-	twi_path_copy_small(inbox->peer->engine, in->space, parcel->data, in->payload, in->bytes);
+	twi_path_copy_small(inbox->peer->engine, in->space, kept->data, in->payload, in->bytes);
 	if (twi_unlikely(in->summed))
-		parcel->arrival.corrupt = !twi_inbox_same_sum(
-			inbox, in->sum, twi_checksum(0, parcel->data, in->bytes));
-	parcel->arrival.whole = true;
+		kept->arrival.corrupt =
+			!twi_inbox_same_sum(inbox, in->sum, twi_checksum(0, kept->data, in->bytes));
+	kept->arrival.whole = true;
 	count_unexpected(inbox, in);
-	twi_match_arrive(&inbox->match, &parcel->arrival.match);
+	twi_match_arrive(&inbox->match, &kept->arrival.match);
 	return TOW_OK;
 }
 
@@ -183,7 +183,7 @@ int twi_inbox_begin(struct twi_inbox *inbox, const struct twi_inbound *in)
 	const uint32_t context = twi_context_of(in->space, in->channel);
 	struct twi_filling *filling = &inbox->filling;
 	struct tow_op *op;
-	struct twi_kept *parcel = NULL;
+	struct twi_kept *kept = NULL;
 	uint64_t room = in->bytes;
 	uint8_t *at = NULL;
 
@@ -196,12 +196,12 @@ int twi_inbox_begin(struct twi_inbox *inbox, const struct twi_inbound *in)
 	}
 	op = twi_inbox_take_posted(inbox, in->tag, context, in->bytes);
 	if (op == NULL) {
-		parcel = twi_inbox_keep(inbox, in);
-		if (parcel == NULL)
+		kept = twi_inbox_keep(inbox, in);
+		if (kept == NULL)
 			return TOW_ENOMEM;
-		at = parcel->data;
+		at = kept->data;
 		count_unexpected(inbox, in);
-		twi_match_arrive(&inbox->match, &parcel->arrival.match);
+		twi_match_arrive(&inbox->match, &kept->arrival.match);
 	} else {
 		int status = twi_likely(!op->view) ? TOW_OK : twi_view_room(op, in->bytes);
 		uint64_t run = in->bytes;
@@ -219,7 +219,7 @@ int twi_inbox_begin(struct twi_inbox *inbox, const struct twi_inbound *in)
 		}
 	}
 	*filling = (struct twi_filling){ .op = op,
-					 .kept = parcel != NULL ? &parcel->arrival : NULL,
+					 .kept = kept != NULL ? &kept->arrival : NULL,
 					 .at = at,
 					 .room = room,
 					 .seq = in->seq,
@@ -285,21 +285,21 @@ void twi_inbox_leave_filling(struct twi_inbox *inbox, struct tow_op *op)
 						.channel = op->channel,
 						.space = op->space };
 		uint64_t got = filling->bytes - filling->left;
-		struct twi_kept *parcel = twi_inbox_keep(inbox, &in);
+		struct twi_kept *kept = twi_inbox_keep(inbox, &in);
 
 		op->seq = 0;
 		filling->op = NULL;
 		filling->at = NULL;
-		if (parcel == NULL)
+		if (kept == NULL)
 			return; /* the message is lost */
 		if (twi_op_in_parts(op))
-			twi_path_gather(inbox->peer->engine, TWI_R_unexpected_arrival, parcel->data,
+			twi_path_gather(inbox->peer->engine, TWI_R_unexpected_arrival, kept->data,
 					op->claim.parts, 0, got, op->site);
 		else
 			twi_path_copy_fallback(inbox->peer->engine, twi_space_why_kept(op->space),
-					       parcel->data, op->data, got, op->site);
-		filling->kept = &parcel->arrival;
-		filling->at = parcel->data + got;
+					       kept->data, op->data, got, op->site);
+		filling->kept = &kept->arrival;
+		filling->at = kept->data + got;
 		filling->room = filling->left;
 	}
 	filling->kept->waiter = NULL;

@@ -16,8 +16,8 @@
 #include "transport/op/path.h"
 
 /* May the message be taken without an operation? Not if it has a span: the operation times that. */
-static bool may_have(const struct twi_inbox *inbox, const struct twi_instant *instant,
-		     uint64_t bytes, uint64_t seq)
+static bool message_fits_instant(const struct twi_inbox *inbox, const struct twi_instant *instant,
+				 uint64_t bytes, uint64_t seq)
 {
 	if (bytes > instant->bytes && !instant->truncate)
 		return false;
@@ -29,8 +29,8 @@ static bool may_have(const struct twi_inbox *inbox, const struct twi_instant *in
 #endif
 }
 
-static void note_taken(struct twi_inbox *inbox, struct twi_instant *instant, uint64_t tag,
-		       uint64_t bytes, uint64_t seq)
+static void instant_fill(struct twi_inbox *inbox, struct twi_instant *instant, uint64_t tag,
+			 uint64_t bytes, uint64_t seq)
 {
 	struct twi_engine *engine = inbox->peer->engine;
 
@@ -74,7 +74,7 @@ int twi_inbox_instant(struct twi_inbox *inbox, struct twi_instant *instant)
 	const struct twi_match_entry recv = entry_of(instant);
 	struct twi_unexpected *arrival;
 	struct twi_match_entry *entry;
-	struct twi_kept *parcel;
+	struct twi_kept *kept;
 
 	if (twi_unlikely(!twi_match_calm(&inbox->match)))
 		return TOW_EBUSY;
@@ -83,17 +83,16 @@ int twi_inbox_instant(struct twi_inbox *inbox, struct twi_instant *instant)
 		return is_behind(&inbox->match, instant) ? TOW_EBUSY : TOW_AGAIN;
 	arrival = twi_container_of(entry, struct twi_unexpected, match);
 	if (arrival->offered || !arrival->whole || arrival->corrupt ||
-	    !may_have(inbox, instant, arrival->bytes, arrival->seq))
+	    !message_fits_instant(inbox, instant, arrival->bytes, arrival->seq))
 		return TOW_EBUSY;
-	parcel = twi_container_of(arrival, struct twi_kept, arrival);
+	kept = twi_container_of(arrival, struct twi_kept, arrival);
 	twi_match_drop_message(&inbox->match, entry);
 	inbox->kept_bytes -= arrival->bytes;
 	twi_inbox_give(inbox, twi_channel_of(instant->context), arrival->bytes);
 	twi_path_copy_fallback(inbox->peer->engine, TWI_R_unexpected_arrival, instant->data,
-			       parcel->data, twi_min(arrival->bytes, instant->bytes),
-			       instant->site);
-	note_taken(inbox, instant, entry->tag, arrival->bytes, arrival->seq);
-	free(parcel);
+			       kept->data, twi_min(arrival->bytes, instant->bytes), instant->site);
+	instant_fill(inbox, instant, entry->tag, arrival->bytes, arrival->seq);
+	free(kept);
 	return TOW_OK;
 }
 
@@ -118,7 +117,7 @@ bool twi_inbox_catch(struct twi_inbox *inbox, const struct twi_inbound *in)
 {
 	struct twi_instant *instant = inbox->instant;
 
-	if (!may_have(inbox, instant, in->bytes, in->seq))
+	if (!message_fits_instant(inbox, instant, in->bytes, in->seq))
 		return false;
 	if (twi_unlikely(in->summed) &&
 	    !twi_inbox_same_sum(inbox, in->sum, twi_checksum(0, in->payload, in->bytes)))
@@ -126,6 +125,6 @@ bool twi_inbox_catch(struct twi_inbox *inbox, const struct twi_inbound *in)
 	twi_inbox_give(inbox, in->channel, in->bytes);
 	twi_path_copy_small(inbox->peer->engine, in->space, instant->data, in->payload,
 			    twi_min(in->bytes, instant->bytes));
-	note_taken(inbox, instant, in->tag, in->bytes, in->seq);
+	instant_fill(inbox, instant, in->tag, in->bytes, in->seq);
 	return true;
 }

@@ -173,8 +173,8 @@ static void note_time(struct twi_outbox *outbox, const struct twi_outbound *out,
 		};
 }
 
-static void tell_time(struct twi_outbox *outbox, const struct twi_outbox_time *time,
-		      uint64_t kept_ns)
+static void time_report(struct twi_outbox *outbox, const struct twi_outbox_time *time,
+			uint64_t kept_ns)
 {
 	struct tow_peer *peer = outbox->peer;
 	struct twi_latency_reading reading = {
@@ -511,7 +511,7 @@ int twi_outbox_acked(struct twi_outbox *outbox, uint64_t seq, uint64_t credit_re
 
 		if (time->seq > seq)
 			break;
-		tell_time(outbox, time, kept_ns);
+		time_report(outbox, time, kept_ns);
 		outbox->times_first = (outbox->times_first + 1) & (outbox->times_room - 1);
 		outbox->times_count--;
 	}

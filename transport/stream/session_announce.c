@@ -52,7 +52,7 @@ void twi_session_announce(struct twi_session *session, const struct tow_op *op)
 }
 
 /* Takes announcement i out; those behind it keep their order. */
-static void use_up(struct twi_session *session, unsigned i)
+static void announcement_remove(struct twi_session *session, unsigned i)
 {
 	session->announced_count--;
 	for (; i < session->announced_count; i++)
@@ -78,7 +78,7 @@ int twi_session_announced(struct twi_session *session, const struct twi_frame *f
 	if (session->last_seq[hash_tag(frame->tag)] > frame->seq)
 		return TOW_OK;
 	if (session->announced_count == TWI_ANNOUNCED_MAX)
-		use_up(session, 0); /* its receive may be long gone */
+		announcement_remove(session, 0); /* its receive may be long gone */
 	session->announced[session->announced_count++] = (struct twi_announced){
 		.tag = frame->tag,
 		.room = frame->value,
@@ -108,6 +108,6 @@ void twi_session_mention(struct twi_session *session, uint64_t tag, uint32_t con
 		unsigned i = find_announced(session, tag, context);
 
 		if (i < TWI_ANNOUNCED_MAX)
-			use_up(session, i);
+			announcement_remove(session, i);
 	}
 }

@@ -137,7 +137,7 @@ static const uint8_t *next_head(struct twi_session *session, const uint8_t **dat
  * ended the session too. Without it, the end of its connection would look like a break that must be
  * resumed. Then two sides that close at the same time would wait for each other.
  */
-static void listen_for_bye(struct twi_session *session, const uint8_t *data, const uint8_t *end)
+static void input_scan_bye(struct twi_session *session, const uint8_t *data, const uint8_t *end)
 {
 	const uint8_t *head;
 	struct twi_frame frame;
@@ -186,7 +186,7 @@ int twi_session_control_in(struct twi_session *session, const uint8_t *data, siz
 			return status;
 	}
 	if (twi_unlikely(session->failed != 0)) {
-		listen_for_bye(session, data, end);
+		input_scan_bye(session, data, end);
 		return TOW_OK;
 	}
 	if (twi_unlikely(session->pong_owed))

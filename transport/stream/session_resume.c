@@ -130,7 +130,8 @@ static int check_item(struct twi_session *session, unsigned c, uint64_t seq, uin
 }
 
 /* The stripe continues from byte `got`. */
-static void go_on(struct twi_session *session, struct twi_grant *send, unsigned c, uint64_t got)
+static void stripe_continue(struct twi_session *session, struct twi_grant *send, unsigned c,
+			    uint64_t got)
 {
 	twi_count(session->engine->diag, TWI_C_replayed_bulk_bytes, send->at[c] - got);
 	send->at[c] = got;
@@ -147,7 +148,7 @@ static void start_again(struct twi_session *session, struct twi_grant *send, uns
 	struct twi_bulk_channel *channel = &session->channels[c];
 
 	if (send->op != NULL)
-		go_on(session, send, c, 0);
+		stripe_continue(session, send, c, 0);
 	else if ((send->open & 1u << c) == 0)
 		channel->stale[channel->stale_count++] = send->seq;
 }
@@ -210,7 +211,7 @@ static int take_record(struct twi_session *session, unsigned c, const uint8_t *i
 		if (send != NULL && send->op != NULL && !lists_send(items, count, send))
 			; /* its CTS is on its way */
 		else if (send != NULL && send->op != NULL)
-			go_on(session, send, c, got & ~UNASKED);
+			stripe_continue(session, send, c, got & ~UNASKED);
 		else if (send != NULL && (send->open & 1u << c) != 0)
 			; /* its ABORT is due anyway */
 		else if (op == NULL || (got & UNASKED) != 0)

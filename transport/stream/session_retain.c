@@ -218,7 +218,7 @@ void twi_session_ping(struct twi_session *session)
 }
 
 /* There is room again: sends the frames that wait, in order. */
-static void pay_owed(struct twi_session *session)
+static void owed_flush(struct twi_session *session)
 {
 	uint32_t paid = 0;
 
@@ -236,7 +236,7 @@ static void pay_owed(struct twi_session *session)
 
 static void refill_output(struct twi_session *session)
 {
-	pay_owed(session);
+	owed_flush(session);
 	twi_session_grant(session);
 	twi_outbox_drain(&session->outbox, UINT32_MAX);
 }
@@ -271,7 +271,7 @@ void twi_session_bye(struct twi_session *session)
 }
 
 /* Releases the chunks that are both acknowledged and sent. */
-static void let_go(struct twi_session *session)
+static void chunks_release(struct twi_session *session)
 {
 	uint64_t done = twi_min(session->tx_acked, session->tx_head);
 	struct twi_tx_chunk *chunk;
@@ -316,7 +316,7 @@ void twi_session_control_sent(struct twi_session *session, size_t bytes)
 	session->tx_head += bytes;
 	session->tx_send_at += (uint32_t)bytes;
 	if (twi_unlikely(session->tx_acked > session->tx_head - bytes))
-		let_go(session);
+		chunks_release(session);
 	if (session->tx_head == session->tx_tail)
 		refill_output(session);
 }
@@ -332,7 +332,7 @@ int twi_session_heard(struct twi_session *session, uint64_t received)
 			"says that it has %llu bytes of %llu on the control stream",
 			(unsigned long long)received, (unsigned long long)session->tx_handed);
 	session->tx_acked = received;
-	let_go(session);
+	chunks_release(session);
 	if (twi_unlikely(session->owed_count > 0 || session->pong_owed || session->ping_owed ||
 			 twi_outbox_waits(&session->outbox) || !twi_list_empty(&session->matched)))
 		refill_output(session);
@@ -366,7 +366,7 @@ static void rewind_to(struct twi_session *session, uint64_t received)
 	session->tx_head = session->tx_acked = session->tx_handed = received;
 	session->tx_send = session->tx_first;
 	session->tx_send_at = 0;
-	let_go(session);
+	chunks_release(session);
 	chunk = session->tx_first;
 	base = session->tx_base;
 	while (chunk->next != NULL && received - base >= chunk->end) {

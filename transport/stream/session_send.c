@@ -76,7 +76,7 @@ static bool frame_offer(struct twi_outbox *outbox, struct tow_op *op)
 }
 
 /* The send goes on. If it came too early and becomes an offer again, it ends (session_out.c). */
-static bool keep_cancel(struct tow_op *op)
+static bool cancel_defer(struct tow_op *op)
 {
 	op->canceled = true;
 	return false;
@@ -92,12 +92,12 @@ static bool take_back(struct twi_outbox *outbox, struct tow_op *op, int status, 
 		break;
 	case TWI_STAGE_BULK:
 		if (!force && op->moved > 0)
-			return keep_cancel(op);
+			return cancel_defer(op);
 		twi_session_send_leave(session, twi_session_send_find(session, op->seq));
 		break;
 	case TWI_STAGE_SENT:
 		if (!force)
-			return keep_cancel(op);
+			return cancel_defer(op);
 		twi_session_send_leave(session, twi_session_send_find(session, op->seq));
 		break;
 	default:

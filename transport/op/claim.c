@@ -55,7 +55,7 @@ static void enlist_claim(struct twi_claim *claim, struct tow_peer *peer)
 }
 
 /* The bytes that this peer holds of memory that its owner has freed. */
-static uint64_t held_back(struct tow_peer *peer)
+static uint64_t freed_bytes_held(struct tow_peer *peer)
 {
 	struct twi_list *pos, *next;
 	uint64_t bytes = 0;
@@ -80,7 +80,7 @@ int twi_claim_room(struct tow_peer *peer, uint64_t bytes)
 	/* Nearly always: all peers together hold back no more than one of them may. */
 	if (twi_likely(peer->claims.bytes <= most || twi_pool_deferred(engine->pool) <= most))
 		return TOW_OK;
-	held = held_back(peer);
+	held = freed_bytes_held(peer);
 	if (held <= most)
 		return TOW_OK;
 	peer->claims.refused++;
@@ -93,8 +93,9 @@ int twi_claim_room(struct tow_peer *peer, uint64_t bytes)
 }
 
 /* Takes a lease from the pool: no lease of this engine on that memory can be shared. */
-static __attribute__((noinline)) int claim_alone(struct twi_engine *engine, struct twi_claim *claim,
-						 const void *data, uint64_t bytes)
+static __attribute__((noinline)) int lease_from_pool(struct twi_engine *engine,
+						     struct twi_claim *claim, const void *data,
+						     uint64_t bytes)
 {
 	struct twi_pool *pool = engine->pool;
 	const struct twi_extent *extent = twi_pool_find(pool, data, bytes);
@@ -124,7 +125,7 @@ static inline int claim_piece(struct twi_engine *engine, struct twi_claim *claim
 	claim->kind = TWI_CLAIM_UNREGISTERED;
 	if (twi_unlikely(
 		    !twi_shared_lease(&engine->ops->leases, data, bytes, &claim->block, &extent)))
-		return claim_alone(engine, claim, data, bytes);
+		return lease_from_pool(engine, claim, data, bytes);
 	claim->kind = TWI_CLAIM_POOL;
 	claim->region = &extent->region;
 	return TOW_OK;
@@ -309,8 +310,8 @@ static inline __attribute__((always_inline)) void delist_claim(struct twi_claim 
 }
 
 /* Drops a claim that holds no lease of the pool. */
-static __attribute__((noinline)) void drop_others(struct twi_engine *engine,
-						  struct twi_claim *claim)
+static __attribute__((noinline)) void drop_unleased(struct twi_engine *engine,
+						    struct twi_claim *claim)
 {
 	if (claim->kind == TWI_CLAIM_REGISTERED)
 		twi_pool_region_release(engine->pool, claim->region);
@@ -327,7 +328,7 @@ void twi_claim_drop(struct twi_engine *engine, struct twi_claim *claim)
 	else if (claim->kind == TWI_CLAIM_OUTSIDE)
 		twi_pool_release(engine->pool, claim->memory);
 	else if (claim->kind != TWI_CLAIM_UNREGISTERED)
-		drop_others(engine, claim);
+		drop_unleased(engine, claim);
 	twi_claim_init(claim);
 }
 

@@ -77,7 +77,7 @@ void twi_peer_setup(struct tow_peer *peer, struct twi_lane *lane, const char *ad
 }
 
 /* The user has the peer from now on: adds it to the endpoint's peers. */
-static void go_home(struct tow_endpoint *endpoint, struct tow_peer *peer)
+static void join_endpoint(struct tow_endpoint *endpoint, struct tow_peer *peer)
 {
 	if (endpoint == NULL || peer->home != NULL || peer->closed)
 		return;
@@ -86,7 +86,7 @@ static void go_home(struct tow_endpoint *endpoint, struct tow_peer *peer)
 	peer->engine->hooks.match->join(peer);
 }
 
-static void leave_home(struct tow_peer *peer)
+static void leave_endpoint(struct tow_peer *peer)
 {
 	if (peer->home == NULL)
 		return;
@@ -96,7 +96,7 @@ static void leave_home(struct tow_peer *peer)
 }
 
 /* Whether it is a receive of any peer that is in flight, and has met no message. */
-static bool awaits_any(const struct tow_op *op)
+static bool is_unmatched_any_recv(const struct tow_op *op)
 {
 	return (atomic_load_explicit(&op->wait.state, memory_order_relaxed) &
 		(TWI_OP_USED | TWI_OP_DONE)) == TWI_OP_USED &&
@@ -105,20 +105,20 @@ static bool awaits_any(const struct tow_op *op)
 }
 
 /* The endpoint closes: no peer and no operation names it any more. */
-static void leave_all_homes(struct tow_endpoint *endpoint)
+static void endpoint_forget(struct tow_endpoint *endpoint)
 {
 	struct twi_op_table *ops = endpoint->engine->ops;
 	struct twi_list *entry;
 
 	while ((entry = twi_list_first(&endpoint->peers)) != NULL)
-		leave_home(twi_container_of(entry, struct tow_peer, home_link));
+		leave_endpoint(twi_container_of(entry, struct tow_peer, home_link));
 	for (uint32_t i = 0; i < ops->made; i++) {
 		struct tow_op *op = &ops->rows[i];
 
 		if (op->kind == TWI_OP_SEND || op->endpoint != endpoint)
 			continue;
 		op->endpoint = NULL;
-		if (awaits_any(op))
+		if (is_unmatched_any_recv(op))
 			twi_message_end_any(op, TOW_ECLOSED);
 	}
 }
@@ -144,7 +144,7 @@ void twi_peer_teardown(struct tow_peer *peer)
 	twi_peer_claims_fini(&peer->claims);
 	twi_latency_leave(peer->engine->diag, &peer->latency_row);
 	twi_list_remove(&peer->ready_link);
-	leave_home(peer);
+	leave_endpoint(peer);
 	twi_list_remove(&peer->link);
 }
 
@@ -152,7 +152,7 @@ void twi_peer_end(struct tow_peer *peer)
 {
 	twi_assert_held(peer->engine);
 	twi_handle_close(&peer->handle);
-	leave_home(peer);
+	leave_endpoint(peer);
 	peer->engine->hooks.match->close(peer);
 	peer->closed = true;
 	peer->lane->ops->peer_close(peer);
@@ -249,7 +249,7 @@ void twi_endpoint_drop(struct tow_endpoint *endpoint)
 	twi_endpoint_end_accepts(endpoint);
 	while ((peer = take_ready(endpoint)) != NULL)
 		twi_peer_end(peer);
-	leave_all_homes(endpoint);
+	endpoint_forget(endpoint);
 	twi_list_remove(&endpoint->link);
 	endpoint->lane->ops->endpoint_close(endpoint);
 }
@@ -383,7 +383,7 @@ TOW_PUBLIC int tow_endpoint_close(struct tow_endpoint *endpoint)
 /* The connection is up: the user has the peer from now on. */
 static void peer_up(struct tow_op *op)
 {
-	go_home(op->endpoint, op->peer);
+	join_endpoint(op->endpoint, op->peer);
 	op->engine->hooks.link->up(op->peer);
 }
 

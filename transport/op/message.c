@@ -81,9 +81,9 @@ const struct twi_op_ops twi_view_ops = { .kind = TWI_OP_RECV,
  * The functions below are compiled once for each call that starts messages. In each of them kind,
  * space and view are constants, and the members of the description are in registers.
  */
-#define ONE_CALL static inline __attribute__((always_inline))
+#define PER_CALL_INLINE static inline __attribute__((always_inline))
 
-ONE_CALL const struct twi_op_ops *ops_of(const struct twi_message *message)
+PER_CALL_INLINE const struct twi_op_ops *ops_of(const struct twi_message *message)
 {
 	if (message->kind == TWI_OP_SEND)
 		return &twi_send_ops;
@@ -91,8 +91,8 @@ ONE_CALL const struct twi_op_ops *ops_of(const struct twi_message *message)
 }
 
 /* `mask` is that of tow_recv_match_start, or NULL. `parts` are those of a message, or NULL. */
-ONE_CALL const char *call_of(const struct twi_message *message, const uint64_t *mask,
-			     const struct twi_parts *parts)
+PER_CALL_INLINE const char *call_of(const struct twi_message *message, const uint64_t *mask,
+				    const struct twi_parts *parts)
 {
 	if (parts != NULL && message->kind == TWI_OP_SEND)
 		return "tow_send_parts_start";
@@ -117,9 +117,9 @@ static __attribute__((noinline, cold)) int refuse_message(const char *call, uint
  * operation. Otherwise no thread could tell whether the message was over at once, in which case no
  * result would come through the queue.
  */
-static __attribute__((noinline)) int check_headless(enum twi_op_kind kind, const char *call,
-						    const struct tow_op_options **options_io,
-						    struct tow_op_options *known)
+static __attribute__((noinline)) int check_no_handle(enum twi_op_kind kind, const char *call,
+						     const struct tow_op_options **options_io,
+						     struct tow_op_options *known)
 {
 	const struct tow_op_options *options = *options_io;
 
@@ -138,10 +138,10 @@ static __attribute__((noinline)) int check_headless(enum twi_op_kind kind, const
 }
 
 /* Brings *options_io to the library's size, in `known` if it has another one. */
-ONE_CALL int check_arguments(struct twi_engine *engine, const struct twi_message *message,
-			     const uint64_t *mask, const struct twi_parts *parts,
-			     const struct tow_op_options **options_io, struct tow_op_options *known,
-			     bool forget, bool of_peer)
+PER_CALL_INLINE int check_arguments(struct twi_engine *engine, const struct twi_message *message,
+				    const uint64_t *mask, const struct twi_parts *parts,
+				    const struct tow_op_options **options_io,
+				    struct tow_op_options *known, bool forget, bool of_peer)
 {
 	const uint64_t allowed = of_peer ? TWI_OP_ALLOW_CHANNEL : 0;
 	const char *call = call_of(message, mask, parts);
@@ -157,14 +157,14 @@ ONE_CALL int check_arguments(struct twi_engine *engine, const struct twi_message
 			engine, call,
 			(message->kind == TWI_OP_RECV ? TOW_OP_TRUNCATE : TOW_OP_LEND) | allowed,
 			options_io, known);
-	return status == TOW_OK && forget ? check_headless(message->kind, call, options_io, known)
+	return status == TOW_OK && forget ? check_no_handle(message->kind, call, options_io, known)
 					  : status;
 }
 
-ONE_CALL int check_message(const struct tow_peer *peer, const struct twi_message *message,
-			   const uint64_t *mask, const struct twi_parts *parts,
-			   const struct tow_op_options **options_io, struct tow_op_options *known,
-			   bool forget)
+PER_CALL_INLINE int check_message(const struct tow_peer *peer, const struct twi_message *message,
+				  const uint64_t *mask, const struct twi_parts *parts,
+				  const struct tow_op_options **options_io,
+				  struct tow_op_options *known, bool forget)
 {
 	int status = TOW_OK;
 
@@ -197,8 +197,9 @@ static __attribute__((noinline)) int check_channel(const struct tow_peer *peer,
 }
 
 /* Fills in the operation from its message. */
-ONE_CALL void fill_op(struct tow_op *op, struct tow_peer *peer, const struct twi_message *message,
-		      const uint64_t *mask, struct twi_parts *parts, uint16_t channel)
+PER_CALL_INLINE void fill_op(struct tow_op *op, struct tow_peer *peer,
+			     const struct twi_message *message, const uint64_t *mask,
+			     struct twi_parts *parts, uint16_t channel)
 {
 	twi_op_to_peer(op, peer);
 	op->data = message->data;
@@ -230,16 +231,16 @@ ONE_CALL void fill_op(struct tow_op *op, struct tow_peer *peer, const struct twi
  * Whether a send is under way when the lane returns. Its clock is read after that (outbox.h), where
  * the reading costs the message nothing.
  */
-ONE_CALL bool is_early(const struct tow_peer *peer, const struct twi_message *message,
-		       const struct tow_op_options *options)
+PER_CALL_INLINE bool is_early(const struct tow_peer *peer, const struct twi_message *message,
+			      const struct tow_op_options *options)
 {
 	return message->kind == TWI_OP_SEND && peer->lane->ops->memory_polled &&
 	       (options == NULL || options->timeout_ns == TOW_FOREVER);
 }
 
 /* Gives the operation to the lane. TOW_OK, or the operation is discarded. The engine is held. */
-ONE_CALL int start_op(struct tow_peer *peer, const struct twi_message *message, struct tow_op *op,
-		      struct tow_op **op_out)
+PER_CALL_INLINE int start_op(struct tow_peer *peer, const struct twi_message *message,
+			     struct tow_op *op, struct tow_op **op_out)
 {
 	int status = TOW_OK;
 
@@ -324,9 +325,9 @@ static bool recv_at_once(struct tow_peer *peer, struct twi_instant *instant,
 	return true;
 }
 
-ONE_CALL bool is_done_at_once(struct tow_peer *peer, const struct twi_message *message,
-			      const uint64_t *mask, const struct twi_parts *parts,
-			      const struct tow_op_options *options, uint16_t channel)
+PER_CALL_INLINE bool is_done_at_once(struct tow_peer *peer, const struct twi_message *message,
+				     const uint64_t *mask, const struct twi_parts *parts,
+				     const struct tow_op_options *options, uint16_t channel)
 {
 	uint64_t bits = mask == NULL ? UINT64_MAX : *mask;
 
@@ -358,9 +359,9 @@ ONE_CALL bool is_done_at_once(struct tow_peer *peer, const struct twi_message *m
 	return false;
 }
 
-ONE_CALL int start_message(struct tow_peer *peer, const struct twi_message *message,
-			   const uint64_t *mask, struct twi_parts *parts,
-			   const struct tow_op_options *options, struct tow_op **op_out)
+PER_CALL_INLINE int start_message(struct tow_peer *peer, const struct twi_message *message,
+				  const uint64_t *mask, struct twi_parts *parts,
+				  const struct tow_op_options *options, struct tow_op **op_out)
 {
 	struct twi_engine *engine;
 	struct tow_op_options known;

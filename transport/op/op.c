@@ -262,36 +262,36 @@ static void fill_result(const struct tow_op *op, struct tow_result *out)
 }
 
 /* The ends that the library's own thread reports in one run of callbacks. */
-struct telling {
+struct callback_report {
 	bool own, looked;
 	struct twi_told_look look;
 	struct twi_told_long longest; /* set if `looked` */
 };
 
 /* The end of a user's operation is about to be reported. */
-static void note_told(const struct tow_op *op, struct telling *telling)
+static void note_reported(const struct tow_op *op, struct callback_report *report)
 {
 	if (twi_unlikely(op->engine->told.near > 0))
 		twi_told_end(&op->engine->told);
-	if (twi_likely(!telling->own))
+	if (twi_likely(!report->own))
 		return;
 	if (op->ops->waited != NULL)
 		twi_told_coll(&op->engine->told);
 	if (op->latency_ns < TWI_TOLD_LEAST)
 		return;
-	if (!telling->looked) {
-		twi_told_before(op->engine, &telling->look);
-		telling->longest.took_ns = 0;
-		telling->looked = true;
+	if (!report->looked) {
+		twi_told_before(op->engine, &report->look);
+		report->longest.took_ns = 0;
+		report->looked = true;
 	}
-	if (op->latency_ns > telling->longest.took_ns)
-		telling->longest =
+	if (op->latency_ns > report->longest.took_ns)
+		report->longest =
 			(struct twi_told_long){ op->latency_ns, op->ops->wait_kind, op->peer };
 }
 
 static bool run_callbacks(struct twi_engine *engine)
 {
-	struct telling telling = { .own = twi_background_self(engine) };
+	struct callback_report report = { .own = twi_background_self(engine) };
 	struct twi_list *entry;
 	uint64_t since_ns = 0;
 	bool any = false;
@@ -318,7 +318,7 @@ static bool run_callbacks(struct twi_engine *engine)
 		if (op->ops->ended != NULL && op->status == TOW_OK)
 			op->ops->ended(op);
 		if (twi_unlikely(twi_op_is_queued(op))) {
-			note_told(op, &telling);
+			note_reported(op, &report);
 			publish_op(op);
 			twi_queue_put(op); /* last: another thread may free the row at once */
 			continue;
@@ -326,7 +326,7 @@ static bool run_callbacks(struct twi_engine *engine)
 		if (op->done != NULL) {
 			if (op->space == TWI_SPACE_USER) { /* otherwise it is the library's own */
 				twi_polled_ended(op);
-				note_told(op, &telling);
+				note_reported(op, &report);
 			}
 			if (twi_unlikely(result.status < 0))
 				twi_failure_recall(op);
@@ -336,8 +336,8 @@ static bool run_callbacks(struct twi_engine *engine)
 		publish_op(op);
 	}
 	engine->in_callback = false;
-	if (twi_unlikely(telling.looked))
-		twi_told_after(engine, &telling.look, &telling.longest);
+	if (twi_unlikely(report.looked))
+		twi_told_after(engine, &report.look, &report.longest);
 	return any;
 }
 

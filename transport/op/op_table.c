@@ -94,15 +94,15 @@ static struct tow_op *make_row(struct twi_op_table *table)
 }
 
 /*
- * Takes the oldest row of the ring if it is free. Otherwise returns NULL; with `turn`, the row
+ * Takes the oldest row of the ring if it is free. Otherwise returns NULL; with `rotate`, the row
  * becomes the newest.
  */
-static struct tow_op *look_at_oldest(struct twi_op_table *table, bool turn)
+static struct tow_op *take_oldest(struct twi_op_table *table, bool rotate)
 {
 	uint32_t index = table->ended[table->ended_first & table->ended_mask];
 	bool frees = twi_op_table_is_free(table, index);
 
-	if (!frees && !turn)
+	if (!frees && !rotate)
 		return NULL;
 	table->ended_first++;
 	if (frees) {
@@ -131,7 +131,7 @@ static struct tow_op *find_released(struct twi_op_table *table, uint32_t most)
 			table->lap_left = table->ended_count;
 		if (table->lap_left == 0)
 			return NULL;
-		row = look_at_oldest(table, most > 0);
+		row = take_oldest(table, most > 0);
 		if (row == NULL && most-- == 0)
 			return NULL;
 		table->lap_left--;

@@ -14,16 +14,16 @@
 #include "transport/engine/engine.h"
 #include "transport/op/op_wait.h"
 
-#define SPIN_NS   20000u    /* the most between two calls that follow each other directly */
-#define BRIEF_NS  3000u     /* a thread cannot sleep in so short a time */
-#define WORK_NS   200000u   /* from here on, the thread did work of its own */
-#define WORK      4u        /* such work is long from 1/WORK of the blocked time on */
-#define NAP_NS    2000000u  /* the most for a short sleep */
-#define REST_NS   50000000u /* the most for the loss of a CPU, which looks like a sleep */
-#define AWAKE     2u        /* a sleeping thread is on a CPU for less than 1/AWAKE of the time */
-#define ITSELF_NS 100000u /* an operation that ended at most this long before a call ended in it */
-#define FAR       16u
-#define MARK_NS   100000000u /* the engine's logs have their own, longer intervals */
+#define SPIN_NS     20000u    /* the most between two calls that follow each other directly */
+#define BRIEF_NS    3000u     /* a thread cannot sleep in so short a time */
+#define WORK_NS     200000u   /* from here on, the thread did work of its own */
+#define WORK_SHARE  4u        /* such work is long from 1/WORK_SHARE of the blocked time on */
+#define NAP_NS      2000000u  /* the most for a short sleep */
+#define REST_NS     50000000u /* the most for the loss of a CPU, which looks like a sleep */
+#define AWAKE_SHARE 2u /* a sleeping thread is on a CPU for less than 1/AWAKE_SHARE of the time */
+#define ITSELF_NS   100000u /* an operation that ended so little before a call ended in it */
+#define REST_CHECKS 16u
+#define MARK_NS     100000000u /* the engine's logs have their own, longer intervals */
 
 static uint64_t thread_cpu_ns(void)
 {
@@ -75,7 +75,7 @@ static uint64_t take_sleeps(struct twi_polled *polled)
  * the calls that follow it without another sleep, shows whether it did. A thread that had no CPU
  * for a while may not have slept.
  */
-static bool note_rest(struct twi_polled *polled, uint64_t gap_ns, uint64_t awake_ns)
+static bool note_fd_sleep(struct twi_polled *polled, uint64_t gap_ns, uint64_t awake_ns)
 {
 	uint64_t sleeps;
 
@@ -85,10 +85,10 @@ static bool note_rest(struct twi_polled *polled, uint64_t gap_ns, uint64_t awake
 		polled->brief++;
 		return false;
 	}
-	polled->far = FAR;
+	polled->far = REST_CHECKS;
 	sleeps = take_sleeps(polled);
 	if (sleeps != 1) {
-		if (sleeps > 1 || awake_ns * AWAKE >= gap_ns)
+		if (sleeps > 1 || awake_ns * AWAKE_SHARE >= gap_ns)
 			twi_polled_forget_sleep(polled);
 		return false;
 	}
@@ -120,12 +120,12 @@ static void add_gap(struct twi_polled *polled, uint64_t now)
 	awake_ns -= twi_min(awake_ns, polled->spun_ns);
 	polled->cpu_ns = cpu_ns;
 	polled->spun_ns = 0;
-	if (note_rest(polled, gap_ns, awake_ns))
+	if (note_fd_sleep(polled, gap_ns, awake_ns))
 		return;
-	if (gap_ns <= NAP_NS && awake_ns * AWAKE < gap_ns)
+	if (gap_ns <= NAP_NS && awake_ns * AWAKE_SHARE < gap_ns)
 		polled->blocked_ns += gap_ns;
-	else if (gap_ns > WORK_NS && gap_ns * WORK >= polled->blocked_ns &&
-		 (gap_ns > REST_NS || awake_ns * AWAKE >= gap_ns))
+	else if (gap_ns > WORK_NS && gap_ns * WORK_SHARE >= polled->blocked_ns &&
+		 (gap_ns > REST_NS || awake_ns * AWAKE_SHARE >= gap_ns))
 		polled->blocked_ns = 0;
 }
 

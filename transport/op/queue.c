@@ -36,7 +36,7 @@ static bool queue_is_empty(struct tow_queue *queue)
  * thread's write, the reader makes up for that, since it looks after the read. seq_cst: tail and
  * `told` are each written by one side and read by the other, as in Dekker's algorithm.
  */
-static void settle_fd(struct tow_queue *queue, bool clears)
+static void update_fd(struct tow_queue *queue, bool clears)
 {
 	const uint64_t one = 1;
 	uint64_t drained;
@@ -118,7 +118,7 @@ void twi_queue_put(struct tow_op *op)
 	twi_assert(tail - atomic_load_explicit(&queue->head, memory_order_relaxed) < queue->room);
 	atomic_store_explicit(&queue->slots[tail % queue->room], op, memory_order_relaxed);
 	atomic_store_explicit(&queue->tail, tail + 1, memory_order_seq_cst);
-	settle_fd(queue, false);
+	update_fd(queue, false);
 }
 
 /* --- opening and closing --- */
@@ -297,7 +297,7 @@ static size_t take_ops(struct tow_queue *queue, struct tow_op *ops[CHUNK], size_
 	return n;
 }
 
-static void give_taken(struct tow_op *op, struct tow_result *out)
+static void write_result(struct tow_op *op, struct tow_result *out)
 {
 	struct twi_engine *engine = op->engine;
 	struct tow_result result;
@@ -325,11 +325,11 @@ static int take_results(struct tow_queue *queue, struct tow_result *results, siz
 		alike = count_alike(results, count, twi_min(room - count, (size_t)CHUNK));
 		n = take_ops(queue, ops, alike);
 		for (size_t i = 0; i < n; i++)
-			give_taken(ops[i], result_at(results, count + i));
+			write_result(ops[i], result_at(results, count + i));
 		count += n;
 	} while (n == CHUNK && count < room);
 	if (count > 0) {
-		settle_fd(queue, true);
+		update_fd(queue, true);
 		twi_told_hears(queue->engine);
 	}
 	*count_out = count;

@@ -16,7 +16,7 @@
  * The descriptor costs one write and one read each time the ring fills and empties, for any number
  * of results in between. A writer checks whether the ring was emptied meanwhile, and a reader
  * checks whether a result has come. So at rest the descriptor is readable if and only if there is a
- * result (settle_fd in queue.c).
+ * result (update_fd in queue.c).
  *
  * An operation of a queue has the bit TWI_OP_QUEUED until it is taken. Until then only the queue
  * may free it.

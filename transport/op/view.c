@@ -26,7 +26,7 @@ static void free_room(struct tow_op *op)
  * If the pool as it is could never hold this view, the pool is asked at once, and then not again
  * for exhaust_wait_ns.
  */
-static bool must_press(struct twi_engine *engine, uint64_t bytes, uint64_t since_ns)
+static bool must_grow_pool(struct twi_engine *engine, uint64_t bytes, uint64_t since_ns)
 {
 	uint64_t now = twi_engine_now(engine);
 	uint64_t wait = twi_max(engine->knobs.exhaust_wait_ns, (uint64_t)LOOK_NS);
@@ -148,7 +148,7 @@ static void look_for_room(struct tow_op *op, uint64_t since_ns)
 		twi_message_abort(op, TOW_EEXHAUSTED, true);
 		return;
 	}
-	engine->room.pressing = must_press(engine, op->result_bytes, since_ns);
+	engine->room.pressing = must_grow_pool(engine, op->result_bytes, since_ns);
 	twi_view_settled(op); /* it is held again if there is no room */
 	op->peer->lane->ops->look_again(op->peer, op->tag, op->match.context);
 	engine->room.pressing = false;

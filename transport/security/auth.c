@@ -61,14 +61,14 @@ static int refuse_auth(struct twi_auth *auth, int status)
 	return status;
 }
 
-static void say_bytes(struct twi_auth *auth, const uint8_t *bytes, size_t count)
+static void append_bytes(struct twi_auth *auth, const uint8_t *bytes, size_t count)
 {
 	twi_assert(auth->out_bytes + count <= sizeof(auth->out));
 	memcpy(auth->out + auth->out_bytes, bytes, count);
 	auth->out_bytes += (uint16_t)count;
 }
 
-static void say_greeting(struct twi_auth *auth, bool with_public)
+static void append_greeting(struct twi_auth *auth, bool with_public)
 {
 	uint8_t *greeting = auth->greetings[auth->connector ? 0 : 1];
 	uint16_t flags = 0;
@@ -86,7 +86,7 @@ static void say_greeting(struct twi_auth *auth, bool with_public)
 		twi_random_bytes(auth->secret, sizeof(auth->secret));
 		twi_sodium.crypto_scalarmult_base(greeting + AT_PUBLIC, auth->secret);
 	}
-	say_bytes(auth, greeting, TWI_AUTH_GREETING_BYTES);
+	append_bytes(auth, greeting, TWI_AUTH_GREETING_BYTES);
 }
 
 /* Hashes the label, both greetings, and `more`, under the job's key. */
@@ -104,13 +104,13 @@ static void hash_greetings(const struct twi_auth *auth, const char label[LABEL_B
 	explicit_bzero(&state, sizeof(state));
 }
 
-static void say_proof(struct twi_auth *auth, enum proof_kind kind)
+static void append_proof(struct twi_auth *auth, enum proof_kind kind)
 {
 	uint8_t proof[TWI_AUTH_PROOF_BYTES] = { (uint8_t)kind };
 
 	if (kind == PROOF_MAC)
 		hash_greetings(auth, label_proof[!auth->connector], NULL, 0, proof + AT_MAC, 32);
-	say_bytes(auth, proof, sizeof(proof));
+	append_bytes(auth, proof, sizeof(proof));
 }
 
 /* Ends the exchange: keeps only the keys of the streams, if there are any. */
@@ -157,7 +157,7 @@ void twi_auth_start(struct twi_auth *auth, const struct twi_job_key *key, bool c
 		memcpy(auth->key, key->bytes, sizeof(auth->key));
 	/* The connector does not know yet whether the other side wants encryption. */
 	if (connector)
-		say_greeting(auth, auth->keyed);
+		append_greeting(auth, auth->keyed);
 }
 
 size_t twi_auth_out(struct twi_auth *auth, uint8_t out[TWI_AUTH_OUT_MAX])
@@ -253,24 +253,24 @@ static int take_greeting(struct twi_auth *auth)
 	/* The magic and the version keep their positions in all later versions. */
 	if (twi_get_le16(auth->in + AT_VERSION) != TWI_AUTH_VERSION) {
 		if (!auth->connector)
-			say_greeting(auth, false);
+			append_greeting(auth, false);
 		return refuse_version(auth, twi_get_le16(auth->in + AT_VERSION));
 	}
 	status = check_greeting(auth, auth->in);
 	if (status < 0) {
 		/* This side's flags and purpose tell the other side what is wrong. */
 		if (!auth->connector)
-			say_greeting(auth, false);
+			append_greeting(auth, false);
 		return refuse_auth(auth, status);
 	}
 	auth->encrypts = auth->keyed && (auth->encrypt || (flags & TWI_AUTH_ENCRYPT) != 0);
 	memcpy(auth->greetings[auth->connector ? 1 : 0], auth->in, TWI_AUTH_GREETING_BYTES);
 	if (!auth->connector)
-		say_greeting(auth, auth->encrypts);
+		append_greeting(auth, auth->encrypts);
 	if (!auth->keyed)
 		return finish_auth(auth);
 	if (auth->connector)
-		say_proof(auth, PROOF_MAC);
+		append_proof(auth, PROOF_MAC);
 	auth->state = PROOF;
 	return TOW_AGAIN;
 }
@@ -285,14 +285,14 @@ static int take_proof(struct twi_auth *auth)
 	explicit_bzero(expected, sizeof(expected));
 	if (!same) {
 		if (!auth->connector)
-			say_proof(auth, PROOF_REFUSED);
+			append_proof(auth, PROOF_REFUSED);
 		return refuse_auth(auth,
 				   twi_error(TOW_EAUTH,
 					     "the other side has another job key: TOW_JOB_KEY or "
 					     "job_key_file must be the same in all of the job"));
 	}
 	if (!auth->connector)
-		say_proof(auth, PROOF_MAC);
+		append_proof(auth, PROOF_MAC);
 	return finish_auth(auth);
 }
 

@@ -53,7 +53,7 @@ static int check_group(const struct tow_foreign_group *group, const char *call)
 /* --- open, close --- */
 
 /* The same at all ranks, and the number of no group of this library. */
-static uint32_t ctx_of(uint64_t id)
+static uint32_t group_number(uint64_t id)
 {
 	return TWI_STATE_FOREIGN | (uint32_t)(twi_hash_word(id) >> 34);
 }
@@ -127,7 +127,7 @@ TOW_PUBLIC int tow_foreign_open(struct tow_runtime *runtime,
 	group->id = options->id;
 	pthread_mutex_init(&group->lock, NULL);
 	keep_name(group, options->name);
-	group->series = (struct twi_series){ .ctx = ctx_of(options->id),
+	group->series = (struct twi_series){ .ctx = group_number(options->id),
 					     .rank = options->rank,
 					     .size = options->ranks,
 					     .next_seq = 1,

@@ -9,7 +9,7 @@
 #include "diag/base/hash.h"
 #include "transport/engine/engine.h"
 
-static void tell_past(struct tow_foreign_group *group, struct twi_state_group *out)
+static void report_past(struct tow_foreign_group *group, struct twi_state_group *out)
 {
 	struct twi_series *series = &group->series;
 
@@ -60,7 +60,7 @@ static void merge_past(struct tow_foreign_group *group, struct twi_state_group *
 		out->locals[out->local_count++] = group->series.rank;
 }
 
-static void tell_group(struct tow_foreign_group *group, struct twi_state_group *out)
+static void report_group(struct tow_foreign_group *group, struct twi_state_group *out)
 {
 	const struct twi_series *series = &group->series;
 
@@ -71,7 +71,7 @@ static void tell_group(struct tow_foreign_group *group, struct twi_state_group *
 					 .last_seq = series->next_seq - 1 };
 	snprintf(out->name, sizeof(out->name), "%s", group->name);
 	out->locals[out->local_count++] = series->rank;
-	tell_past(group, out);
+	report_past(group, out);
 }
 
 static uint64_t flow_waited(const struct twi_state_flow *flow)
@@ -95,8 +95,8 @@ static void add_flow(const struct twi_state_flow *flow, struct twi_rank_state *o
 	out->flows[at] = *flow;
 }
 
-static void tell_flows(const struct tow_foreign_group *group, uint64_t now_ns,
-		       struct twi_rank_state *out)
+static void report_flows(const struct tow_foreign_group *group, uint64_t now_ns,
+			 struct twi_rank_state *out)
 {
 	for (uint32_t i = 0; i < group->flow_count; i++) {
 		const struct twi_foreign_flow *flow = &group->flows[i];
@@ -126,14 +126,14 @@ static uint64_t newest_of(struct tow_foreign_group *group)
 	return group->series.next_seq > 1 ? past->start_ns : 0;
 }
 
-static bool is_told(const struct twi_rank_state *out, const struct tow_foreign_group *group)
+static bool is_reported(const struct twi_rank_state *out, const struct tow_foreign_group *group)
 {
 	return twi_rank_state_group(out, group->series.ctx) != NULL;
 }
 
 /* The group that was in use last, of the groups that are not in `out` yet. */
-static struct tow_foreign_group *next_newest(struct twi_engine *engine,
-					     const struct twi_rank_state *out, uint64_t *newest_out)
+static struct tow_foreign_group *
+next_by_last_use(struct twi_engine *engine, const struct twi_rank_state *out, uint64_t *newest_out)
 {
 	struct tow_foreign_group *found = NULL;
 	struct twi_list *pos, *next;
@@ -144,7 +144,7 @@ static struct tow_foreign_group *next_newest(struct twi_engine *engine,
 			twi_container_of(pos, struct tow_foreign_group, link);
 		uint64_t newest;
 
-		if (is_told(out, group))
+		if (is_reported(out, group))
 			continue;
 		pthread_mutex_lock(&group->lock);
 		newest = newest_of(group);
@@ -158,15 +158,15 @@ static struct tow_foreign_group *next_newest(struct twi_engine *engine,
 }
 
 /* Reports a group, together with all groups of this process that are other ranks of it. */
-static void tell_all_of(struct twi_engine *engine, struct tow_foreign_group *first, uint64_t now_ns,
-			struct twi_rank_state *out)
+static void report_all_of(struct twi_engine *engine, struct tow_foreign_group *first,
+			  uint64_t now_ns, struct twi_rank_state *out)
 {
 	struct twi_state_group *row = &out->groups[out->group_count++];
 	struct twi_list *pos, *next;
 
 	pthread_mutex_lock(&first->lock);
-	tell_group(first, row);
-	tell_flows(first, now_ns, out);
+	report_group(first, row);
+	report_flows(first, now_ns, out);
 	pthread_mutex_unlock(&first->lock);
 	twi_list_for_each_safe (pos, next, &engine->foreign_groups) {
 		struct tow_foreign_group *other =
@@ -176,7 +176,7 @@ static void tell_all_of(struct twi_engine *engine, struct tow_foreign_group *fir
 			continue;
 		pthread_mutex_lock(&other->lock);
 		merge_past(other, row);
-		tell_flows(other, now_ns, out);
+		report_flows(other, now_ns, out);
 		pthread_mutex_unlock(&other->lock);
 	}
 }
@@ -188,12 +188,12 @@ void twi_foreign_tell(struct twi_engine *engine, uint64_t now_ns, uint32_t room,
 	uint64_t newest;
 
 	twi_assert_held(engine);
-	while ((group = next_newest(engine, out, &newest)) != NULL) {
+	while ((group = next_by_last_use(engine, out, &newest)) != NULL) {
 		if (out->group_count >= room) {
 			out->cut |= newest > 0;
 			return;
 		}
-		tell_all_of(engine, group, now_ns, out);
+		report_all_of(engine, group, now_ns, out);
 	}
 }
 

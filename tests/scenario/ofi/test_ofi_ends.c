@@ -378,9 +378,11 @@ static void refuse_buffers(struct twt_side *side, int err, unsigned calls)
 	struct fid_ep *ep = twi_ofi_peer_of(side->peer)->port->ep;
 
 	twi_engine_enter(engine);
-	refusal.ops = *ep->msg;
-	refusal.real = ep->msg;
-	refusal.ops.recvmsg = refuse_recvmsg;
+	if (ep->msg != &refusal.ops) {
+		refusal.ops = *ep->msg;
+		refusal.real = ep->msg;
+		refusal.ops.recvmsg = refuse_recvmsg;
+	}
 	refusal.err = err;
 	refusal.left = calls;
 	refusal.count = 0;
@@ -425,30 +427,65 @@ static int receive_many(struct twt_side *side)
 	return status;
 }
 
-/* A queue of libfabric's that is full for a while: its buffers are posted later. */
+static int send_many_twice(struct twt_side *side, void *arg)
+{
+	return send_many(side, arg) + send_many(side, arg);
+}
+
+/*
+ * A queue of libfabric's that is full for a while: its buffers are posted later. Twice, for what
+ * passes does not add up.
+ */
 static void test_full_queue(void)
 {
 	struct twt_side side;
 
 	setenv("TOW_SPIN_NS", "0", 1);
-	twt_ofi_open_pair(&side, send_many);
-	twt_ofi_meet(&side);
-	refuse_buffers(&side, FI_EAGAIN, 200);
-	TWT_OK(receive_many(&side));
-	assert_int_equal(refusal.count, 200);
-	twt_ofi_meet(&side);
+	twt_ofi_open_pair(&side, send_many_twice);
+	for (int i = 0; i < 2; i++) {
+		twt_ofi_meet(&side);
+		refuse_buffers(&side, FI_EAGAIN, 90);
+		TWT_OK(receive_many(&side));
+		assert_int_equal(refusal.count, 90);
+		twt_ofi_meet(&side);
+		usleep(i == 0 ? 2100000 : 0);
+	}
 	twt_ofi_close_pair(&side);
 }
 
-static void deaf_end(int err)
+static ssize_t refuse_read(struct fid_cq *cq, void *buf, size_t count)
+{
+	(void)cq, (void)buf, (void)count;
+	return -FI_EOTHER;
+}
+
+/* The completion queue cannot be read any more. */
+static void refuse_reads(struct twt_side *side)
+{
+	static struct fi_ops_cq ops;
+	struct twi_engine *engine = twi_runtime_engine(side->runtime);
+	struct fid_cq *cq = twi_ofi_peer_of(side->peer)->port->cq;
+
+	twi_engine_enter(engine);
+	ops = *cq->ops;
+	ops.read = refuse_read;
+	cq->ops = &ops;
+	twi_engine_leave(engine);
+}
+
+/* err 0: it is not the buffers, but the queue. */
+static void deaf_end(int err, const char *words)
 {
 	struct twt_side side;
 
 	twt_ofi_open_pair(&side, send_many);
 	twt_ofi_meet(&side);
-	refuse_buffers(&side, err, UINT_MAX);
+	if (err != 0)
+		refuse_buffers(&side, err, UINT_MAX);
+	else
+		refuse_reads(&side);
 	assert_int_equal(receive_many(&side), TOW_EPEER);
-	assert_non_null(strstr(tow_error_message(), "takes no buffer for what comes"));
+	assert_non_null(strstr(tow_error_message(), words));
 	twt_ofi_close_pair(&side);
 }
 
@@ -456,9 +493,12 @@ static void deaf_end(int err)
 static void test_deaf(void)
 {
 	setenv("TOW_PEER_TIMEOUT_NS", "2s", 1); /* the other side hears nothing of it */
-	deaf_end(FI_EIO);
-	if (strcmp(twt_ofi.provider, "tcp;ofi_rxm") == 0)
-		deaf_end(FI_EAGAIN);
+	deaf_end(FI_EIO, "receives nothing any more: fi_recv: ");
+	if (strcmp(twt_ofi.provider, "tcp;ofi_rxm") != 0)
+		return;
+	setenv("TOW_PEER_TIMEOUT_NS", "4s", 1); /* later than what is waited for */
+	deaf_end(FI_EAGAIN, "receives nothing any more: fi_recv: ");
+	deaf_end(0, "receives nothing any more: fi_cq_read: ");
 }
 
 static const struct twt_ofi_scenario table[] = {

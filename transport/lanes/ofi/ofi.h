@@ -239,7 +239,7 @@ struct twi_ofi_port {
 	struct twi_ofi_buffer buffers[TWI_OFI_BUFFERS];
 	uint32_t buffer_count, buffer_bytes;
 	uint32_t unposted;   /* buffers that libfabric did not take back: a poll tries again */
-	uint32_t deaf_tries; /* such polls since deaf_ns, while no buffer is posted */
+	uint32_t deaf_tries; /* polls since deaf_ns, all with no buffer posted or no queue read */
 	uint64_t deaf_ns;
 	uint64_t in_flight; /* requests other than receives of packets */
 	struct twi_ofi_give *gives;

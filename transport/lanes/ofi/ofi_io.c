@@ -19,8 +19,8 @@
 #define SCRATCH_BYTES 4096u
 #define BATCH         16
 #define ROUNDS        8
-#define DEAF_TRIES    100u /* of so many polls and so long, none could post a buffer, */
-#define DEAF_NS       (2000ull * 1000 * 1000) /* before the endpoint is closed */
+#define DEAF_TRIES    100u /* so many polls, and for so long, an endpoint must be deaf */
+#define DEAF_NS       (2000ull * 1000 * 1000) /* before it is closed */
 
 struct twi_ofi_slot *twi_ofi_slot_take(struct twi_ofi_port *port, uint32_t bytes, bool control)
 {
@@ -432,22 +432,8 @@ static void buffer_free(struct twi_ofi_port *port, struct twi_ofi_buffer *buffer
 	port->lane->base.engine->armed_since_enter = true; /* a sleeper must retry */
 }
 
-/* Whether the endpoint receives nothing, has not for long, and was polled all the time. */
-static bool port_deaf(struct twi_ofi_port *port)
-{
-	uint64_t now_ns = twi_engine_now(port->lane->base.engine);
-
-	if (port->unposted < port->buffer_count) {
-		port->deaf_tries = 0;
-		return false;
-	}
-	if (port->deaf_tries++ == 0)
-		port->deaf_ns = now_ns;
-	return port->deaf_tries > DEAF_TRIES && now_ns - port->deaf_ns > DEAF_NS;
-}
-
-/* Posts the buffers that libfabric did not take. If it never takes any, all peers are lost. */
-static void post_again(struct twi_ofi_port *port)
+/* Posts the buffers that libfabric did not take. Returns its error, positive. */
+static int post_again(struct twi_ofi_port *port)
 {
 	int err = 0;
 
@@ -457,10 +443,36 @@ static void post_again(struct twi_ofi_port *port)
 		err = post_buffer(port, &port->buffers[i]);
 		port->unposted -= err == 0;
 	}
-	if (err == 0 || (err == FI_EAGAIN && !port_deaf(port)))
+	return err;
+}
+
+/* Whether the port receives nothing, has not for long, and was polled all the time. */
+static bool deaf_for_long(struct twi_ofi_port *port, bool deaf)
+{
+	uint64_t now_ns = twi_engine_now(port->lane->base.engine);
+
+	if (!deaf)
+		port->deaf_tries = 0;
+	else if (port->deaf_tries++ == 0)
+		port->deaf_ns = now_ns;
+	return port->deaf_tries > DEAF_TRIES && now_ns - port->deaf_ns > DEAF_NS;
+}
+
+/*
+ * A buffer is not posted, or the queue cannot be read (`err`). If that does not pass, all peers of
+ * the port are lost.
+ */
+static void port_recover(struct twi_ofi_port *port, int err)
+{
+	bool unread = err != 0, lasting;
+
+	if (!unread)
+		err = post_again(port);
+	lasting = deaf_for_long(port, unread || port->unposted == port->buffer_count);
+	if (!lasting && (unread || err == 0 || err == FI_EAGAIN))
 		return;
-	twi_error(TOW_EPEER, "libfabric: %s takes no buffer for what comes: %s", port->provider,
-		  twi_fi.strerror(err));
+	twi_error(TOW_EPEER, "libfabric: %s receives nothing any more: %s: %s", port->provider,
+		  unread ? "fi_cq_read" : "fi_recv", twi_fi.strerror(err));
 	twi_log(port->lane->base.engine->diag, 1, "%s", tow_error_message());
 	twi_ofi_port_kill(port);
 }
@@ -531,11 +543,14 @@ static void req_failed(struct twi_ofi_port *port, const struct fi_cq_err_entry *
 	}
 }
 
-static unsigned queue_read(struct twi_ofi_port *port)
+/* *err_out: why the queue cannot be read; 0: it can, and may be empty. */
+static unsigned queue_read(struct twi_ofi_port *port, int *err_out)
 {
 	TWI_UNCANCELED;
 	struct fi_cq_data_entry entries[BATCH];
 	unsigned events = 0;
+
+	*err_out = 0;
 
 	for (int round = 0; round < ROUNDS && !port->dead; round++) {
 		ssize_t n = fi_cq_read(port->cq, entries, BATCH);
@@ -549,8 +564,10 @@ static unsigned queue_read(struct twi_ofi_port *port)
 			events++;
 			continue;
 		}
-		if (n <= 0)
+		if (n <= 0) {
+			*err_out = twi_likely(n == -FI_EAGAIN) ? 0 : (int)-n;
 			return events;
+		}
 		for (ssize_t i = 0; i < n; i++)
 			req_completed(port, entries[i].op_context, &entries[i]);
 		events += (unsigned)n;
@@ -562,10 +579,11 @@ static unsigned queue_read(struct twi_ofi_port *port)
 
 unsigned twi_ofi_poll(struct twi_ofi_port *port)
 {
-	unsigned events = queue_read(port);
+	int err;
+	unsigned events = queue_read(port, &err);
 
-	if (twi_unlikely(port->unposted > 0) && !port->dead)
-		post_again(port);
+	if (twi_unlikely(err != 0 || port->unposted > 0 || port->deaf_tries > 0) && !port->dead)
+		port_recover(port, err);
 	return events;
 }
 

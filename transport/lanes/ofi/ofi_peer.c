@@ -485,10 +485,16 @@ static bool port_moving(const struct twi_ofi_port *port)
 	return false;
 }
 
+/* Returns whether libfabric does not take buffers or give completions: a poll tries again. */
+static bool port_ails(const struct twi_ofi_port *port)
+{
+	return port->unposted > 0 || port->deaf_tries > 0;
+}
+
 /* Returns whether an operation or handshake waits for something here. */
 static bool port_busy(const struct twi_ofi_port *port)
 {
-	if (port->in_flight > 0 || port->strangers > 0 || port->closing > 0 || port->unposted > 0)
+	if (port->in_flight > 0 || port->strangers > 0 || port->closing > 0 || port_ails(port))
 		return true;
 	for (uint32_t i = 0; i < port->peer_room; i++) {
 		const struct twi_ofi_peer *peer = port->peers[i];
@@ -518,7 +524,7 @@ uint64_t twi_ofi_due(struct twi_ofi_port *port, uint64_t now_ns)
 	if (port->wait_fd >= 0 && !port->asleep_ok)
 		return now_ns;
 	if (port->wait_fd >= 0 && !port->driven && twi_list_empty(&port->blocked) &&
-	    twi_list_empty(&port->retry) && twi_list_empty(&port->sending) && port->unposted == 0)
+	    twi_list_empty(&port->retry) && twi_list_empty(&port->sending) && !port_ails(port))
 		return due;
 	if (port->quiet_ns == 0)
 		port->quiet_ns = now_ns;

@@ -9,10 +9,11 @@
 
 #ifdef TWI_HAVE_OFI
 
-/* ofi_port.c: opening, closing, memory. */
+/* ofi_port.c: opening, closing, sleeping, memory. */
 int twi_ofi_port_open(struct twi_ofi_lane *lane, const struct twi_ofi_wish *wish,
 		      struct twi_ofi_port **out);
 void twi_ofi_port_close(struct twi_ofi_port *port);
+void twi_ofi_arm(struct twi_ofi_port *port);
 /* Frees the port when it has neither an endpoint nor peers. */
 void twi_ofi_port_release(struct twi_ofi_port *port);
 /*
@@ -27,7 +28,7 @@ bool twi_ofi_local(const struct twi_ofi_port *port, const struct twi_claim *clai
 bool twi_ofi_remote(const struct twi_ofi_port *port, const struct twi_region *region,
 		    const void *memory, uint64_t *address_out, uint64_t *key_out);
 
-/* ofi_io.c: packets out and in, the completion queue, sleeping. */
+/* ofi_io.c: packets out and in, the completion queue. */
 struct twi_ofi_slot *twi_ofi_slot_take(struct twi_ofi_port *port, uint32_t bytes, bool control);
 bool twi_ofi_say(struct twi_ofi_peer *peer, uint8_t type, uint64_t seq, uint64_t tag,
 		 uint64_t value);
@@ -45,7 +46,6 @@ bool twi_ofi_send_packet(struct twi_ofi_peer *peer, struct twi_ofi_packet *packe
 bool twi_ofi_unblock(struct twi_ofi_peer *peer);
 unsigned twi_ofi_poll(struct twi_ofi_port *port);
 int twi_ofi_post_buffers(struct twi_ofi_port *port);
-void twi_ofi_arm(struct twi_ofi_port *port);
 
 /* ofi_peer.c: peers. */
 struct twi_ofi_peer *twi_ofi_peer_create(struct twi_ofi_port *port, const struct twi_ofi_name *name,

@@ -1,5 +1,5 @@
 /*
- * ofi_io.c - outgoing and incoming packets, the completion queue, and sleeping. See ofi.h.
+ * ofi_io.c - outgoing and incoming packets, and the completion queue. See ofi.h.
  *
  * A packet that libfabric does not accept (FI_EAGAIN) waits on its peer's list, and all later ones
  * wait behind it, so the order stays. Progress tries again. The slots bound how many can wait.
@@ -585,19 +585,6 @@ unsigned twi_ofi_poll(struct twi_ofi_port *port)
 	if (twi_unlikely(err != 0 || port->unposted > 0 || port->deaf_tries > 0) && !port->dead)
 		port_recover(port, err);
 	return events;
-}
-
-/* Prepares a sleep: libfabric must agree to it, and its descriptor must wake the sleeper. */
-void twi_ofi_arm(struct twi_ofi_port *port)
-{
-	TWI_UNCANCELED;
-	struct fid *fids[1] = { &port->cq->fid };
-
-	if (port->wait_fd < 0 || port->dead)
-		return;
-	port->asleep_ok = fi_trywait(twi_ofi_domain_fabric(port->domain), fids, 1) == FI_SUCCESS &&
-			  twi_watch(port->lane->base.engine, TWI_LANE_OFI, port->index,
-				    port->wait_fd, &port->armed_rings);
 }
 
 #endif

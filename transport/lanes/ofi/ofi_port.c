@@ -1,6 +1,6 @@
 /*
- * ofi_port.c - opens and closes a port: a libfabric endpoint with everything that belongs to it.
- * See ofi.h.
+ * ofi_port.c - opens and closes a port: a libfabric endpoint with everything that belongs to it;
+ * and prepares it for a sleep. See ofi.h.
  */
 #include "transport/lanes/ofi/ofi_calls.h"
 
@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "diag/base/cancel.h"
 #include "diag/base/error.h"
 #include "memreg/pool/pool.h"
 #include "transport/lanes/ofi/guard.h"
@@ -388,6 +389,19 @@ bool twi_ofi_remote(const struct twi_ofi_port *port, const struct twi_region *re
 			: (uint64_t)((const uint8_t *)memory - (const uint8_t *)region->base);
 	*key_out = fi_mr_key(mr);
 	return *key_out != FI_KEY_NOTAVAIL;
+}
+
+/* Prepares a sleep: libfabric must agree to it, and its descriptor must wake the sleeper. */
+void twi_ofi_arm(struct twi_ofi_port *port)
+{
+	TWI_UNCANCELED;
+	struct fid *fids[1] = { &port->cq->fid };
+
+	if (port->wait_fd < 0 || port->dead)
+		return;
+	port->asleep_ok = fi_trywait(twi_ofi_domain_fabric(port->domain), fids, 1) == FI_SUCCESS &&
+			  twi_watch(port->lane->base.engine, TWI_LANE_OFI, port->index,
+				    port->wait_fd, &port->armed_rings);
 }
 
 #endif

@@ -28,6 +28,7 @@ static inline void twi_cancel_restore(const int *state)
 
 /* A declaration: until the end of its block. */
 #define TWI_UNCANCELED                                                                             \
-	const int twi_cancel_state __attribute__((cleanup(twi_cancel_restore))) = twi_cancel_defer()
+	const int twi_cancel_state __attribute__((unused, cleanup(twi_cancel_restore))) =          \
+		twi_cancel_defer()
 
 #endif

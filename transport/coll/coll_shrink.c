@@ -141,6 +141,8 @@ static void on_dialed(struct tow_op *op, const struct tow_result *result)
 	/* No process is there, or another one. Other failures tell nothing about the rank. */
 	if (status == TOW_EREFUSED || status == TOW_EPEER || status == TOW_EMISMATCH)
 		member->gone = true;
+	else if (status == TOW_EDEADLINE) /* it was silent: it is stopped, or takes long to die */
+		member->dialed = false;
 	if (!ranks->closing)
 		shrink_turn(shrink);
 	twi_ranks_drop(ranks);

@@ -218,11 +218,46 @@ static void storeless(void **state)
 	twt_beside(LANES, AT_ONCE, run_storeless);
 }
 
+/*
+ * Nobody was connected, and a rank answers nobody for some connect_timeout_ns before it dies: it is
+ * stopped, or its process takes long to end.
+ */
+static void play_silent(struct twt_job *job, const void *arg)
+{
+	struct tow_group *made;
+	char killer[64];
+
+	(void)arg;
+	twt_job_mark(job, 1);
+	twt_must(twt_job_reached(7, 1));
+	if (job->rank == 1) {
+		snprintf(killer, sizeof(killer), "sleep 2; kill -9 %d", (int)getpid());
+		if (fork() == 0)
+			_exit(execlp("sh", "sh", "-c", killer, NULL));
+		raise(SIGSTOP);
+	}
+	made = shrink(job, job->group, 2, (uint32_t)job->rank / 2);
+	twt_job_sum(job, made, 1);
+	twt_must(tow_group_close(made) == TOW_OK);
+}
+
+static void run_silent(size_t which)
+{
+	setenv("TOW_CONNECT_TIMEOUT_NS", "300000000", 1);
+	twt_job_run(twt_lane_rows[which].name, 3, 1u << 1, play_silent, NULL, NULL);
+}
+
+static void silent(void **state)
+{
+	(void)state;
+	twt_beside(LANES, AT_ONCE, run_silent);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(deaths), cmocka_unit_test(during),    cmocka_unit_test(whole),
-		cmocka_unit_test(late),   cmocka_unit_test(storeless),
+		cmocka_unit_test(late),   cmocka_unit_test(storeless), cmocka_unit_test(silent),
 	};
 
 	if (argc > 1) /* one of them, to look at */

@@ -27,6 +27,22 @@ static bool queue_is_empty(struct tow_queue *queue)
 	return head == atomic_load_explicit(&queue->tail, memory_order_seq_cst);
 }
 
+static void drain_fd(int fd)
+{
+	TWI_UNCANCELED;
+	uint64_t drained;
+
+	(void)!read(fd, &drained, sizeof(drained));
+}
+
+static void raise_fd(int fd)
+{
+	TWI_UNCANCELED;
+	const uint64_t one = 1;
+
+	(void)!write(fd, &one, sizeof(one));
+}
+
 /*
  * Makes the descriptor readable if and only if there is a result. `clears`: the caller has emptied
  * the ring, or may have. Any threads may call this at the same time.
@@ -38,21 +54,18 @@ static bool queue_is_empty(struct tow_queue *queue)
  */
 static void update_fd(struct tow_queue *queue, bool clears)
 {
-	const uint64_t one = 1;
-	uint64_t drained;
-
 	for (;;) {
 		if (queue_is_empty(queue)) {
 			if (!clears)
 				return;
-			(void)!read(queue->fd, &drained, sizeof(drained));
+			drain_fd(queue->fd);
 			atomic_store_explicit(&queue->told, 0, memory_order_seq_cst);
 			clears = false;
 		} else {
 			if (atomic_load_explicit(&queue->told, memory_order_seq_cst) != 0 ||
 			    atomic_exchange_explicit(&queue->told, 1, memory_order_seq_cst) != 0)
 				return;
-			(void)!write(queue->fd, &one, sizeof(one));
+			raise_fd(queue->fd);
 			clears = true;
 		}
 	}

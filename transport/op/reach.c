@@ -14,6 +14,8 @@
 
 #include <internal/base.h>
 
+#include "diag/base/cancel.h"
+
 /* These exist since Linux 5.14. */
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22
@@ -40,6 +42,7 @@ static bool try_byte(const int pipe_fds[2], uintptr_t at, bool write_too)
 /* Checks page by page. Without descriptors nothing is known, and the memory counts as good. */
 static uint64_t probe_pages(uintptr_t first, uint64_t bytes, uint64_t page, bool write)
 {
+	TWI_UNCANCELED;
 	uint64_t good = 0;
 	int pipe_fds[2];
 

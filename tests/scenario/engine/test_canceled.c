@@ -7,19 +7,12 @@
  */
 #include "twt.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
 #include <pthread.h>
-#include <signal.h>
-#include <stdatomic.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/socket.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "cancel_points.h"
 #include "lane_pair.h"
 
 #define LARGE  (3u << 20)
@@ -29,93 +22,6 @@ static struct twt_lane_pair pair;
 static uint64_t rng;
 
 /* --- every point that is reached --- */
-
-/* The calling thread is within a call of the library. */
-static _Thread_local bool inside;
-static _Atomic unsigned points, faults;
-
-#ifndef TWT_SANITIZED /* its runtime has wrappers of these calls itself */
-#define LOOKS_AT_POINTS 1
-
-static void look(const char *name)
-{
-	int state;
-
-	if (!inside)
-		return;
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
-	atomic_fetch_add(&points, 1);
-	if (state == PTHREAD_CANCEL_ENABLE) {
-		printf("%s: %s can be canceled\n", pair.lane->name, name);
-		atomic_fetch_add(&faults, 1);
-	}
-	pthread_setcancelstate(state, NULL);
-}
-
-ssize_t write(int fd, const void *data, size_t bytes)
-{
-	look("write");
-	return syscall(SYS_write, fd, data, bytes);
-}
-
-ssize_t send(int fd, const void *data, size_t bytes, int flags)
-{
-	look("send");
-	return syscall(SYS_sendto, fd, data, bytes, flags, NULL, 0);
-}
-
-ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
-{
-	look("sendmsg");
-	return syscall(SYS_sendmsg, fd, msg, flags);
-}
-
-ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
-{
-	look("recvmsg");
-	return syscall(SYS_recvmsg, fd, msg, flags);
-}
-
-int close(int fd)
-{
-	look("close");
-	return (int)syscall(SYS_close, fd);
-}
-
-int connect(int fd, __CONST_SOCKADDR_ARG address, socklen_t bytes)
-{
-	look("connect");
-	return (int)syscall(SYS_connect, fd, address.__sockaddr__, bytes);
-}
-
-int accept4(int fd, __SOCKADDR_ARG address, socklen_t *bytes, int flags)
-{
-	look("accept4");
-	return (int)syscall(SYS_accept4, fd, address.__sockaddr__, bytes, flags);
-}
-
-int epoll_wait(int fd, struct epoll_event *events, int count, int timeout)
-{
-	look("epoll_wait");
-	return (int)syscall(SYS_epoll_pwait, fd, events, count, timeout, NULL, 8);
-}
-
-int ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask)
-{
-	struct timespec left = timeout != NULL ? *timeout : (struct timespec){ 0 };
-
-	look("ppoll");
-	return (int)syscall(SYS_ppoll, fds, count, timeout != NULL ? &left : NULL, mask, 8);
-}
-
-int nanosleep(const struct timespec *time, struct timespec *left)
-{
-	look("nanosleep");
-	return (int)syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, time, left) == 0 ? 0 : -1;
-}
-#else
-#define LOOKS_AT_POINTS 0
-#endif
 
 /* Each lane, and tcp twice more: by the other poller, and encrypted. */
 enum { BY_EPOLL = TWT_LANE_ROWS, ENCRYPTED, WAYS };
@@ -135,19 +41,20 @@ static bool open_pair(size_t way)
 			pair.options[i].encrypt = 1;
 		}
 	}
-	inside = true;
+	twt_points_where = pair.lane->name;
+	twt_inside = true;
 	there = twt_lane_open(&pair);
 	if (there)
 		twt_lane_join(&pair);
-	inside = false;
+	twt_inside = false;
 	return there;
 }
 
 static void close_pair(void)
 {
-	inside = true;
+	twt_inside = true;
 	twt_lane_close(&pair);
-	inside = false;
+	twt_inside = false;
 }
 
 /* A wait within a call: it ends within 10 s. */
@@ -175,13 +82,13 @@ static void *receive(void *arg)
 	struct tow_peer *peer = pair.peer[errand->side];
 	struct tow_op *op;
 
-	inside = true;
+	twt_inside = true;
 	if (errand->view)
 		TWT_OK(tow_recv_view_start(peer, 5, NULL, &op));
 	else
 		TWT_OK(tow_recv_start(peer, errand->data, errand->bytes, 5, NULL, &op));
 	await(op);
-	inside = false;
+	twt_inside = false;
 	return NULL;
 }
 
@@ -198,10 +105,10 @@ static void pass_message(size_t bytes, enum twt_memory memory, bool view, bool l
 	assert_int_equal(pthread_create(&thread, NULL, receive, &errand), 0);
 	if (late)
 		usleep(3000); /* it sleeps, and is to be woken */
-	inside = true;
+	twt_inside = true;
 	TWT_OK(tow_send_start(pair.peer[0], out, bytes, 5, NULL, &op));
 	await(op);
-	inside = false;
+	twt_inside = false;
 	pthread_join(thread, NULL);
 	twt_memory_put(pair.runtime[0], memory, out, handles[0]);
 	twt_memory_put(pair.runtime[1], memory, in, handles[1]);
@@ -215,7 +122,7 @@ static void ask_and_grow(void)
 	char *text;
 	int fd;
 
-	inside = true;
+	twt_inside = true;
 	TWT_OK(tow_trace_begin(pair.runtime[0]));
 	TWT_OK(tow_alloc(pair.runtime[0], 7 << 20, 0, &memory));
 	TWT_OK(tow_stats_get(pair.runtime[0], "/v1/pool", &text));
@@ -224,7 +131,7 @@ static void ask_and_grow(void)
 	TWT_OK(tow_trace_end(pair.runtime[0], &trace));
 	tow_trace_release(trace);
 	TWT_OK(tow_fd(pair.runtime[1], &fd));
-	inside = false;
+	twt_inside = false;
 }
 
 static void test_points(void **state)
@@ -232,7 +139,7 @@ static void test_points(void **state)
 	static const size_t sizes[] = { 8, 3000, 100000, LARGE };
 	size_t way = (size_t)(uintptr_t)*state;
 
-	if (!LOOKS_AT_POINTS || !open_pair(way))
+	if (!TWT_LOOKS_AT_POINTS || !open_pair(way))
 		skip();
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		for (int how = 0; how < 2 * TWT_MEMORIES; how++)
@@ -241,8 +148,8 @@ static void test_points(void **state)
 	}
 	ask_and_grow();
 	close_pair();
-	assert_int_equal(atomic_load(&faults), 0);
-	assert_true(atomic_load(&points) > 20);
+	assert_int_equal(atomic_load(&twt_point_faults), 0);
+	assert_true(atomic_load(&twt_points) > 20);
 }
 
 /* --- threads that are canceled --- */

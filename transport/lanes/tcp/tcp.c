@@ -3,6 +3,7 @@
  * sent.
  */
 #include "transport/lanes/tcp/tcp.h"
+#include "diag/base/cancel.h"
 #include "transport/lanes/tcp/tcp_break.h"
 
 #include <stdlib.h>
@@ -305,6 +306,7 @@ static unsigned lane_progress(struct twi_lane *base)
 
 static void lane_flush(struct twi_lane *base, bool acks_too)
 {
+	TWI_UNCANCELED; /* a start of several messages comes here, and not by a poll */
 	struct twi_tcp_lane *lane = (struct twi_tcp_lane *)(void *)base;
 	struct twi_engine *engine = base->engine;
 	struct twi_list *pos, *next;

@@ -26,6 +26,7 @@
 #include "transport/inquiry/flight.h"
 #include "transport/inquiry/inquiry.h"
 
+#define HANDLER_NS    (1000ull * 1000 * 1000) /* the most that a close waits for a handler */
 #define VERDICT_PATH  "/v1/verdict"
 #define VERDICTS_PATH "/v1/verdicts"
 #define FLIGHT_PATH   "/v1/flight"
@@ -377,8 +378,11 @@ static void install_sigquit(struct twi_inquiry_thread *thread)
 	}
 }
 
-/* After this no signal writes to the thread's descriptor, which may be closed then. */
-static void remove_sigquit(struct twi_inquiry_thread *thread)
+/*
+ * No later signal writes to the thread's descriptor. Returns whether it may be closed: false if a
+ * handler on another thread has read it before, and has been held for HANDLER_NS since.
+ */
+static bool remove_sigquit(struct twi_inquiry_thread *thread)
 {
 	const struct timespec pause = { .tv_nsec = 100000 };
 	struct sigaction old, none = { .sa_handler = SIG_DFL };
@@ -395,9 +399,10 @@ static void remove_sigquit(struct twi_inquiry_thread *thread)
 		none.sa_handler = atomic_load(&was_ignored) ? SIG_IGN : SIG_DFL;
 		sigaction(SIGQUIT, &none, NULL);
 	}
-	/* A handler on another thread may have read the descriptor before. */
-	while (atomic_load(&handlers) > 0)
+	for (uint64_t until_ns = twi_now_ns() + HANDLER_NS;
+	     atomic_load(&handlers) > 0 && twi_now_ns() < until_ns;)
 		nanosleep(&pause, NULL);
+	return atomic_load(&handlers) == 0;
 }
 
 static int start_thread(struct twi_inquiry_thread *thread)
@@ -462,6 +467,7 @@ void twi_inquiry_thread_want(struct twi_engine *engine)
 void twi_inquiry_thread_stop(struct twi_engine *engine)
 {
 	struct twi_inquiry_thread *thread;
+	bool unused = true;
 
 	if (engine->inquiry == NULL)
 		return;
@@ -473,10 +479,11 @@ void twi_inquiry_thread_stop(struct twi_engine *engine)
 	if (thread == NULL)
 		return;
 	if (thread->listens)
-		remove_sigquit(thread);
+		unused = remove_sigquit(thread);
 	wake_thread(thread->event_fd, EVENT_STOP);
 	pthread_join(thread->thread, NULL);
 	twi_held_close(&thread->watch);
-	close(thread->event_fd);
+	if (unused) /* else it stays open: its number must not become another file's */
+		close(thread->event_fd);
 	free(thread);
 }

@@ -180,15 +180,18 @@ static void *close_main(void *arg)
 	return tow_runtime_close(arg) == TOW_OK ? arg : NULL;
 }
 
-/* The descriptor to which the handler writes stays this runtime's until it has written. */
-static void test_close_awaits_handler(void **state)
+/*
+ * The descriptor to which the handler writes stays this runtime's until it has written. `forever`:
+ * the handler is held for longer than the close waits: it ends, and the descriptor stays open.
+ */
+static void close_beside_handler(bool forever)
 {
 	struct tow_options options = TOW_OPTIONS_INIT;
 	struct tow_runtime *runtime;
 	pthread_t signaled, closing;
-	void *closed;
+	void *closed = NULL;
 
-	(void)state;
+	atomic_store(&held_fd, 0);
 	options.premap_memory_bytes = 1 << 20;
 	options.huge_pages = 0;
 	options.stats = 0;
@@ -204,11 +207,27 @@ static void test_close_awaits_handler(void **state)
 		assert_true(fcntl(atomic_load(&held_fd), F_GETFD) >= 0);
 		usleep(1000);
 	}
+	if (forever)
+		pthread_join(closing, &closed);
+	assert_true(!forever || fcntl(atomic_load(&held_fd), F_GETFD) >= 0);
 	atomic_store(&holds_writes, false);
 	pthread_join(signaled, NULL);
-	pthread_join(closing, &closed);
+	if (!forever)
+		pthread_join(closing, &closed);
 	assert_ptr_equal(closed, runtime);
-	assert_true(fcntl(atomic_load(&held_fd), F_GETFD) < 0);
+	assert_int_equal(fcntl(atomic_load(&held_fd), F_GETFD) >= 0, forever);
+}
+
+static void test_close_awaits_handler(void **state)
+{
+	(void)state;
+	close_beside_handler(false);
+}
+
+static void test_close_leaves_handler(void **state)
+{
+	(void)state;
+	close_beside_handler(true);
 }
 
 int main(void)
@@ -217,6 +236,7 @@ int main(void)
 		cmocka_unit_test(test_rows),
 		cmocka_unit_test(test_stopped),
 		cmocka_unit_test(test_close_awaits_handler),
+		cmocka_unit_test(test_close_leaves_handler),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

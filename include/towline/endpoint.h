@@ -134,11 +134,12 @@ struct tow_op_options {
  * have and that works, and /v1/peers says which and why.
  * Ownership: *endpoint_out is the caller's until tow_endpoint_close.
  * Copies: none.
- * Blocks: while a host name is looked up (not for numbers), and with the first endpoint while the
- * library's own thread starts.
+ * Blocks: while a host name is looked up (not for numbers), with the first endpoint while the
+ * library's own thread starts, and over shm while other processes open theirs, for 2 s at most.
  * Threads: any.
- * Returns: TOW_OK; TOW_EINVAL for an address of another form; TOW_EBUSY when the address is in use;
- * TOW_ENOMEM; TOW_EPERM; TOW_ESYSTEM; TOW_EFORKED.
+ * Returns: TOW_OK; TOW_EINVAL for an address of another form; TOW_EBUSY when the address is in use,
+ * or another process has locked the directory of the shm lane for 2 s; TOW_ENOMEM; TOW_EPERM;
+ * TOW_ESYSTEM; TOW_EFORKED.
  */
 int tow_endpoint_open(struct tow_runtime *runtime, const char *address,
 		      struct tow_endpoint **endpoint_out);
@@ -232,7 +233,8 @@ int tow_peer_close(struct tow_peer *peer);
  * with TOW_OK, TOW_EPEER, TOW_ETRUNCATED (the receiver's buffer is too small), TOW_EPROTOCOL,
  * TOW_EDEADLINE, TOW_ECANCELED, TOW_ECLOSED, TOW_EFAULT, TOW_EZEROCOPY (its memory is not
  * registered and require_zero_copy is set) or TOW_EEXHAUSTED (it needs staging, and staging_bytes
- * is 0).
+ * is 0). Over shm all operations with a peer end with TOW_EBUSY or TOW_ENOMEM when its pool has
+ * grown and this process has no descriptor or address space left for that; the connection is over.
  */
 int tow_send_start(struct tow_peer *peer, const void *data, uint64_t bytes, uint64_t tag,
 		   const struct tow_op_options *options, struct tow_op **op_out);

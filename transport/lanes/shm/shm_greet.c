@@ -161,8 +161,8 @@ static int receive_packet(struct twi_shm_peer *peer, struct arrival *in)
 	if (n == 0 && in->fd_count == 0)
 		return twi_error(TOW_EPEER, "peer %s ended the connection", peer->base.address);
 	if ((msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == MSG_CTRUNC && in->fd_count < FDS_MAX) {
-		drop_fds(
-			in); /* the message had room for more: the kernel could not open one here */
+		/* The message had room for more: the kernel could not open one here. */
+		drop_fds(in);
 		return no_descriptor(peer);
 	}
 	if ((msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {

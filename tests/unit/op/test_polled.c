@@ -116,16 +116,25 @@ static void poll_for_long(enum way way, enum between between, struct expected *o
 	out->most_ns = twi_now_ns() - begun - worked;
 }
 
+/* Polls in vain, and sends what ends it. *begun_out: when. Returns the send. */
+static struct tow_op *poll_and_send(enum way way, enum between between, struct expected *out,
+				    uint64_t *begun_out)
+{
+	struct tow_op *sent;
+
+	start_receive(way);
+	poll_for_long(way, between, out);
+	*begun_out = twi_now_ns();
+	TWT_OK(tow_send_start(pair.peer[0], "1234567", 8, 1, NULL, &sent));
+	return sent;
+}
+
 static void expect_blocked(enum way way, enum between between)
 {
 	struct expected expected;
 	uint64_t before = blocked_ns(), begun, blocked;
-	struct tow_op *sent;
+	struct tow_op *sent = poll_and_send(way, between, &expected, &begun);
 
-	start_receive(way);
-	poll_for_long(way, between, &expected);
-	begun = twi_now_ns();
-	TWT_OK(tow_send_start(pair.peer[0], "1234567", 8, 1, NULL, &sent));
 	while (!has_come(way))
 		tow_progress(pair.runtime[0]);
 	blocked = blocked_ns() - before;
@@ -169,12 +178,8 @@ static bool is_counted(bool any)
 {
 	struct expected expected;
 	uint64_t before = blocked_ns(), begun, blocked;
-	struct tow_op *sent;
+	struct tow_op *sent = poll_and_send(TESTS, NOTHING, &expected, &begun);
 
-	start_receive(TESTS);
-	poll_for_long(TESTS, NOTHING, &expected);
-	begun = twi_now_ns();
-	TWT_OK(tow_send_start(pair.peer[0], "1234567", 8, 1, NULL, &sent));
 	while (!twi_op_is_done(op)) {
 		tow_progress(pair.runtime[0]);
 		tow_progress(pair.runtime[1]);

@@ -80,7 +80,7 @@ static void work_in_job(struct twt_rank *rank)
 static void test_job(void **state)
 {
 	job_lane = (unsigned)(uintptr_t)*state;
-	if (!TWT_LOOKS_AT_POINTS || !twt_job_lane(job_lane))
+	if (!twt_job_lane(job_lane))
 		skip();
 	twt_points_where = twt_lanes[job_lane].name;
 	twt_ranks(&(struct twt_job){ .ranks = 2,
@@ -96,5 +96,9 @@ int main(void)
 	for (size_t i = 0; i < TWT_LANES; i++)
 		tests[i] = (struct CMUnitTest){ twt_lanes[i].name, test_job, NULL, NULL,
 						(void *)(uintptr_t)i };
+#ifdef TWT_SANITIZED
+	printf("a sanitizer has wrappers of these calls itself\n");
+	return 77;
+#endif
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

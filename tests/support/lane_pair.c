@@ -35,10 +35,14 @@ void twt_lane_turn(struct twt_lane_pair *pair)
 
 void twt_lane_drive(struct twt_lane_pair *pair, uint64_t ns)
 {
+	const struct timespec pause = { .tv_nsec = 100000 }; /* the neighbours have the core then */
 	uint64_t until = twi_now_ns() + ns;
 
-	while (twi_now_ns() < until)
+	for (int i = 0; twi_now_ns() < until; i++) {
 		twt_lane_turn(pair);
+		if (i >= 64)
+			nanosleep(&pause, NULL);
+	}
 }
 
 struct tow_result twt_lane_wait(struct twt_lane_pair *pair, struct tow_op *op)

@@ -55,6 +55,7 @@ struct perf_options {
 	bool pin, stats;
 	bool tests;   /* operations are polled with tow_op_test, not waited for */
 	bool at_once; /* a message may complete without an operation */
+	bool outside; /* the payload lies in memory that is not of the pool */
 	enum perf_format format;
 	const char *path, *peer; /* names in the output */
 	uint64_t timeout_ns;     /* of every wait */

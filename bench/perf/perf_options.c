@@ -43,6 +43,7 @@ static const char help[] =
 	"  --window N          messages in flight [64, but 64 MiB at most; rate 1024]\n"
 	"  --drive HOW         wait: in tow_op_wait; test: in a loop of tow_op_test [wait]\n"
 	"  --at-once           messages may need no operation (TOW_OP_AT_ONCE)\n"
+	"  --outside           payload in malloc's memory, not in the pool\n"
 	"  --pin, --no-pin     rank r on CPU r modulo their number [--pin]\n"
 	"  --plain             lines: towline PATH OP BYTES METRIC VALUE\n"
 	"  --json              one JSON document\n"
@@ -171,6 +172,7 @@ enum {
 	OPT_WINDOW,
 	OPT_DRIVE,
 	OPT_AT_ONCE,
+	OPT_OUTSIDE,
 	OPT_PIN,
 	OPT_NO_PIN,
 	OPT_PLAIN,
@@ -198,6 +200,7 @@ static const struct option long_options[] = {
 	{ "window", required_argument, NULL, OPT_WINDOW },
 	{ "drive", required_argument, NULL, OPT_DRIVE },
 	{ "at-once", no_argument, NULL, OPT_AT_ONCE },
+	{ "outside", no_argument, NULL, OPT_OUTSIDE },
 	{ "pin", no_argument, NULL, OPT_PIN },
 	{ "no-pin", no_argument, NULL, OPT_NO_PIN },
 	{ "plain", no_argument, NULL, OPT_PLAIN },
@@ -289,6 +292,9 @@ static int apply_option(struct perf_options *options, int option, const char *va
 	case OPT_AT_ONCE:
 		options->at_once = true;
 		return 0;
+	case OPT_OUTSIDE:
+		options->outside = true;
+		return 0;
 	case OPT_ONE:
 		options->one = true;
 		return 0;
@@ -348,6 +354,7 @@ static bool measures_here(int option)
 	case OPT_ONE:
 	case OPT_DRIVE:
 	case OPT_AT_ONCE:
+	case OPT_OUTSIDE:
 	case OPT_PIN:
 	case OPT_NO_PIN:
 	case OPT_TIMEOUT:

@@ -109,6 +109,13 @@ static int make_area(struct perf_side *side, const struct order *order)
 
 	if (side->area != NULL)
 		return 0;
+	if (side->options->outside) {
+		uint64_t bytes = buffers * perf_stride(order->bytes);
+
+		side->area = aligned_alloc(4096, (bytes + 4095) & ~UINT64_C(4095));
+		return side->area != NULL ? 0
+					  : perf_failed(side, "buffers of malloc's", TOW_ENOMEM);
+	}
 	rc = tow_alloc(side->runtime, buffers * perf_stride(order->bytes), 4096, &area);
 	if (rc < 0)
 		return perf_failed(side, "buffers from the pool", rc);
@@ -118,7 +125,10 @@ static int make_area(struct perf_side *side, const struct order *order)
 
 static void drop_area(struct perf_side *side)
 {
-	tow_free(side->runtime, side->area);
+	if (side->options->outside)
+		free(side->area);
+	else
+		tow_free(side->runtime, side->area);
 	side->area = NULL;
 }
 

@@ -21,6 +21,7 @@ struct procmap_query {
 };
 
 #define QUERY                  _IOWR('f', 17, struct procmap_query)
+#define QUERY_VMA_READABLE     0x01
 #define QUERY_VMA_SHARED       0x08
 #define QUERY_COVERING_OR_NEXT 0x10
 
@@ -39,6 +40,7 @@ int twi_maps_query(int fd, uint64_t address, struct twi_map *out)
 		return errno;
 	*out = (struct twi_map){ .start = query.vma_start,
 				 .end = query.vma_end,
+				 .readable = (query.vma_flags & QUERY_VMA_READABLE) != 0,
 				 .shared = (query.vma_flags & QUERY_VMA_SHARED) != 0,
 				 .file = query.inode != 0 };
 	return 0;
@@ -51,9 +53,11 @@ static bool parse_line(const char *line, struct twi_map *out)
 
 	if (sscanf(line, "%llx-%llx %7s %*x %*x:%*x %llu", &start, &end, perms, &inode) != 4)
 		return false;
-	*out = (struct twi_map){
-		.start = start, .end = end, .shared = perms[3] == 's', .file = inode != 0
-	};
+	*out = (struct twi_map){ .start = start,
+				 .end = end,
+				 .readable = perms[0] == 'r',
+				 .shared = perms[3] == 's',
+				 .file = inode != 0 };
 	return true;
 }
 

@@ -12,6 +12,7 @@
 
 struct twi_map {
 	uint64_t start, end;
+	bool readable;
 	bool shared;
 	bool file; /* anything other than anonymous memory */
 };

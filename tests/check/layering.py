@@ -49,9 +49,9 @@ TABLE = {
     "transport/engine/epoll": ["include/internal", "diag/base", "diag/record", "memreg/pool",
                                "transport/engine"],
     # Operations, endpoints, peers, leases; then what carries messages over streams.
-    "transport/op": LOWER + ["diag/base", "diag/record", "memreg/region", "memreg/pool",
-                             "memreg/alloclog", "transport/wire", "transport/lanes",
-                             "transport/engine"],
+    "transport/op": LOWER + ["diag/base", "diag/record", "memreg/os", "memreg/region",
+                             "memreg/pool", "memreg/alloclog", "transport/wire",
+                             "transport/lanes", "transport/engine"],
     "transport/message": LOWER + ["diag/base", "diag/record", "transport/wire",
                                   "transport/lanes", "transport/engine", "transport/op"],
     "transport/stream": ["include/internal", "diag/base", "diag/record", "diag/judge",

@@ -15,6 +15,7 @@
 #include <internal/base.h>
 
 #include "diag/base/cancel.h"
+#include "memreg/os/maps.h"
 
 /* These exist since Linux 5.14. */
 #ifndef MADV_POPULATE_READ
@@ -25,6 +26,8 @@
 #endif
 
 #define AHEAD_BYTES (1u << 20)
+
+#define MAPPINGS_MAX 16u /* that one buffer may consist of */
 
 /* Moves the byte at `at` into a pipe; for a write also back, so that it keeps its value. */
 static bool try_byte(const int pipe_fds[2], uintptr_t at, bool write_too)
@@ -85,6 +88,30 @@ bool twi_reached(struct twi_reached *known, uint64_t seq, const void *at, uint64
 	*known = (struct twi_reached){ .seq = seq, .from = from };
 	known->to = from + twi_reach(at, left, write);
 	return bytes <= known->to - from;
+}
+
+int twi_reach_maps(void)
+{
+	TWI_UNCANCELED;
+
+	return twi_maps_open();
+}
+
+bool twi_reach_plain(int maps, const void *at, uint64_t bytes)
+{
+	uint64_t from = (uintptr_t)at, end;
+
+	if (maps < 0 || __builtin_add_overflow(from, bytes, &end))
+		return false;
+	for (unsigned i = 0; i < MAPPINGS_MAX && from < end; i++) {
+		struct twi_map map;
+
+		if (twi_maps_query(maps, from, &map) != 0 || map.start > from || map.file ||
+		    !map.readable)
+			return false;
+		from = map.end;
+	}
+	return from >= end;
 }
 
 uint64_t twi_reach_ends(const void *at, uint64_t bytes, bool write)

@@ -39,4 +39,13 @@ struct twi_reached {
 bool twi_reached(struct twi_reached *known, uint64_t seq, const void *at, uint64_t bytes,
 		 const void *end, bool write);
 
+/*
+ * Whether the range is readable memory without a file: no load from it can end the process. maps:
+ * what twi_reach_maps returned, which may be -1: the caller closes it. The kernel is asked
+ * for the mappings (0.5 us, at any size), not for the pages. False also where it cannot say so,
+ * which is before Linux 6.11 and without /proc.
+ */
+int twi_reach_maps(void);
+bool twi_reach_plain(int maps, const void *at, uint64_t bytes);
+
 #endif

@@ -35,6 +35,7 @@ static void test_ways(void **state)
 	uint64_t remote;
 
 	(void)state;
+	twt_shm_inside(1)->helps = false; /* test_shm_help.c has those that both sides move */
 	for (int early = 0; early < 2; early++) {
 		exchange(pool[0], pool[1], LARGE, early);
 		exchange(pool[0], heap[1], LARGE - 1, early);
@@ -46,6 +47,7 @@ static void test_ways(void **state)
 		assert_true(remote >= 2);
 		assert_int_equal(twt_shm_reasons(0, TWI_R_unregistered_send), 0);
 	}
+	twt_shm_inside(1)->helps = true;
 	twt_shm_inside(0)->remote_mine = false; /* as where process_vm_readv is forbidden */
 	for (int early = 0; early < 2; early++) {
 		exchange(heap[0], pool[1], LARGE, early);

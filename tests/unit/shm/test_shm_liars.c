@@ -75,13 +75,19 @@ static void test_liar_withdrawal(void **state)
 	expect_ended(1);
 }
 
-static void lie_note(enum twi_shm_note_kind kind, uint16_t offer, uint32_t generation)
+static void lie_about(enum twi_shm_note_kind kind, uint16_t offer, uint32_t generation,
+		      uint64_t bytes)
 {
 	const struct twi_shm_remark remark = {
-		.kind = kind, .offer = offer, .generation = generation, .bytes = 1
+		.kind = kind, .offer = offer, .generation = generation, .bytes = bytes
 	};
 
 	assert_true(twi_shm_note_put(&twt_shm_inside(1)->notes_out, &remark));
+}
+
+static void lie_note(enum twi_shm_note_kind kind, uint16_t offer, uint32_t generation)
+{
+	lie_about(kind, offer, generation, 1);
 }
 
 /* Each note that is out of place ends the sender of it, whatever it is about. */
@@ -107,9 +113,18 @@ static void test_liar_notes(void **state)
 	case 4:
 		lie_note(TWI_SHM_GONE, 0, 1); /* never withdrawn */
 		break;
+	case 5:
+		lie_about(TWI_SHM_WANTED, 0, 1, TWI_SHM_HELP);
+		lie_about(TWI_SHM_WANTED, 0, 1, 0);
+		lie_about(TWI_SHM_WANTED, 0, 1, 0);
+		break;
+	case 6:
+		lie_about(TWI_SHM_WANTED, 0, 1, 0);
+		lie_about(TWI_SHM_WANTED, 0, 1, TWI_SHM_HELP);
+		break;
 	default:
-		lie_note(TWI_SHM_WANTED, 0, 1);
-		lie_note(TWI_SHM_WANTED, 0, 1);
+		lie_about(TWI_SHM_WANTED, 0, 1, TWI_SHM_HELP);
+		lie_about(TWI_SHM_WANTED, 0, 1, TWI_SHM_HELP);
 		break;
 	}
 	expect_ended(0);
@@ -119,7 +134,7 @@ static void test_liar_notes(void **state)
 
 static void test_liar_note_cases(void **state)
 {
-	for (int i = 0; i < 6; i++) {
+	for (int i = 0; i < 8; i++) {
 		void *which = &i;
 
 		test_liar_notes(&which);

@@ -452,6 +452,7 @@ static void maps_agree(void **state)
 		assert_int_equal(twi_maps_scan(fd, at, &plain), 0);
 		assert_int_equal(quick.start, plain.start);
 		assert_int_equal(quick.end, plain.end);
+		assert_int_equal(quick.readable, plain.readable);
 		assert_int_equal(quick.shared, plain.shared);
 		assert_int_equal(quick.file, plain.file);
 	}

@@ -178,6 +178,7 @@ static int lane_open(struct twi_engine *engine, struct twi_lane **lane_out)
 	twi_list_init(&lane->links);
 	twi_list_init(&lane->extents);
 	lane->barriers = twi_shm_barriers_join();
+	lane->maps = twi_reach_maps();
 	*lane_out = &lane->base;
 	return TOW_OK;
 }
@@ -195,6 +196,8 @@ static void lane_close(struct twi_lane *base)
 		shared->refs = 1;
 		twi_shm_link_release(shared);
 	}
+	if (lane->maps >= 0)
+		close(lane->maps);
 	free(lane->slots);
 	free(lane);
 }

@@ -33,6 +33,7 @@
 #include "transport/lanes/lane.h"
 #include "transport/lanes/shm/shm_link.h"
 #include "transport/lanes/shm/shm_ring.h"
+#include "transport/lanes/shm/shm_row.h"
 #include "transport/message/inbox.h"
 #include "transport/message/outbox.h"
 #include "transport/op/lane_host.h"
@@ -64,49 +65,6 @@ struct twi_shm_watch {
 	uint32_t rings; /* bit r: the poll is armed in ring r */
 };
 
-enum twi_shm_offer_use {
-	TWI_SHM_UNUSED,
-	TWI_SHM_OPEN,
-	TWI_SHM_SETTLED, /* its operation ended by the word; the record is still to come */
-	TWI_SHM_REVOKED, /* the sender took it back; GONE is still to come */
-	TWI_SHM_IN_VIEW, /* complete; the receiver still has a view of the memory */
-};
-
-/* The sender's state of one of its offers. */
-struct twi_shm_offer {
-	struct twi_list link;   /* on peer->staging, or on peer->revoked */
-	struct tow_op *op;      /* set while OPEN */
-	struct twi_claim claim; /* SETTLED, IN_VIEW: the lease on the memory */
-	uint32_t generation;
-	uint8_t use;
-	bool wanted;     /* the receiver wants it in pieces */
-	uint64_t staged; /* bytes copied into pieces */
-	void *pieces[2]; /* staging chunks that the receiver has not taken yet */
-	unsigned piece_count;
-	uint16_t next_free;
-};
-
-/* An offer of the other side. */
-struct twi_shm_incoming {
-	struct twi_unexpected arrival;
-	struct twi_list link; /* on peer->copying */
-	struct tow_op *op;    /* set once matched */
-	uint64_t where, copied;
-	uint32_t extent, generation;
-	uint8_t type; /* enum twi_shm_type */
-	bool used;
-	bool wanted; /* it comes in pieces */
-	bool summed;
-	bool unreadable;    /* the sender took it back because its memory is bad */
-	uint32_t told, sum; /* checksum by the sender; of the bytes so far */
-};
-
-/* How many bytes of a matched offer go into memory. The rest is dropped (op->truncate). */
-static inline uint64_t twi_shm_takes(const struct twi_shm_incoming *incoming)
-{
-	return twi_min(incoming->arrival.bytes, incoming->op->bytes);
-}
-
 enum twi_shm_stage {
 	TWI_SHM_CONNECTING, /* retries: the listener's queue was full */
 	TWI_SHM_PROVING,    /* auth.h */
@@ -126,6 +84,7 @@ struct twi_shm_peer {
 	bool remote_theirs; /* this process can read the other side's memory */
 	bool writes;        /* the other side sends its extents as writable descriptors */
 	bool writable;      /* both sides may write to each other's pool */
+	bool helps;         /* both sides know TWI_SHM_HELP */
 	bool busy;          /* there is work besides reading the rings */
 	bool idle;          /* on lane->idle */
 	bool moved;         /* a message came or went since the last sweep */
@@ -141,7 +100,11 @@ struct twi_shm_peer {
 	bool stalled;       /* not read until the next message's receive is an operation */
 	struct twi_inbox inbox;
 	struct twi_outbox outbox;
-	struct twi_list copying;             /* matched offers that this side copies */
+	struct twi_list copying; /* matched offers that this side copies */
+	struct twi_list helped;  /* those that both sides copy (shm_help.c) */
+	uint64_t help_due_ns;    /* no piece came until then: a part is read */
+	uint32_t help_part_bytes;
+	uint16_t help_unasked, help_misses;  /* messages that go without, asked in vain */
 	struct twi_list staging;             /* offers that go in pieces */
 	struct twi_list revoked;             /* offers whose withdrawal is not written yet */
 	uint16_t offer_free;                 /* index + 1 */
@@ -183,6 +146,7 @@ struct twi_shm_lane {
 	uint32_t handshake_count;
 	struct twi_shm_watch_slot *slots;
 	uint32_t slot_count;
+	int maps;      /* of this process (twi_reach_maps) */
 	bool barriers; /* membarrier works here and reaches other processes that registered */
 };
 
@@ -282,6 +246,8 @@ unsigned twi_shm_send_work(struct twi_shm_peer *peer);
 unsigned twi_shm_recv_work(struct twi_shm_peer *peer);
 /* Returns whether send work is possible now. If so, no thread may sleep. */
 bool twi_shm_send_ready(struct twi_shm_peer *peer);
+/* Returns whether the process lives. Its pid may be another process's by now; the socket tells. */
+bool twi_shm_is_alive(const struct twi_shm_peer *peer);
 /* Copies the next piece of one staged offer. Returns the number of pieces made. */
 unsigned twi_shm_stage(struct twi_shm_peer *peer);
 bool twi_shm_has_chunk(struct twi_shm_peer *peer);

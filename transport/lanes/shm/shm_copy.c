@@ -11,6 +11,9 @@
 #include "transport/lanes/shm/shm_settle.h"
 #include "transport/op/lane_host.h"
 
+#define PIECE_MIN_BYTES (32u << 10)
+#define PIECE_MAX_BYTES (128u << 10)
+
 /* Adds the bytes that have just come to the checksum, while they are in the cache. */
 static void add_sum(struct twi_shm_incoming *incoming, uint64_t bytes)
 {
@@ -62,35 +65,52 @@ static bool can_write(struct twi_shm_peer *peer, struct twi_shm_incoming *incomi
 	return good == bytes;
 }
 
+/* A piece that no receive has a use for. The sender may make the next one if that helps. */
+static void drop_piece(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming)
+{
+	if (incoming->pieces_only) {
+		twi_shm_incoming_note(peer, incoming, TWI_SHM_TAKEN);
+		twi_shm_help_lost(peer, incoming);
+	} else {
+		incoming->unanswered++;
+	}
+}
+
 /* The next piece of a staged message has come. It is ignored if the offer has ended. */
 int twi_shm_piece_noted(struct twi_shm_peer *peer, const struct twi_shm_remark *remark)
 {
 	struct twi_shm_incoming *incoming = &peer->incoming[remark->offer];
-	uint64_t takes, fits;
+	uint64_t most, fits;
 
 	if (!incoming->used || incoming->generation != remark->generation || !incoming->wanted)
 		return TOW_OK;
-	if (remark->bytes > incoming->arrival.bytes - incoming->copied)
+	if (remark->bytes > incoming->arrival.bytes - incoming->came_bytes)
 		return twi_error(TOW_EPROTOCOL, "peer %s sends more than it has offered",
 				 peer->base.address);
+	incoming->came_bytes += remark->bytes;
+	if (twi_unlikely(incoming->dropping)) {
+		drop_piece(peer, incoming);
+		return TOW_OK;
+	}
 	if (!can_write(peer, incoming))
 		return TOW_OK;
-	takes = twi_shm_takes(incoming);
-	fits = twi_min(remark->bytes, takes - twi_min(takes, incoming->copied));
+	most = incoming->helped ? incoming->read_from : twi_shm_takes(incoming);
+	fits = twi_min(remark->bytes, most - twi_min(most, incoming->copied));
 	if (fits > 0)
 		copy_pool(peer, incoming,
 			  (uint8_t *)peer->shared->extents[remark->extent]->base + remark->where,
 			  fits);
 	incoming->copied += remark->bytes - fits;
-	if (incoming->copied == incoming->arrival.bytes)
+	if (incoming->helped)
+		twi_shm_help_came(peer, incoming);
+	else if (incoming->copied == incoming->arrival.bytes)
 		twi_shm_commit(peer, incoming);
 	else
 		twi_shm_incoming_note(peer, incoming, TWI_SHM_TAKEN);
 	return TOW_OK;
 }
 
-/* Returns whether the process lives. Its pid may be another process's by now; the socket tells. */
-static bool is_alive(const struct twi_shm_peer *peer)
+bool twi_shm_is_alive(const struct twi_shm_peer *peer)
 {
 	struct pollfd end = { .fd = peer->socket.fd, .events = POLLRDHUP };
 
@@ -110,7 +130,7 @@ static bool copy_remote(struct twi_shm_peer *peer, struct twi_shm_incoming *inco
 		return false;
 	add_sum(incoming, (uint64_t)n);
 	incoming->copied += (uint64_t)n;
-	return incoming->copied < twi_shm_takes(incoming) || is_alive(peer);
+	return incoming->copied < twi_shm_takes(incoming) || twi_shm_is_alive(peer);
 }
 
 /* Copies up to `bytes` more of an incoming message. Returns how many it has accounted for. */
@@ -132,6 +152,8 @@ static uint64_t copy_some(struct twi_shm_peer *peer, struct twi_shm_incoming *in
 
 		if (twi_op_reach(incoming->op, incoming->copied, left, true) < left)
 			twi_shm_unwritable(peer, incoming, incoming->copied);
+		else if (incoming->dropping)
+			twi_shm_help_alone(peer, incoming);
 		else
 			twi_shm_want(peer, incoming); /* a withdrawn offer also ends there */
 		return bytes;
@@ -152,6 +174,8 @@ unsigned twi_shm_recv_work(struct twi_shm_peer *peer)
 				  left);
 		events++;
 	}
+	if (twi_unlikely(!twi_list_empty(&peer->helped)))
+		events += twi_shm_help_work(peer);
 	return events;
 }
 
@@ -162,14 +186,24 @@ unsigned twi_shm_work(struct twi_shm_peer *peer)
 	events += twi_shm_send_work(peer);
 	if (peer->stage != TWI_SHM_UP)
 		return events;
-	peer->busy = !twi_list_empty(&peer->copying) || twi_outbox_waits(&peer->outbox) ||
-		     !twi_list_empty(&peer->staging) || !twi_list_empty(&peer->revoked);
+	peer->busy = !twi_list_empty(&peer->copying) || !twi_list_empty(&peer->helped) ||
+		     twi_outbox_waits(&peer->outbox) || !twi_list_empty(&peer->staging) ||
+		     !twi_list_empty(&peer->revoked);
 	return events;
 }
 
 /* --- the sender's part: pieces --- */
 
-/* Stages the next piece of an offer. False if no staging is free, or both pieces are still out. */
+/* So long that copying takes longer than handing over, so short that all stay in the cache. */
+static uint64_t piece_bytes(const struct twi_engine *engine, const struct tow_op *op)
+{
+	uint64_t bytes = twi_min(op->bytes / TWI_SHM_PIECES, (uint64_t)PIECE_MAX_BYTES);
+
+	return twi_min(twi_max(bytes, (uint64_t)PIECE_MIN_BYTES),
+		       (uint64_t)engine->staging.chunk_bytes);
+}
+
+/* Stages the next piece of an offer. False if no staging is free, or all pieces are still out. */
 static bool stage_piece(struct twi_shm_peer *peer, struct twi_shm_offer *offer)
 {
 	struct twi_engine *engine = peer->base.engine;
@@ -185,8 +219,8 @@ static bool stage_piece(struct twi_shm_peer *peer, struct twi_shm_offer *offer)
 	chunk = twi_staging_acquire(&engine->staging);
 	if (chunk == NULL)
 		return false;
-	piece.bytes = twi_min(op->bytes - offer->staged, (uint64_t)engine->staging.chunk_bytes);
-	if (twi_op_reach(op, offer->staged, piece.bytes, false) < piece.bytes) {
+	piece.bytes = twi_min(op->bytes - offer->staged, piece_bytes(engine, op));
+	if (!offer->plain && twi_op_reach(op, offer->staged, piece.bytes, false) < piece.bytes) {
 		twi_staging_release(&engine->staging, chunk);
 		twi_shm_unreadable(peer, offer);
 		return true;

@@ -370,6 +370,7 @@ static int take_hello(struct twi_shm_peer *peer, struct arrival *in)
 						       (uint16_t)(hello->version >> 16) };
 	both = (uint32_t)(features_of(peer) & hello->features);
 	peer->fenced = (both & TWI_FEATURE_BIT(shm_barriers)) == 0;
+	peer->helps = (both & TWI_FEATURE_BIT(shm_help)) != 0;
 	peer->writable = (both & TWI_FEATURE_BIT(shm_peer_writes)) != 0;
 	peer->remote_theirs = can_read(peer, hello->probe_at, hello->probe);
 	peer->writes = (hello->features & TWI_FEATURE_BIT(shm_peer_writes)) != 0;

@@ -68,7 +68,8 @@ bool twi_shm_peer_ready(struct twi_shm_peer *peer)
 {
 	return (!peer->stalled && twi_shm_slot_peek(&peer->in) != 0) ||
 	       (peer->expecting > 0 && twi_shm_note_there(&peer->notes_in)) ||
-	       !twi_list_empty(&peer->copying) || twi_shm_send_ready(peer);
+	       !twi_list_empty(&peer->copying) || !twi_list_empty(&peer->helped) ||
+	       twi_shm_send_ready(peer);
 }
 
 /* No work is pending here. An action of the other side will send a byte. */

@@ -161,6 +161,8 @@ static void offer_matched(struct twi_inbox *inbox, struct tow_op *op, struct twi
 		twi_shm_want(peer, incoming);
 		return;
 	}
+	if (incoming->type == TWI_SHM_REMOTE && twi_shm_help_ask(peer, incoming))
+		return;
 	twi_list_push_back(&peer->copying, &incoming->link);
 	twi_shm_busy(peer);
 }
@@ -248,7 +250,9 @@ static int on_offer(struct twi_shm_peer *peer, const struct twi_shm_message *mes
 	incoming->used = true;
 	peer->incoming_made = twi_max(peer->incoming_made, (uint16_t)(message->offer + 1));
 	twi_list_init(&incoming->link);
-	incoming->wanted = false;
+	incoming->wanted = incoming->helped = incoming->dropping = incoming->pieces_only = false;
+	incoming->unanswered = 0;
+	incoming->came_bytes = 0;
 	incoming->type = (uint8_t)message->type;
 	incoming->where = message->where;
 	incoming->extent = message->extent;
@@ -412,14 +416,14 @@ bool twi_shm_abort_recv(struct twi_shm_peer *peer, struct tow_op *op, int status
 	if (op->stage != TWI_STAGE_GRANTED)
 		return false;
 	incoming = &peer->incoming[op->moved];
-	if (!force && (incoming->copied > 0 || incoming->wanted)) {
+	if (!force && (incoming->copied > 0 || (incoming->wanted && !incoming->dropping))) {
 		op->canceled = true; /* it ends as usual unless the sender takes it back */
 		return false;
 	}
 	op->seq = 0;
 	/* The receive's memory is not touched from here on. */
 	twi_inbox_end(&peer->inbox, op, status, 0);
-	if (incoming->wanted) {
+	if (incoming->wanted && !incoming->helped && !incoming->dropping) {
 		/* Pieces are on their way: the sender cannot start again at the first byte. */
 		twi_shm_settle(peer, incoming, TWI_SHM_REFUSED, TWI_SHM_CANCELED);
 		return true;
@@ -427,6 +431,9 @@ bool twi_shm_abort_recv(struct twi_shm_peer *peer, struct tow_op *op, int status
 	twi_list_remove(&incoming->link);
 	incoming->op = NULL;
 	incoming->copied = 0;
+	/* Whoever receives it now reads it from its first byte on, by itself. */
+	incoming->dropping |= incoming->helped;
+	incoming->helped = false;
 	twi_inbox_put_back(&peer->inbox, &incoming->arrival);
 	return true;
 }

@@ -67,7 +67,7 @@ enum twi_shm_note_kind {
 	TWI_SHM_TRUNCATED, /* the receive was too small */
 	TWI_SHM_CANCELED,  /* the receive was canceled */
 	TWI_SHM_GONE,      /* the withdrawal was seen */
-	TWI_SHM_WANTED,    /* wants pieces; also if the receiver cannot read it */
+	TWI_SHM_WANTED,    /* wants pieces; also if the receiver cannot read it; bytes: HELP */
 	TWI_SHM_TAKEN,     /* one piece was copied */
 	/* sent by the sender of an offer */
 	TWI_SHM_PIECE, /* extent, where, bytes: the next bytes of a staged offer, in its pool */
@@ -266,6 +266,8 @@ struct twi_shm_notes {
 	_Atomic uint64_t *taken; /* out: in the other side's segment; in: in this side's */
 	uint64_t next, taken_seen;
 };
+
+#define TWI_SHM_HELP 1u /* bytes of WANTED: the receiver can read the memory by itself, too */
 
 struct twi_shm_remark {
 	enum twi_shm_note_kind kind;

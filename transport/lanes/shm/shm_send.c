@@ -10,7 +10,7 @@
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
 #include "memreg/pool/staging.h"
-#include "transport/lanes/shm/shm.h"
+#include "transport/lanes/shm/shm_settle.h"
 #include "transport/op/lane_host.h"
 
 static struct twi_shm_peer *peer_of(struct twi_outbox *outbox)
@@ -24,6 +24,7 @@ int twi_shm_traffic_init(struct twi_shm_peer *peer)
 		       peer->base.engine->knobs.credit_bytes, UINT64_MAX, &peer->rule);
 	twi_outbox_init(&peer->outbox, &peer->base, &twi_shm_outbox);
 	twi_list_init(&peer->copying);
+	twi_list_init(&peer->helped);
 	twi_list_init(&peer->staging);
 	twi_list_init(&peer->revoked);
 	return TOW_OK;
@@ -116,6 +117,7 @@ static struct twi_shm_offer *offer_acquire(struct twi_shm_peer *peer)
 	}
 	offer->use = TWI_SHM_OPEN;
 	offer->wanted = false;
+	offer->asked = offer->plain = false;
 	offer->staged = 0;
 	offer->piece_count = 0;
 	offer->generation++;
@@ -359,18 +361,14 @@ static int open_noted(struct twi_shm_peer *peer, struct twi_shm_offer *offer,
 		offer_release(peer, offer);
 		return TOW_OK;
 	case TWI_SHM_WANTED:
-		if (offer->wanted)
-			return out_of_place(peer, remark);
-		offer->wanted = true;
-		twi_list_push_back(&peer->staging, &offer->link);
-		twi_shm_busy(peer);
-		return TOW_OK;
+		return twi_shm_help_give(peer, offer, remark) ? TOW_OK : out_of_place(peer, remark);
 	case TWI_SHM_TAKEN:
 		if (offer->piece_count == 0)
 			return out_of_place(peer, remark);
 		twi_staging_release(&peer->base.engine->staging, offer->pieces[0]);
-		offer->pieces[0] = offer->pieces[1];
 		offer->piece_count--;
+		for (unsigned i = 0; i < offer->piece_count; i++)
+			offer->pieces[i] = offer->pieces[i + 1];
 		twi_shm_busy(peer);
 		return TOW_OK;
 	default:

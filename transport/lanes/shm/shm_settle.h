@@ -42,6 +42,21 @@ void twi_shm_refuse(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming
 void twi_shm_unwritable(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming,
 			uint64_t from);
 
+/*
+ * shm_help.c. ask: a matched offer whose memory can be read; false: it is copied without help.
+ * came: a piece of it has been copied. work: reads a part if pieces stay away. alone: reading
+ * failed, so pieces have to bring it. commit: all of it is there. lost: ends the receive if nothing
+ * can bring it any more. give: what a record WANTED asks of the sender; false: it is out of place.
+ */
+bool twi_shm_help_ask(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming);
+void twi_shm_help_came(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming);
+unsigned twi_shm_help_work(struct twi_shm_peer *peer);
+void twi_shm_help_alone(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming);
+void twi_shm_help_commit(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming);
+void twi_shm_help_lost(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming);
+bool twi_shm_help_give(struct twi_shm_peer *peer, struct twi_shm_offer *offer,
+		       const struct twi_shm_remark *remark);
+
 /* shm_recv.c, for shm_copy.c. commit: all bytes have come. want: the offer must come in pieces. */
 void twi_shm_commit(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming);
 void twi_shm_want(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming);

@@ -9,10 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include <internal/base.h>
 
+#include "diag/base/ascii.h"
 #include "diag/base/error.h"
 
 /* From KNOB_TEXT on, the option is a string. From KNOB_EXHAUST on, it is one of a few words. */
@@ -100,7 +100,7 @@ static bool scale_value(double value, const char *suffix, const struct suffix *t
 	for (size_t i = 0; i < count; i++) {
 		double scaled = value * (double)table[i].factor;
 
-		if (strcasecmp(suffix, table[i].name) != 0)
+		if (!twi_ascii_same(suffix, table[i].name))
 			continue;
 		if (!(scaled >= -9e18 && scaled <= 9e18))
 			return false;
@@ -115,7 +115,7 @@ static bool parse_bool(const char *text, int64_t *out)
 	static const char *const words[] = { "0", "1", "false", "true", "no", "yes", "off", "on" };
 
 	for (size_t i = 0; i < twi_array_count(words); i++) {
-		if (strcasecmp(text, words[i]) == 0) {
+		if (twi_ascii_same(text, words[i])) {
 			*out = (int64_t)(i % 2);
 			return true;
 		}
@@ -134,7 +134,7 @@ static bool parse_value(const struct knob *knob, const char *text, int64_t *out)
 	if (!isdigit((unsigned char)text[0]) || text[1] == 'x' || text[1] == 'X')
 		return false;
 	errno = 0;
-	value = strtod(text, &end);
+	value = twi_ascii_number(text, &end);
 	if (errno != 0)
 		return false;
 	while (*end == ' ')
@@ -242,10 +242,8 @@ static void format_value(const struct knob *knob, int64_t value, char *out, size
 
 static void env_name(const struct knob *knob, char out[64])
 {
-	size_t n = (size_t)snprintf(out, 64, "TOW_%s", knob->name);
-
-	for (size_t i = 4; i < n; i++)
-		out[i] = (char)toupper((unsigned char)out[i]);
+	snprintf(out, 64, "TOW_%s", knob->name);
+	twi_ascii_raise(out);
 }
 
 static int out_of_range(const struct knob *knob, const char *from, const char *value)

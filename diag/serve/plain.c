@@ -5,10 +5,10 @@
 
 #include <stddef.h>
 #include <string.h>
-#include <strings.h>
 
 #include <internal/base.h>
 
+#include "diag/base/ascii.h"
 #include "diag/base/emit.h"
 
 /* --- Accept --- */
@@ -48,10 +48,10 @@ static void take_range(struct wish *wish, const char *at, const char *end)
 	size_t bytes = strcspn(at, ";, \t");
 	unsigned fit = 0, q;
 
-	if (bytes == strlen(wish->type) && strncasecmp(at, wish->type, bytes) == 0)
+	if (bytes == strlen(wish->type) && twi_ascii_begins(at, wish->type, bytes))
 		fit = 3;
 	else if (bytes == strlen(wish->any) + 1 && at[bytes - 1] == '*' &&
-		 strncasecmp(at, wish->any, bytes - 1) == 0)
+		 twi_ascii_begins(at, wish->any, bytes - 1))
 		fit = 2;
 	else if (bytes == 3 && memcmp(at, "*/*", 3) == 0)
 		fit = 1;

@@ -9,11 +9,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
 
 #include <internal/base.h>
 
+#include "diag/base/ascii.h"
 #include "diag/base/error.h"
 #include "diag/serve/secret_file.h"
 
@@ -95,7 +95,7 @@ bool twi_token_same(const struct twi_token *token, const char *given)
 
 const char *twi_token_bearer(const char *authorization)
 {
-	if (authorization == NULL || strncasecmp(authorization, "Bearer ", 7) != 0)
+	if (authorization == NULL || !twi_ascii_begins(authorization, "Bearer ", 7))
 		return NULL;
 	authorization += 7;
 	return authorization + strspn(authorization, " ");

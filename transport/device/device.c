@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "diag/base/ascii.h"
 #include "diag/base/error.h"
 #include "transport/engine/background.h"
 #include "transport/engine/engine.h"
@@ -78,7 +79,7 @@ static bool scaled_number(const char *text, const char *const *unit, const doubl
 
 	if (!isdigit((unsigned char)text[0]))
 		return false; /* no sign, no infinity, no NaN */
-	value = strtod(text, &end);
+	value = twi_ascii_number(text, &end);
 	for (unsigned i = 0; unit[i] != NULL; i++) {
 		if (strcmp(end, unit[i]) == 0) {
 			value *= factor[i];

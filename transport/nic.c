@@ -15,6 +15,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "diag/base/fd.h"
+
 #define DEVICES    "/sys/devices/"
 #define NODES_MOST 65535
 
@@ -118,7 +120,7 @@ void twi_nic_link(const char *name, struct tow_interface_info *out)
 {
 	struct ethtool_cmd command = { .cmd = ETHTOOL_GSET };
 	struct ifreq request = { .ifr_flags = 0 };
-	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	int fd = twi_fd_high(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
 	uint32_t speed;
 
 	out->speed_mbits = -1;

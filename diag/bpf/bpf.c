@@ -25,6 +25,7 @@
 #include <internal/base.h>
 
 #include "diag/base/error.h"
+#include "diag/base/fd.h"
 #include "diag/base/thread.h"
 #include "diag/bpf/figures.h"
 #include "diag/bpf/hello.h"
@@ -137,7 +138,7 @@ static void take_one(struct twi_bpf *bpf)
 {
 	struct ucred peer = { 0 };
 	socklen_t bytes = sizeof(peer);
-	int fd = accept4(bpf->listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	int fd = twi_fd_high(accept4(bpf->listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
 
 	if (fd < 0)
 		return;
@@ -205,7 +206,7 @@ static int listen_beside(const char *stats_path, struct twi_listen *out)
 		return twi_error(TOW_EINVAL, "'%s' is no path of a stats socket", stats_path);
 	snprintf(address.sun_path, sizeof(address.sun_path), "%.*s.bpf", (int)(bytes - 5),
 		 stats_path);
-	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	fd = twi_fd_high(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 	if (fd < 0)
 		return twi_error_errno(TOW_ESYSTEM, errno, "socket for the eBPF helper");
 	fchmod(fd, 0600); /* before bind, so that the file never has another mode */
@@ -258,7 +259,7 @@ int twi_bpf_open(struct twi_diag *diag, const char *stats_path, struct twi_bpf *
 	bpf->helper = -1;
 	bpf->listener.fd = -1;
 	twi_bpf_figures_init(&bpf->figures, diag);
-	bpf->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	bpf->stop = twi_fd_high(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	status = bpf->stop < 0 ? twi_error_errno(TOW_ESYSTEM, errno, "eventfd")
 			       : listen_beside(stats_path, &bpf->listener);
 	if (status == TOW_OK)

@@ -11,6 +11,7 @@
 #include <internal/base.h>
 
 #include "diag/base/error.h"
+#include "diag/base/fd.h"
 
 /* Room for all descriptors of a packet. The kernel closes any others (MSG_CTRUNC). */
 #define FDS_ROOM 16
@@ -28,6 +29,7 @@ static unsigned collect_fds(struct msghdr *message, int *fds)
 			int fd;
 
 			memcpy(&fd, CMSG_DATA(c) + i, sizeof(fd));
+			fd = twi_fd_high(fd);
 			if (count < FDS_ROOM)
 				fds[count++] = fd;
 			else

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "diag/base/error.h"
+#include "diag/base/fd.h"
 #include "diag/base/thread.h"
 
 #define CLOSE_NS  1000000000ull
@@ -57,10 +58,10 @@ static int refuse_file(const char *path, int err)
 static int open_file(const char *path, int *fd_out)
 {
 	/* Non-blocking, because the open of a pipe without a reader would not return. */
-	int fd =
+	int fd = twi_fd_high(
 		open(path,
 		     O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK,
-		     0600);
+		     0600));
 
 	if (fd < 0)
 		return refuse_file(path, errno);

@@ -19,6 +19,7 @@
 
 #include "diag/base/clock.h"
 #include "diag/base/error.h"
+#include "diag/base/fd.h"
 #include "diag/base/thread.h"
 
 enum run_state { RUN_FREE, RUN_BEGUN, RUN_WAITING, RUN_DONE };
@@ -52,7 +53,7 @@ int twi_captures_create(void (*wake)(void *who), struct twi_captures **out)
 	*out = NULL;
 	if (captures == NULL)
 		return twi_error(TOW_ENOMEM, "no memory for captures");
-	captures->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	captures->event_fd = twi_fd_high(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	if (captures->event_fd < 0) {
 		int err = errno;
 

@@ -28,6 +28,7 @@
 #include <internal/base.h>
 
 #include "diag/base/error.h"
+#include "diag/base/fd.h"
 #include "diag/serve/stats_dir.h"
 #include "diag/serve/sweep.h"
 
@@ -133,7 +134,7 @@ bool twi_listen_is_dead(const struct sockaddr_un *address)
 
 	if (lstat(address->sun_path, &st) != 0 || !S_ISSOCK(st.st_mode))
 		return false;
-	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	fd = twi_fd_high(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 	if (fd < 0)
 		return false;
 	if (connect(fd, (const struct sockaddr *)address, sizeof(*address)) != 0)
@@ -184,7 +185,7 @@ static int listen_at(const struct twi_listen_name *name, struct twi_listen *out)
 	struct stat st;
 	int status;
 
-	out->fd = socket(AF_UNIX, name->type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	out->fd = twi_fd_high(socket(AF_UNIX, name->type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 	if (out->fd < 0)
 		return twi_error_errno(TOW_ESYSTEM, errno, "socket for the stats socket");
 	/* Before bind, so that the file never has another mode. */

@@ -14,6 +14,7 @@
 #include <internal/base.h>
 
 #include "diag/base/error.h"
+#include "diag/base/fd.h"
 
 #define BACKLOG 64
 
@@ -104,7 +105,8 @@ int twi_listen_tcp_open(const char *text, struct twi_listen_tcp *out)
 	out->fd = -1;
 	if (status < 0)
 		return status;
-	out->fd = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	out->fd = twi_fd_high(
+		socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 	if (out->fd < 0)
 		return twi_error_errno(TOW_ESYSTEM, errno, "socket for stats_listen %s", text);
 	setsockopt(out->fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));

@@ -20,14 +20,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <internal/base.h>
 #include <towline/stats.h>
 
+#include "diag/base/ascii.h"
 #include "diag/base/error.h"
+#include "diag/base/fd.h"
 #include "diag/record/diag.h"
 #include "diag/record/registry.h"
 #include "diag/serve/captures.h"
@@ -141,7 +142,7 @@ static enum MHD_Result collect_header(void *arg, enum MHD_ValueKind kind, const 
 	struct twi_http_query *query = arg;
 
 	(void)kind;
-	if (strcasecmp(name, TOKEN_PARAM) == 0) /* is_admitted has read it */
+	if (twi_ascii_same(name, TOKEN_PARAM)) /* is_admitted has read it */
 		return MHD_YES;
 	if (query->count < TWI_HTTP_PARAMS)
 		query->params[query->count] = (struct twi_http_param){ name, value };
@@ -407,6 +408,7 @@ static int start_door(struct twi_socket *sock, struct door *door, int fd, const 
 	 * the last bytes. Such a client would hold one of the few connections until the timeout.
 	 */
 	door->sock = sock;
+	twi_fd_fill();
 	door->daemon = twi_mhd.start_daemon(
 		MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL | MHD_USE_ITC |
 			MHD_ALLOW_SUSPEND_RESUME,

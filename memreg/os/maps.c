@@ -10,6 +10,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "diag/base/fd.h"
+
 #define LINE_BYTES 512
 
 /* As in linux/fs.h since 6.11. */
@@ -27,7 +29,7 @@ struct procmap_query {
 
 int twi_maps_open(void)
 {
-	return open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+	return twi_fd_high(open("/proc/self/maps", O_RDONLY | O_CLOEXEC));
 }
 
 int twi_maps_query(int fd, uint64_t address, struct twi_map *out)

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "diag/base/error.h"
+#include "diag/base/fd.h"
 #include "memreg/pool/page_step.h"
 #include <internal/base.h>
 
@@ -93,7 +94,8 @@ static int map_file(struct twi_extent *extent, unsigned flags, const char **call
 	if (extent->bytes > file_limit())
 		return EFBIG;
 	*call_out = "memfd_create";
-	extent->fd = memfd_create("towline-pool", MFD_CLOEXEC | MFD_ALLOW_SEALING | flags);
+	extent->fd =
+		twi_fd_high(memfd_create("towline-pool", MFD_CLOEXEC | MFD_ALLOW_SEALING | flags));
 	if (extent->fd < 0)
 		return errno;
 	err = map_sized(extent, call_out);

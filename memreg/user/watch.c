@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "diag/base/error.h"
+#include "diag/base/fd.h"
 #include "diag/base/thread.h"
 #include "diag/record/diag.h"
 #include "memreg/os/maps.h"
@@ -258,7 +259,8 @@ static int open_userfaultfd(struct twi_watch *watch)
 					      UFFD_FEATURE_EVENT_REMOVE |
 					      UFFD_FEATURE_PAGEFAULT_FLAG_WP };
 
-	watch->fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY);
+	watch->fd = twi_fd_high(
+		(int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY));
 	if (watch->fd < 0)
 		return refuse_watch(
 			watch, "userfaultfd", errno,
@@ -287,7 +289,7 @@ int twi_watch_start(struct twi_watch *watch)
 		return refuse_watch(watch, "open of /proc/self/maps", errno,
 				    "mount -t proc proc /proc");
 	watch->walks = twi_maps_query(watch->maps_fd, 0, &map) == 0;
-	watch->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	watch->stop_fd = twi_fd_high(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	if (watch->stop_fd < 0)
 		return refuse_watch(watch, "eventfd", errno,
 				    "raise RLIMIT_NOFILE: ulimit -n 65536");

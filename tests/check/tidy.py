@@ -39,6 +39,11 @@ LIBRARY = r"(diag|memreg|transport|include/internal)/"
 OPENS_A_COMMENT = r'/\*(.*?)\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\''
 # A library neither prints nor ends the process of its user. Members of tables are not meant.
 PRINTS = r"(?<![\w.>])(?:v?f?d?printf|f?puts|putchar|perror|_?exit|quick_exit|abort|assert)\s*\("
+# The program's locale is its own matter. What the library reads is the same in all of them.
+LOCALE = r"(?<![\w.>])(?:strto(?:d|f|ld)|atof|strn?casecmp|strcasestr|toupper|tolower)\s*\("
+# A descriptor of 0, 1 or 2 would take what a program without an output prints.
+DESCRIPTOR = (r"(twi_fd_high\(\s*)?(?<![\w.>])(?:socket|accept4?|eventfd|timerfd_create"
+              r"|epoll_create1?|memfd_create|signalfd|inotify_init1?)\s*\(")
 
 # Written in pieces, so that this file does not find itself.
 LEFTOVER = r"\b(?:TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b"
@@ -101,11 +106,20 @@ def check_calls(name, code, faults):
         if found and re.match(LIBRARY, name):
             faults.append(Fault(name, number, f"the library calls {found.group(0)})",
                                 "return twi_error(), log with twi_log(), or use twi_assert()"))
+        found = re.search(LOCALE, line)
+        if found and re.match(LIBRARY, name):
+            faults.append(Fault(name, number, f"{found.group(0)}) asks the program's locale",
+                                "call diag/base/ascii.h"))
         found = re.search(COPY, line)
         if found and name.startswith("transport/") and name not in MAY_COPY:
             faults.append(Fault(name, number, f"{found.group(0)}) outside transport/op/path.c",
                                 "payload: call path.c, which counts it. Other words: assign them, "
                                 "or give the file a row with its reason in MAY_COPY of tidy.py"))
+    for found in re.finditer(DESCRIPTOR, code):
+        if found.group(1) is None and re.match(LIBRARY, name):
+            faults.append(Fault(name, code.count("\n", 0, found.start()) + 1,
+                                f"the descriptor of {found.group(0)}) may be 0, 1 or 2",
+                                "wrap the call: twi_fd_high() of diag/base/fd.h"))
 
 
 def check_statics(name, code, faults):
@@ -251,6 +265,14 @@ SAMPLES = [
     ("prints 2", {"memreg/a.h": c("\tx = puts(y);\n")}, "the library calls puts()"),
     ("exits", {"transport/engine/uring/a.c": c("\texit (1);\n")}, "the library calls exit ()"),
     ("aborts", {"diag/a.c": c("\tabort();\n")}, "the library calls abort()"),
+    ("locale", {"diag/a.c": c("\tx = strtod(a, &b);\n")}, "strtod() asks the program's locale"),
+    ("locale 2", {"memreg/a.c": c("\tx = strcasecmp(a, b);\n")}, "asks the program's locale"),
+    ("locale, named", {"diag/a.c": c("\tx = strtod_l(a, &b, c);\n"),
+                       "tools/a.c": c("\tx = toupper(a);\n")}, None),
+    ("descriptor", {"diag/a.c": c("\tx = a;\n\tx = eventfd(0, 1);\n")},
+     "diag/a.c:3: the descriptor of eventfd() may be 0, 1 or 2"),
+    ("descriptor, high", {"diag/a.c": c("\tx = twi_fd_high(\n\t\tsocket(a, b, 0));\n"),
+                          "tools/a.c": c("\tx = socket(a, b, 0);\n")}, None),
     ("copies", {"transport/a.c": c("\tmemcpy(a, b, n);\n")}, "outside transport/op/path.c"),
     ("moves", {"transport/op/a.c": c("\tmemmove(a, b, n);\n")}, "outside transport/op/path.c"),
     ("copies by builtin", {"transport/a.c": c("\t__builtin_memcpy(a, b, n);\n")}, "outside"),

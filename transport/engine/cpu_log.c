@@ -7,6 +7,7 @@
 
 #include "diag/base/cancel.h"
 #include "diag/base/cgroup.h"
+#include "diag/base/fd.h"
 
 bool twi_cpu_read(const char *tid, uint64_t *on_cpu_ns, uint64_t *run_queue_ns)
 {
@@ -17,7 +18,7 @@ bool twi_cpu_read(const char *tid, uint64_t *on_cpu_ns, uint64_t *run_queue_ns)
 	int fd;
 
 	snprintf(path, sizeof(path), "/proc/self/task/%.16s/schedstat", tid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
+	fd = twi_fd_high(open(path, O_RDONLY | O_CLOEXEC));
 	if (fd < 0)
 		return false;
 	n = read(fd, text, sizeof(text) - 1);

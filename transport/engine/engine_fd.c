@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "diag/base/error.h"
+#include "diag/base/fd.h"
 #include "transport/engine/engine.h"
 #include "transport/engine/engine_drive.h"
 #include "transport/engine/poller.h"
@@ -22,8 +23,9 @@ static int add_fd(int epoll_fd, int fd)
 
 static int open_fds(struct twi_fd *watch, const struct twi_ring *ring)
 {
-	int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	int timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC), err;
+	int epoll_fd = twi_fd_high(epoll_create1(EPOLL_CLOEXEC));
+	int timer_fd = twi_fd_high(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)),
+	    err;
 
 	if (epoll_fd >= 0 && timer_fd >= 0 && add_fd(epoll_fd, timer_fd) == 0 &&
 	    add_fd(epoll_fd, ring->ready_fd) == 0) {

@@ -9,6 +9,7 @@
 
 #include "diag/base/cancel.h"
 #include "diag/base/error.h"
+#include "diag/base/fd.h"
 #include "diag/record/diag.h"
 #include "transport/engine/engine.h"
 #include "transport/lanes/lane.h"
@@ -79,7 +80,7 @@ int twi_ring_init(struct twi_ring *ring, const struct twi_poller *poller, struct
 	ring->poller = poller;
 	ring->engine = engine;
 	ring->mark = twi_thread_mark();
-	ring->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	ring->wake_fd = twi_fd_high(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
 	ring->ready_fd = ring->wake_fd;
 	return ring->wake_fd < 0 ? twi_error_errno(TOW_ESYSTEM, errno, "eventfd") : TOW_OK;
 }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "diag/base/cancel.h"
+#include "diag/base/fd.h"
 #include "transport/engine/engine.h"
 #include "transport/engine/poller.h"
 #include "transport/engine/watch.h"
@@ -83,10 +84,10 @@ static int open_process(struct twi_processes *processes, const struct twi_identi
 	int fd;
 
 	if (processes->set < 0)
-		processes->set = epoll_create1(EPOLL_CLOEXEC);
+		processes->set = twi_fd_high(epoll_create1(EPOLL_CLOEXEC));
 	if (processes->set < 0)
 		return -1;
-	fd = (int)syscall(SYS_pidfd_open, (pid_t)identity->pid, 0);
+	fd = twi_fd_high((int)syscall(SYS_pidfd_open, (pid_t)identity->pid, 0));
 	if (fd >= 0 && epoll_ctl(processes->set, EPOLL_CTL_ADD, fd, &event) != 0) {
 		close(fd);
 		fd = -1;

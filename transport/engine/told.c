@@ -11,6 +11,7 @@
 
 #include <internal/base.h>
 
+#include "diag/base/fd.h"
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
 #include "transport/engine/background.h"
@@ -98,7 +99,7 @@ static bool open_status(struct twi_told *told, int thread)
 		return true;
 	twi_told_close(told);
 	snprintf(path, sizeof(path), "/proc/self/task/%d/status", thread);
-	told->file = open(path, O_RDONLY | O_CLOEXEC);
+	told->file = twi_fd_high(open(path, O_RDONLY | O_CLOEXEC));
 	told->file_thread = thread;
 	told->opened = told->file >= 0;
 	return told->opened;

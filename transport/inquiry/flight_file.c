@@ -24,6 +24,7 @@
 
 #include "diag/base/emit.h"
 #include "diag/base/error.h"
+#include "diag/base/fd.h"
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
 #include "transport/engine/engine.h"
@@ -148,7 +149,8 @@ __attribute__((destructor)) static void settle_at_exit(void)
 
 static int write_all(const char *path, const char *text, size_t bytes)
 {
-	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	int fd = twi_fd_high(
+		open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
 	int err = 0;
 
 	if (fd < 0)

@@ -11,6 +11,7 @@
 #include <internal/base.h>
 
 #include "diag/base/clock.h"
+#include "diag/base/fd.h"
 #include "transport/engine/cpu_log.h"
 
 #define SECOND_NS 1000000000ull
@@ -69,7 +70,7 @@ int twi_held_open(struct twi_held_watch *watch, int fd)
 	struct epoll_event event = { .events = EPOLLIN };
 	int err = 0;
 
-	*watch = (struct twi_held_watch){ .set = epoll_create1(EPOLL_CLOEXEC) };
+	*watch = (struct twi_held_watch){ .set = twi_fd_high(epoll_create1(EPOLL_CLOEXEC)) };
 	if (watch->set < 0)
 		return errno;
 	if (epoll_ctl(watch->set, EPOLL_CTL_ADD, fd, &event) != 0) {

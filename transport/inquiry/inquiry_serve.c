@@ -19,6 +19,7 @@
 
 #include "diag/base/emit.h"
 #include "diag/base/error.h"
+#include "diag/base/fd.h"
 #include "diag/base/thread.h"
 #include "diag/record/diag.h"
 #include "diag/record/registry.h"
@@ -422,7 +423,7 @@ static int make_thread(struct twi_engine *engine)
 	if (thread == NULL)
 		return twi_error(TOW_ENOMEM, "no memory for a runtime");
 	thread->engine = engine;
-	thread->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	thread->event_fd = twi_fd_high(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	err = thread->event_fd < 0 ? errno : twi_held_open(&thread->watch, thread->event_fd);
 	if (err == 0)
 		err = start_thread(thread);

@@ -18,6 +18,7 @@
 #include <internal/base.h>
 
 #include "diag/base/error.h"
+#include "diag/base/fd.h"
 #include "diag/base/thread.h"
 
 /*
@@ -131,7 +132,7 @@ static struct question *make_question(enum what what)
 	struct question *question = calloc(1, sizeof(*question));
 
 	if (question != NULL)
-		question->done_fd = eventfd(0, EFD_CLOEXEC);
+		question->done_fd = twi_fd_high(eventfd(0, EFD_CLOEXEC));
 	if (question == NULL || question->done_fd < 0) {
 		free(question);
 		twi_error(TOW_ENOMEM, "no memory or descriptor for the exchange");

@@ -13,6 +13,7 @@
 #include <internal/base.h>
 
 #include "diag/base/error.h"
+#include "diag/base/fd.h"
 #include "transport/engine/engine.h"
 #include "transport/job/group.h"
 #include "transport/job/group_message.h"
@@ -61,7 +62,7 @@ int twi_group_wait_begin(struct tow_group *group, struct twi_until *until)
 	twi_group_enter(group->ranks->engine);
 	status = aborted_status(group);
 	if (status == TOW_OK && group->abort_fd < 0)
-		group->abort_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+		group->abort_fd = twi_fd_high(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	if (status == TOW_OK && group->abort_fd < 0)
 		status = twi_error_errno(TOW_ESYSTEM, errno, "a descriptor to wait in the store");
 	until->cancel_fd = group->abort_fd;

@@ -16,6 +16,7 @@
 
 #include "diag/base/cancel.h"
 #include "diag/base/error.h"
+#include "diag/base/fd.h"
 #include "diag/base/thread.h"
 #include "diag/record/diag.h"
 #include "diag/record/span.h"
@@ -132,7 +133,7 @@ static struct open *make_open(struct tow_runtime *runtime, const struct tow_grou
 
 	if (open == NULL)
 		return NULL;
-	open->cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	open->cancel_fd = twi_fd_high(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	if (open->cancel_fd < 0) {
 		free(open);
 		return NULL;

@@ -21,6 +21,7 @@
 
 #include "diag/base/clock.h"
 #include "diag/base/error.h"
+#include "diag/base/fd.h"
 #include "transport/job/bootstrap.h"
 
 #define FIRST_PAUSE_NS (10ull * 1000000)
@@ -124,7 +125,7 @@ static int resolve_host(const char *host, uint16_t port, const struct twi_until 
 static int bind_one(const struct sockaddr *at, socklen_t bytes, int *fd_out)
 {
 	int one = 1, zero = 0, err;
-	int fd = socket(at->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int fd = twi_fd_high(socket(at->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 
 	if (fd < 0)
 		return errno == EAFNOSUPPORT
@@ -253,7 +254,8 @@ static int await_connect(int fd, const struct twi_until *until)
 
 static int dial_one(const struct addrinfo *at, const struct twi_until *until, int *fd_out)
 {
-	int fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), status;
+	int fd = twi_fd_high(socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)),
+	    status;
 
 	if (fd < 0)
 		return twi_error_errno(errno == EAFNOSUPPORT ? TOW_EREFUSED : TOW_ESYSTEM, errno,

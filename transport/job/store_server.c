@@ -19,6 +19,7 @@
 #include <internal/base.h>
 
 #include "diag/base/error.h"
+#include "diag/base/fd.h"
 #include "diag/base/thread.h"
 #include "diag/base/words.h"
 #include "diag/record/diag.h"
@@ -342,7 +343,7 @@ static void take_connection(struct twi_store_server *server)
 		pause_accepting(server, now + REST_NS);
 		return;
 	}
-	fd = accept4(server->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	fd = twi_fd_high(accept4(server->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
 	if (fd >= 0)
 		greet_connection(server, index, fd, now);
 	else if (is_shortage(errno) && !evict_stranger(server, now, &retry_ns))
@@ -510,10 +511,10 @@ static int make_descriptors(struct twi_store_server *server)
 {
 	int status;
 
-	server->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	server->epoll_fd = twi_fd_high(epoll_create1(EPOLL_CLOEXEC));
 	if (server->epoll_fd < 0)
 		return twi_error_errno(TOW_ESYSTEM, errno, "epoll_create1 for the job's store");
-	server->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	server->wake_fd = twi_fd_high(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	if (server->wake_fd < 0)
 		return twi_error_errno(TOW_ESYSTEM, errno, "eventfd for the job's store");
 	status = watch_fd(server, server->listen_fd, MARK_LISTEN, EPOLLIN, EPOLL_CTL_ADD);

@@ -9,6 +9,7 @@
 
 #include "diag/base/cancel.h"
 #include "diag/base/error.h"
+#include "diag/base/fd.h"
 #include "diag/base/sized.h"
 #include "transport/engine/engine.h"
 #include "transport/engine/engine_drive.h"
@@ -148,7 +149,7 @@ static int open_queue(struct twi_engine *engine, uint32_t room, struct tow_queue
 		return twi_error(TOW_ENOMEM, "tow_queue_open: no memory for %u results", room);
 	queue->engine = engine;
 	queue->room = room;
-	queue->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	queue->fd = twi_fd_high(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
 	if (queue->fd < 0) {
 		err = errno;
 		twi_handle_free(&queue->handle, false);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "diag/base/error.h"
+#include "diag/base/fd.h"
 #include "diag/trace/export/export.h"
 
 void twi_trace_session_at(const char *prefix, uint64_t unix_s, char out[TWI_TRACE_SESSION])
@@ -38,7 +39,8 @@ static int make_dirs(char *path)
 
 static int write_bytes(const char *path, const char *bytes, size_t count)
 {
-	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+	int fd =
+		twi_fd_high(open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666));
 	size_t done = 0;
 
 	if (fd < 0)

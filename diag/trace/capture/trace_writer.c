@@ -14,6 +14,7 @@
 #include <internal/base.h>
 
 #include "diag/base/error.h"
+#include "diag/base/fd.h"
 #include "diag/base/thread.h"
 #include "diag/record/diag.h"
 #include "diag/trace/capture/trace_capture.h"
@@ -160,8 +161,8 @@ static int start_thread(struct twi_trace_writer *self)
 {
 	int err;
 
-	self->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	self->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	self->stop_fd = twi_fd_high(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	self->event_fd = twi_fd_high(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	if (self->stop_fd < 0 || self->event_fd < 0)
 		return twi_error_errno(TOW_ESYSTEM, errno, "eventfd for traces");
 	err = twi_thread_start(&self->thread, NULL, 0, writer_work, self);

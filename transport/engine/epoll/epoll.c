@@ -20,6 +20,7 @@
 
 #include "diag/base/cancel.h"
 #include "diag/base/error.h"
+#include "diag/base/fd.h"
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
 #include "memreg/pool/pool_regions.h"
@@ -495,8 +496,8 @@ static bool add_to_set(int epoll_fd, int fd, uint64_t key)
 
 static int open_sets(struct twi_epoll *ring)
 {
-	ring->watches.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	ring->sleep_fd = epoll_create1(EPOLL_CLOEXEC);
+	ring->watches.epoll_fd = twi_fd_high(epoll_create1(EPOLL_CLOEXEC));
+	ring->sleep_fd = twi_fd_high(epoll_create1(EPOLL_CLOEXEC));
 	if (ring->watches.epoll_fd < 0 || ring->sleep_fd < 0)
 		return twi_error_errno(TOW_ESYSTEM, errno, "epoll_create1");
 	if (!add_to_set(ring->watches.epoll_fd, ring->base.wake_fd, WAKE_KEY) ||

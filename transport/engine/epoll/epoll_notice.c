@@ -11,6 +11,7 @@
 
 #include <internal/base.h>
 
+#include "diag/base/fd.h"
 #include "transport/engine/engine.h"
 #include "transport/engine/poller.h"
 
@@ -58,7 +59,7 @@ bool twi_epoll_notices_open(struct twi_engine *engine)
 
 bool twi_epoll_notices_probe(void)
 {
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
+	int fd = twi_fd_high(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)), one = 1;
 	bool there;
 
 	if (fd < 0)

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "diag/base/error.h"
+#include "diag/base/fd.h"
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
 #include "memreg/pool/extent.h"
@@ -83,6 +84,21 @@ void twi_uring_order_mappings(void)
 }
 #endif
 
+/* liburing makes the descriptor. Where there is no higher one it stays: it takes no writes. */
+static void raise_ring(struct io_uring *uring)
+{
+	int high;
+
+	if (uring->ring_fd >= TWI_FD_LEAST)
+		return;
+	high = fcntl(uring->ring_fd, F_DUPFD_CLOEXEC, TWI_FD_LEAST);
+	if (high < 0)
+		return;
+	close(uring->ring_fd);
+	uring->ring_fd = high;
+	uring->enter_ring_fd = high;
+}
+
 static int setup_ring(struct twi_uring *ring)
 {
 	static const unsigned tries[] = {
@@ -100,6 +116,7 @@ static int setup_ring(struct twi_uring *ring)
 
 		err = -io_uring_queue_init_params(TWI_RING_ENTRIES, &ring->uring, &params);
 		if (err == 0) {
+			raise_ring(&ring->uring);
 			twi_uring_order_mappings();
 			ring->base.deferred = (tries[i] & IORING_SETUP_DEFER_TASKRUN) != 0;
 			return TOW_OK;

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "diag/base/error.h"
+#include "diag/base/fd.h"
 #include "transport/lanes/ofi/guard.h"
 
 struct twi_fi twi_fi;
@@ -53,6 +54,7 @@ static void load_fabric(void)
 /* Loads libfabric at the first call. Returns TOW_OK, or TOW_ENOTSUP with the reason. */
 static int load_once(void)
 {
+	twi_fd_fill();
 	pthread_once(&loaded, load_fabric);
 	if (load_failure[0] != '\0')
 		return twi_error(TOW_ENOTSUP, "libfabric: cannot be loaded: %s", load_failure);

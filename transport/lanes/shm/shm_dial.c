@@ -25,6 +25,7 @@
 
 #include "diag/base/cancel.h"
 #include "diag/base/error.h"
+#include "diag/base/fd.h"
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
 #include "diag/serve/listen.h"
@@ -93,7 +94,7 @@ static void put_address(struct sockaddr_un *out, const char *path)
 
 static int new_socket(int *fd_out)
 {
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	int fd = twi_fd_high(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 
 	if (fd < 0)
 		return twi_error_errno(TOW_ESYSTEM, errno, "socket");
@@ -410,7 +411,8 @@ void twi_shm_accept_event(struct twi_shm_lane *lane, struct twi_shm_endpoint *en
 {
 	int fd;
 
-	while ((fd = accept4(endpoint->listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0)
+	while ((fd = twi_fd_high(accept4(endpoint->listener.fd, NULL, NULL,
+					 SOCK_CLOEXEC | SOCK_NONBLOCK))) >= 0)
 		peer_accepted(lane, endpoint, fd);
 	twi_shm_watch_arm(lane, &endpoint->listener);
 }

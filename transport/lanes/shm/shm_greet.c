@@ -25,6 +25,7 @@
 
 #include "diag/base/cancel.h"
 #include "diag/base/error.h"
+#include "diag/base/fd.h"
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
 #include "transport/lanes/shm/shm.h"
@@ -111,7 +112,7 @@ static void collect_fds(struct msghdr *msg, struct arrival *in)
 		if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS)
 			continue;
 		for (unsigned i = 0; i < count; i++) {
-			int fd = ((int *)(void *)CMSG_DATA(head))[i];
+			int fd = twi_fd_high(((int *)(void *)CMSG_DATA(head))[i]);
 
 			if (in->fd_count < FDS_MAX)
 				in->fds[in->fd_count++] = fd;

@@ -13,11 +13,12 @@
 #include <unistd.h>
 
 #include "diag/base/error.h"
+#include "diag/base/fd.h"
 #include "transport/lanes/shm/shm.h"
 
 static int make_file(uint64_t bytes, int *fd_out)
 {
-	int fd = memfd_create("towline-link", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	int fd = twi_fd_high(memfd_create("towline-link", MFD_CLOEXEC | MFD_ALLOW_SEALING));
 
 	if (fd < 0)
 		return twi_error_errno(TOW_ESYSTEM, errno, "memfd_create for a peer's rings");
@@ -101,7 +102,7 @@ int twi_shm_extent_fd(const struct twi_extent *extent, bool writable)
 		return fcntl(extent->fd, F_DUPFD_CLOEXEC, 0);
 	}
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", extent->fd);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
+	fd = twi_fd_high(open(path, O_RDONLY | O_CLOEXEC));
 	/* Without /proc the descriptor itself goes out, and the peer still maps it for reading. */
 	return fd >= 0 ? fd : fcntl(extent->fd, F_DUPFD_CLOEXEC, 0);
 }

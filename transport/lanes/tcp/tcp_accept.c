@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "diag/base/error.h"
+#include "diag/base/fd.h"
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
 #include "transport/lanes/tcp/tcp.h"
@@ -26,7 +27,8 @@
 static int listen_on(struct twi_tcp_lane *lane, const struct twi_tcp_address *local,
 		     const char *address, int *fd_out)
 {
-	int fd = socket(local->any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	int fd = twi_fd_high(
+		socket(local->any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 	int one = 1, err = 0;
 
 	if (fd < 0)
@@ -160,7 +162,8 @@ static void clients_refuse(struct twi_tcp_lane *lane, struct twi_tcp_listener *l
 		return;
 	close(door->spare_fd);
 	for (unsigned i = 0; i < TWI_ACCEPTS_A_TURN; i++) {
-		int fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		int fd = twi_fd_high(
+			accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
 
 		if (fd < 0)
 			break;
@@ -170,7 +173,7 @@ static void clients_refuse(struct twi_tcp_lane *lane, struct twi_tcp_listener *l
 		close(fd);
 		twi_count(lane->base.engine->diag, TWI_C_handshakes_refused, 1);
 	}
-	door->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	door->spare_fd = twi_fd_high(open("/dev/null", O_RDONLY | O_CLOEXEC));
 }
 
 /* There is no descriptor or no memory: others may give theirs back during the pause. */
@@ -258,7 +261,7 @@ static bool accept_one(struct twi_tcp_lane *lane, struct twi_tcp_listener *liste
 
 	if (!may_admit(lane, listener))
 		return false;
-	fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	fd = twi_fd_high(accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
 	if (fd < 0) {
 		lane->door.tokens++;
 		if (errno == ECONNABORTED || errno == EINTR || errno == EPROTO)

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "diag/base/error.h"
+#include "diag/base/fd.h"
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
 #include "transport/lanes/tcp/tcp.h"
@@ -53,7 +54,8 @@ void twi_tcp_refresh_interfaces(struct twi_tcp_lane *lane)
 
 static int open_socket(struct twi_tcp_lane *lane, const struct twi_tcp_rail *rail, int *fd_out)
 {
-	int fd = socket(rail->remote.any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	int fd = twi_fd_high(
+		socket(rail->remote.any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 	char text[TOW_ADDRESS_MAX];
 	int one = 1;
 

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "diag/base/error.h"
+#include "diag/base/fd.h"
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
 #include "transport/lanes/tcp/tcp.h"
@@ -21,7 +22,7 @@
 int twi_tcp_door_init(struct twi_tcp_door *door)
 {
 	*door = (struct twi_tcp_door){ .tokens = TWI_STRANGER_BURST, .filled_ns = twi_now_ns() };
-	door->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	door->spare_fd = twi_fd_high(open("/dev/null", O_RDONLY | O_CLOEXEC));
 	door->slots = calloc(TWI_HANDSHAKES_MAX, sizeof(door->slots[0]));
 	door->free = calloc(TWI_HANDSHAKES_MAX, sizeof(door->free[0]));
 	if (door->slots == NULL || door->free == NULL) {

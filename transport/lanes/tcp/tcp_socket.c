@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "diag/base/error.h"
+#include "diag/base/fd.h"
 #include "diag/record/diag.h"
 #include "transport/lanes/tcp/tcp_name.h"
 #include "transport/op/lane_host.h"
@@ -140,7 +141,7 @@ static bool is_short(int fd)
  */
 static void take_hosts_choice(int fd)
 {
-	int untouched = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int untouched = twi_fd_high(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
 	char name[16] = "";
 	socklen_t size = sizeof(name) - 1;
 

@@ -3,6 +3,17 @@
 
 #include <signal.h>
 
+#include <internal/base.h>
+
+/* The default comes from `ulimit -s` or from the program, and may be too small for callbacks. */
+static size_t usual_stack(const pthread_attr_t *attr)
+{
+	size_t bytes = 0;
+
+	(void)pthread_attr_getstacksize(attr, &bytes);
+	return twi_max(bytes, (size_t)TWI_THREAD_STACK_LEAST);
+}
+
 int twi_thread_start(pthread_t *out, const char *name, size_t stack_bytes, void *(*run)(void *arg),
 		     void *arg)
 {
@@ -11,8 +22,9 @@ int twi_thread_start(pthread_t *out, const char *name, size_t stack_bytes, void 
 	int err;
 
 	pthread_attr_init(&attr);
-	if (stack_bytes != 0)
-		pthread_attr_setstacksize(&attr, stack_bytes);
+	if (stack_bytes == 0)
+		stack_bytes = usual_stack(&attr);
+	pthread_attr_setstacksize(&attr, stack_bytes);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	err = pthread_create(out, &attr, run, arg);

@@ -9,9 +9,12 @@
 #include <pthread.h>
 #include <stddef.h>
 
+#define TWI_THREAD_STACK_LEAST (1u << 20)
+
 /*
  * Starts a thread that runs run(arg). name: at most 15 characters; NULL: the process's name.
- * stack_bytes: 0 is the system's default. Returns 0 or an errno value.
+ * stack_bytes: 0 is the system's default, but TWI_THREAD_STACK_LEAST at least. Returns 0 or an
+ * errno value.
  */
 int twi_thread_start(pthread_t *out, const char *name, size_t stack_bytes, void *(*run)(void *arg),
 		     void *arg);

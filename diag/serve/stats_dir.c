@@ -17,6 +17,8 @@
 
 #include "diag/base/cancel.h"
 #include "diag/base/error.h"
+#include "diag/base/fd.h"
+#include "diag/base/folder.h"
 #include "diag/record/diag.h"
 
 #define DIR_MEND "; set stats_dir (TOW_STATS_DIR) to a directory of your own, or stats=0"
@@ -77,17 +79,14 @@ static int open_dir(const char *dir, int (*check)(const char *dir, const struct 
 		    int *fd_out)
 {
 	struct stat st;
-	int fd, status;
+	int fd, status, err = twi_folder_make(dir);
 
 	*fd_out = -1;
-	if (mkdir(dir, 0700) != 0 && errno != EEXIST) {
-		int err = errno;
-
+	if (err != 0)
 		return twi_error_errno(err == EACCES || err == EPERM || err == EROFS ? TOW_EPERM
 										     : TOW_ESYSTEM,
 				       err, "cannot make stats_dir '%s'" DIR_MEND, dir);
-	}
-	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	fd = twi_fd_high(open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
 	if (fd < 0 &&
 	    (errno == ELOOP || (errno == ENOTDIR && lstat(dir, &st) == 0 && S_ISLNK(st.st_mode))))
 		return twi_error(TOW_EPERM,

@@ -64,8 +64,9 @@ struct tow_result {
  * Called once when the operation completes, by whichever thread drives the runtime then: one of the
  * caller's inside a call, or the library's own (knob background; it blocks all signals). Callbacks
  * of one runtime never run at the same time. It may start, test, cancel and release operations; it
- * must not wait and must not close the runtime. `result` has all that tow_op_result would tell: the
- * operation itself is in flight for every call, and every thread, until the callback has returned.
+ * must not wait and must not close the runtime. It must return: neither longjmp nor an exception of
+ * C++ may leave it. `result` has all that tow_op_result would tell: the operation itself is in
+ * flight for every call, and every thread, until the callback has returned.
  */
 typedef void (*tow_op_callback)(struct tow_op *op, const struct tow_result *result);
 

@@ -14,6 +14,8 @@
 #include <unistd.h>
 
 #include "diag/base/error.h"
+#include "diag/base/fd.h"
+#include "diag/base/folder.h"
 #include "transport/engine/engine.h"
 #include "transport/inquiry/flight.h"
 #include "transport/inquiry/inquiry.h"
@@ -93,12 +95,12 @@ int twi_flight_home_open(const char *folder)
 {
 	struct stat about;
 	DIR *dir;
-	int fd;
+	int fd, made = twi_folder_make(folder);
 
-	if (mkdir(folder, 0700) != 0 && errno != EEXIST)
-		return twi_error_errno(TOW_ESYSTEM, errno,
-				       "cannot make %s, for the flight recorder", folder);
-	fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	if (made != 0)
+		return twi_error_errno(TOW_ESYSTEM, made, "cannot make %s, for the flight recorder",
+				       folder);
+	fd = twi_fd_high(open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
 	if (fd < 0 || fstat(fd, &about) != 0) {
 		int err = errno;
 

@@ -31,11 +31,17 @@ static inline int twi_fd_high(int fd)
 	if (twi_likely(fd < 0 || fd >= TWI_FD_LEAST))
 		return fd;
 	high = fcntl(fd, F_DUPFD_CLOEXEC, TWI_FD_LEAST);
-	err = errno;
+	err = errno == EINVAL ? EMFILE : errno; /* the limit may be 3 or less */
 	close(fd);
 	errno = err;
 	return high;
 }
+
+/*
+ * The status of a call that has made no descriptor, with its errno value. TOW_EBUSY: the process or
+ * the system has none left, which the message says; else TOW_ESYSTEM.
+ */
+int twi_fd_error(int err, const char *what);
 
 /*
  * Opens /dev/null at those of 0, 1 and 2 that are closed, for good: libfabric and libmicrohttpd

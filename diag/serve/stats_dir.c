@@ -92,6 +92,8 @@ static int open_dir(const char *dir, int (*check)(const char *dir, const struct 
 		return twi_error(TOW_EPERM,
 				 "stats_dir '%s' is a symbolic link; name the directory itself",
 				 dir);
+	if (fd < 0 && (errno == EMFILE || errno == ENFILE))
+		return twi_fd_error(errno, dir);
 	if (fd < 0)
 		return twi_error_errno(errno == EACCES ? TOW_EPERM : TOW_ESYSTEM, errno,
 				       "cannot open stats_dir '%s'" DIR_MEND, dir);
@@ -160,6 +162,9 @@ int twi_stats_dir_find(struct twi_diag *diag, unsigned *index, char *out, size_t
 			close(fd);
 			return TOW_OK;
 		}
+		/* Without descriptors nothing is known of it. Other processes use this one. */
+		if (status == TOW_EBUSY)
+			return status;
 		warn_passed_over(diag);
 	}
 	return status;

@@ -207,7 +207,8 @@ int tow_options_init(struct tow_options *options_out, size_t size);
  * Threads: any.
  * Returns: TOW_OK; TOW_EINVAL naming the knob, its value and its range; TOW_ENOMEM when the pool
  * cannot be mapped, or with strict_premap not wholly pinned; TOW_ENOTSUP and TOW_EPERM without
- * io_uring where poller=io_uring or strict_premap asks for it; TOW_ESYSTEM naming the system call.
+ * io_uring where poller=io_uring or strict_premap asks for it; TOW_EBUSY when the process has no
+ * descriptor left for the stats; TOW_ESYSTEM naming the system call.
  */
 int tow_runtime_open(const struct tow_options *options, struct tow_runtime **runtime_out);
 

@@ -62,6 +62,7 @@ static struct tow_endpoint *open_sub(struct twi_auto_endpoint *endpoint, enum tw
 	struct tow_endpoint *sub = NULL;
 	char missed[TWI_REQUIRE_WHY];
 	const char *why;
+	int status;
 
 	if (lane == NULL || endpoint->sub_count == TWI_AUTO_SUBS_MAX)
 		return NULL;
@@ -75,9 +76,11 @@ static struct tow_endpoint *open_sub(struct twi_auto_endpoint *endpoint, enum tw
 		return NULL;
 	}
 	twi_lane_use(lane);
-	if (lane->ops->endpoint_open(lane, address, &sub) < 0) {
-		twi_log(engine->diag, 3, "tow:// goes without %s: %s", lane->ops->scheme,
-			tow_error_message());
+	status = lane->ops->endpoint_open(lane, address, &sub);
+	if (status < 0) {
+		endpoint->scarce = endpoint->scarce || status == TOW_EBUSY;
+		twi_log(engine->diag, status == TOW_EBUSY ? 2 : 3, "tow:// goes without %s: %s",
+			lane->ops->scheme, tow_error_message());
 		return NULL;
 	}
 	sub->parent = &endpoint->base;
@@ -274,12 +277,17 @@ static int endpoint_open(struct twi_lane *lane, const char *host, struct tow_end
 
 		open_lane(endpoint, id, host, &address.parts[id]);
 	}
-	status = endpoint->sub_count == 0
-			 ? twi_error(TOW_ENOTSUP,
-				     "tow://%s: there is no lane to open it on (knobs lanes, "
-				     "interfaces, require); the last said: %.200s",
-				     host, tow_error_message())
-			 : put_address(endpoint, &address);
+	if (endpoint->sub_count > 0)
+		status = put_address(endpoint, &address);
+	else if (endpoint->scarce)
+		status = twi_error(TOW_EBUSY,
+				   "tow://%s: no lane could be opened; the last said: %.200s", host,
+				   tow_error_message());
+	else
+		status = twi_error(TOW_ENOTSUP,
+				   "tow://%s: there is no lane to open it on (knobs lanes, "
+				   "interfaces, require); the last said: %.200s",
+				   host, tow_error_message());
 	if (status < 0) {
 		drop_subs(endpoint);
 		twi_list_remove(&endpoint->base.link);

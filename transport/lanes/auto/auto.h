@@ -30,6 +30,7 @@ struct twi_auto_endpoint {
 	uint64_t host;
 	struct tow_endpoint *subs[TWI_AUTO_SUBS_MAX];
 	unsigned sub_count;
+	bool scarce; /* a lane is there, but had no descriptor or the like (TOW_EBUSY) */
 	struct twi_list dials;
 };
 

@@ -97,7 +97,7 @@ static int new_socket(int *fd_out)
 	int fd = twi_fd_high(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 
 	if (fd < 0)
-		return twi_error_errno(TOW_ESYSTEM, errno, "socket");
+		return twi_fd_error(errno, "an endpoint or a connection");
 	*fd_out = fd;
 	return TOW_OK;
 }

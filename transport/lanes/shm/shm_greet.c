@@ -18,7 +18,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -124,13 +123,10 @@ static void collect_fds(struct msghdr *msg, struct arrival *in)
 
 static int no_descriptor(const struct twi_shm_peer *peer)
 {
-	struct rlimit limit = { 0 };
+	char what[TOW_ADDRESS_MAX + 32];
 
-	getrlimit(RLIMIT_NOFILE, &limit);
-	return twi_error(TOW_EBUSY,
-			 "no descriptor is left for the memory of peer %s: this process may have "
-			 "%llu; raise `ulimit -n`",
-			 peer->base.address, (unsigned long long)limit.rlim_cur);
+	snprintf(what, sizeof(what), "the memory of peer %s", peer->base.address);
+	return twi_fd_error(EMFILE, what);
 }
 
 /*

@@ -21,7 +21,7 @@ static int make_file(uint64_t bytes, int *fd_out)
 	int fd = twi_fd_high(memfd_create("towline-link", MFD_CLOEXEC | MFD_ALLOW_SEALING));
 
 	if (fd < 0)
-		return twi_error_errno(TOW_ESYSTEM, errno, "memfd_create for a peer's rings");
+		return twi_fd_error(errno, "a peer's rings");
 	if (ftruncate(fd, (off_t)bytes) != 0 ||
 	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
 		int err = errno;

@@ -32,7 +32,7 @@ static int listen_on(struct twi_tcp_lane *lane, const struct twi_tcp_address *lo
 	int one = 1, err = 0;
 
 	if (fd < 0)
-		return twi_tcp_no_socket(errno, "an endpoint");
+		return twi_fd_error(errno, "an endpoint");
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
 	/* An accepted socket inherits the options, so a stranger costs no further call. */
 	twi_tcp_socket_setup(lane->base.engine, &lane->refused, fd);
@@ -183,7 +183,7 @@ static void accept_failed(struct twi_tcp_lane *lane, struct twi_tcp_listener *li
 
 	twi_count(engine->diag, TWI_C_accept_failures, 1);
 	if (listener->pause_ns == 0) {
-		twi_tcp_no_socket(err, "a connection that came in");
+		twi_fd_error(err, "a connection that came in");
 		twi_log(engine->diag, 2, "accept at port %u, trying again: %s",
 			twi_tcp_port(&listener->at), tow_error_message());
 	}

@@ -60,7 +60,7 @@ static int open_socket(struct twi_tcp_lane *lane, const struct twi_tcp_rail *rai
 	int one = 1;
 
 	if (fd < 0)
-		return twi_tcp_no_socket(errno, "a connection");
+		return twi_fd_error(errno, "a connection");
 	twi_tcp_socket_setup(lane->base.engine, &lane->refused, fd);
 	if (rail->local.bytes != 0) {
 		/* The port is chosen at connect, when the whole four-tuple is known to be free. */

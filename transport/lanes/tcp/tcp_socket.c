@@ -9,7 +9,6 @@
 #include <linux/tcp.h>
 #include <stddef.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -85,20 +84,6 @@ static void set_watch(const struct setter *s, uint64_t heartbeat_ns, uint64_t ti
 		twi_min(twi_max(third / S_NS / probe, (uint64_t)2), (uint64_t)127));
 	set_int(s, TWI_SET_TIMEOUT, IPPROTO_TCP, TCP_USER_TIMEOUT,
 		twi_max(third / MS_NS, (uint64_t)1));
-}
-
-int twi_tcp_no_socket(int err, const char *what)
-{
-	struct rlimit limit = { 0 };
-
-	if (err != EMFILE)
-		return twi_error_errno(err == ENFILE ? TOW_EBUSY : TOW_ESYSTEM, err,
-				       "no socket for %s", what);
-	getrlimit(RLIMIT_NOFILE, &limit);
-	return twi_error_errno(TOW_EBUSY, err,
-			       "no descriptor is left for %s: this process may have %llu; raise "
-			       "`ulimit -n`",
-			       what, (unsigned long long)limit.rlim_cur);
 }
 
 void twi_tcp_socket_setup(struct twi_engine *engine, uint32_t *refused, int fd)

@@ -24,12 +24,6 @@ enum twi_tcp_setting {
 	TWI_SET_NODELAY,
 };
 
-/*
- * The error for a socket for `what` that could not be made. TOW_EBUSY: descriptors have run out;
- * the message names the limit of this process if that was reached (EMFILE). Else TOW_ESYSTEM.
- */
-int twi_tcp_no_socket(int err, const char *what);
-
 /* Called before connect or listen, because a connection inherits the settings of its listener. */
 void twi_tcp_socket_setup(struct twi_engine *engine, uint32_t *refused, int fd);
 

@@ -10,6 +10,7 @@
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,10 +21,13 @@
 
 struct twi_fi twi_fi;
 
-static pthread_once_t loaded = PTHREAD_ONCE_INIT;
-static char load_failure[256]; /* "": it is loaded */
+#define FAILURE_BYTES 256
 
-static void load_fabric(void)
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static bool loaded;
+
+/* The lock is held. False with the reason. */
+static bool load_fabric(char failure[FAILURE_BYTES])
 {
 	static const struct {
 		const char *name;
@@ -36,28 +40,40 @@ static void load_fabric(void)
 	void *library = dlopen("libfabric.so.1", RTLD_NOW | RTLD_LOCAL);
 
 	if (library == NULL) {
-		snprintf(load_failure, sizeof(load_failure), "%s", dlerror());
-		return;
+		snprintf(failure, FAILURE_BYTES, "%s", dlerror());
+		return false;
 	}
 	for (size_t i = 0; i < sizeof(symbols) / sizeof(symbols[0]); i++) {
 		void *found = dlsym(library, symbols[i].name);
 
-		if (found == NULL)
-			snprintf(load_failure, sizeof(load_failure), "it has no %s",
-				 symbols[i].name);
+		if (found == NULL) {
+			snprintf(failure, FAILURE_BYTES, "it has no %s", symbols[i].name);
+			return false;
+		}
 		/* POSIX requires that a pointer from dlsym fits a function pointer. */
 		*(void **)symbols[i].place = found;
 		twi_ofi_guard_library(found);
 	}
+	return true;
 }
 
-/* Loads libfabric at the first call. Returns TOW_OK, or TOW_ENOTSUP with the reason. */
+/*
+ * Loads libfabric, unless it is loaded. Returns TOW_OK, or TOW_ENOTSUP with the reason. The next
+ * call tries again: the process may have had no descriptor left just then.
+ */
 static int load_once(void)
 {
+	char failure[FAILURE_BYTES] = "";
+	bool good;
+
 	twi_fd_fill();
-	pthread_once(&loaded, load_fabric);
-	if (load_failure[0] != '\0')
-		return twi_error(TOW_ENOTSUP, "libfabric: cannot be loaded: %s", load_failure);
+	pthread_mutex_lock(&lock);
+	if (!loaded)
+		loaded = load_fabric(failure);
+	good = loaded;
+	pthread_mutex_unlock(&lock);
+	if (!good)
+		return twi_error(TOW_ENOTSUP, "libfabric: cannot be loaded: %s", failure);
 	return TOW_OK;
 }
 

@@ -73,6 +73,23 @@ static bool read_stat(uint64_t pid, struct stat_line *out)
 	return true;
 }
 
+/*
+ * Has the number another process now? /proc gives the start by the clock of the reader's time
+ * namespace. So a process of another namespace has another start than it has given itself.
+ */
+static bool is_another(const struct twi_identity *self, const struct twi_identity *other,
+		       const struct stat_line *line)
+{
+	struct stat namespace;
+	char path[64];
+
+	if (line->start == other->pid_start)
+		return false;
+	snprintf(path, sizeof(path), "/proc/%llu/ns/time", (unsigned long long)other->pid);
+	return self->time_namespace == 0 || stat(path, &namespace) != 0 ||
+	       (uint64_t) namespace.st_ino == self->time_namespace;
+}
+
 /* 0: /proc does not tell. Kernels before 5.6 have no time namespaces: all share clock 1. */
 static uint64_t time_namespace_of_self(void)
 {
@@ -133,7 +150,7 @@ enum twi_process twi_identity_look(const struct twi_identity *self,
 	if (!read_stat(other->pid, &line))
 		return is_nobody(other->pid) ? TWI_PROCESS_GONE : TWI_PROCESS_UNKNOWN;
 	*state_out = line.state;
-	if (line.start != other->pid_start)
+	if (is_another(self, other, &line))
 		return TWI_PROCESS_GONE;
 	if (line.state == 'T' || line.state == 't')
 		return TWI_PROCESS_STOPPED;
@@ -152,6 +169,6 @@ bool twi_identity_was_killed(const struct twi_identity *self, const struct twi_i
 		return false;
 	if (!read_stat(other->pid, &line))
 		return is_nobody(other->pid);
-	return line.start != other->pid_start ||
+	return is_another(self, other, &line) ||
 	       (is_ended(line.state) && (line.exit_code & SIGNAL_MASK) != 0);
 }

@@ -73,6 +73,16 @@ static bool read_stat(uint64_t pid, struct stat_line *out)
 	return true;
 }
 
+bool twi_identity_time_differs(const struct twi_identity *self, uint64_t pid)
+{
+	struct stat namespace;
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%llu/ns/time", (unsigned long long)pid);
+	return self->time_namespace != 0 && stat(path, &namespace) == 0 &&
+	       (uint64_t) namespace.st_ino != self->time_namespace;
+}
+
 /*
  * Has the number another process now? /proc gives the start by the clock of the reader's time
  * namespace. So a process of another namespace has another start than it has given itself.
@@ -80,14 +90,7 @@ static bool read_stat(uint64_t pid, struct stat_line *out)
 static bool is_another(const struct twi_identity *self, const struct twi_identity *other,
 		       const struct stat_line *line)
 {
-	struct stat namespace;
-	char path[64];
-
-	if (line->start == other->pid_start)
-		return false;
-	snprintf(path, sizeof(path), "/proc/%llu/ns/time", (unsigned long long)other->pid);
-	return self->time_namespace == 0 || stat(path, &namespace) != 0 ||
-	       (uint64_t) namespace.st_ino == self->time_namespace;
+	return line->start != other->pid_start && !twi_identity_time_differs(self, other->pid);
 }
 
 /* 0: /proc does not tell. Kernels before 5.6 have no time namespaces: all share clock 1. */

@@ -27,6 +27,9 @@ bool twi_identity_is_near(const struct twi_identity *self, const struct twi_iden
 /* Do both read one CLOCK_MONOTONIC, which twi_now_ns follows? */
 bool twi_identity_shares_clock(const struct twi_identity *self, const struct twi_identity *other);
 
+/* Does /proc show that the process, of this PID namespace, has another CLOCK_MONOTONIC? */
+bool twi_identity_time_differs(const struct twi_identity *self, uint64_t pid);
+
 /*
  * The condition of the other process, and its state from /proc. UNKNOWN, with state 0, unless it is
  * near and can be seen. GONE with the state Z: other threads of the process may still run, if only

@@ -22,6 +22,7 @@
 #define LARGE    300000u
 #define ROUNDS   3
 #define LIMIT_S  60
+#define LONGEST  50      /* tag of the time that the child has counted */
 #define LOOKS_US 1200000 /* processes are looked at once a second */
 
 static const char *const offsets[] = { "monotonic 100000 0\nboottime 100000 0\n",
@@ -74,6 +75,25 @@ static void prepare(struct twt_pair_way *way)
 	TWT_OK(enter_namespace(offset));
 }
 
+/* The longest time that the side has counted for a message. */
+static uint64_t longest_ns(struct twt_side *side)
+{
+	static const char key[] = "\"total_ns\":";
+	uint64_t longest = 0;
+	char *text;
+
+	TWT_OK(tow_stats_get(side->runtime, "/v1/latency", &text));
+	for (const char *at = strstr(text, key); at != NULL; at = strstr(at, key)) {
+		uint64_t ns;
+
+		at += sizeof(key) - 1;
+		ns = strtoull(at, NULL, 10);
+		longest = ns > longest ? ns : longest;
+	}
+	tow_stats_release(text);
+	return longest;
+}
+
 static int echo(struct twt_side *side, void *arg)
 {
 	static uint8_t in[LARGE];
@@ -88,6 +108,9 @@ static int echo(struct twt_side *side, void *arg)
 		TWT_OK(tow_send_start(side->peer, in, result.bytes, i, NULL, &op));
 		TWT_OK(twt_finish(op, NULL));
 	}
+	*(uint64_t *)(void *)in = longest_ns(side);
+	TWT_OK(tow_send_start(side->peer, in, sizeof(uint64_t), LONGEST, NULL, &op));
+	TWT_OK(twt_finish(op, NULL));
 	pause();
 	return 0;
 }
@@ -96,6 +119,7 @@ static void talk(struct twt_side *side)
 {
 	static uint8_t out[LARGE], in[LARGE];
 	struct tow_op *recv, *send;
+	uint64_t theirs = 0;
 
 	for (uint64_t i = 0; i < 2 * ROUNDS; i++) {
 		uint64_t bytes = i % 2 == 0 ? 8 : LARGE;
@@ -109,6 +133,10 @@ static void talk(struct twt_side *side)
 		if (i == 1)
 			usleep(LOOKS_US);
 	}
+	TWT_OK(tow_recv_start(side->peer, &theirs, sizeof(theirs), LONGEST, NULL, &recv));
+	TWT_OK(twt_finish(recv, NULL));
+	assert_in_range(theirs, 1, LIMIT_S * TWT_SECOND);
+	assert_in_range(longest_ns(side), 1, LIMIT_S * TWT_SECOND);
 	TWT_OK(tow_recv_start(side->peer, in, LARGE, 99, NULL, &recv));
 	kill(side->child, SIGKILL);
 	assert_int_equal(twt_finish(recv, NULL), TOW_EPEER);
@@ -140,7 +168,7 @@ static int play(const struct twt_lane_row *lane, const char *text)
 	return 0;
 }
 
-/* In a process that has not read the clock: the library's follows the one that it has read first. */
+/* In a process that has not read the clock: the library's follows the one that it read first. */
 static bool in_child(const struct twt_lane_row *lane, const char *text)
 {
 	int status;

@@ -1,4 +1,4 @@
-/* test_identity.c - whether a process still runs, by its number and start, and whose clock says so. */
+/* test_identity.c - whether a process still runs, judged by its number, its start and its clock. */
 #include "twt.h"
 
 #include <signal.h>

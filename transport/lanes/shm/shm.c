@@ -449,7 +449,7 @@ void twi_shm_timed_small(struct twi_shm_peer *peer, const struct twi_shm_message
 		.received = true,
 	};
 
-	if (!message->summed && twi_space_counts(message->space))
+	if (!message->summed && !peer->other_clock && twi_space_counts(message->space))
 		twi_peer_timed(&peer->base, peer->base.engine, &reading, taken_ns,
 			       TWI_LATENCY_UNKNOWN, TWI_LATENCY_UNKNOWN);
 }

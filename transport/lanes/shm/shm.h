@@ -89,6 +89,7 @@ struct twi_shm_peer {
 	bool idle;          /* on lane->idle */
 	bool moved;         /* a message came or went since the last sweep */
 	pid_t pid;          /* of the other side; 0: not visible from here */
+	bool other_clock;   /* of the other side: its times of sending say nothing here */
 	struct twi_shm_link *shared;
 	struct twi_shm_out out;
 	struct twi_shm_in in;
@@ -213,9 +214,8 @@ void twi_shm_peer_up(struct twi_shm_peer *peer);
 
 /*
  * shm_stamp.c: both return the type of a slot. They write the payload's checksum into it, or for a
- * small message the send time if that is used. The time is of the kernel's clock, because each
- * process scales the fast clock itself. A slot has room for one; while everything is recorded it is
- * the time.
+ * small message the send time if that is used. It is of the kernel's clock, as each process scales
+ * the fast clock itself. A slot has room for one; while everything is recorded it is the time.
  */
 unsigned twi_shm_stamp(struct twi_shm_peer *peer, struct twi_shm_slot *slot,
 		       const struct twi_outbound *out, enum twi_shm_type type);

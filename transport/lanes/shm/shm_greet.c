@@ -278,6 +278,8 @@ static int check_user(struct twi_shm_peer *peer)
 		return twi_error(TOW_EAUTH, "peer %s runs as user %u, this process as %u",
 				 peer->base.address, (unsigned)who.uid, (unsigned)geteuid());
 	peer->pid = who.pid;
+	peer->other_clock = who.pid > 0 &&
+			    twi_identity_time_differs(&peer->base.engine->self, (uint64_t)who.pid);
 	return TOW_OK;
 }
 

@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-#define TRIES 64 /* channel numbers to try; some may still be in use */
+#define TRIES 64 /* channel numbers to try in one call; some may still be in use */
 
 static void forget_connecting(const struct twn_comm *gone)
 {
@@ -50,7 +50,10 @@ static enum nccl_result connect_begin(struct twn_context *context, struct twn_de
 	return NCCL_SUCCESS;
 }
 
-/* Channel numbers wrap around; a number that the other side has not closed yet is skipped. */
+/*
+ * Channel numbers wrap around; a number that the other side has not closed yet is skipped.
+ * TOW_AGAIN: the next call tries further numbers.
+ */
 static int open_channel(struct twn_comm *comm)
 {
 	struct twn_link *link = comm->link;
@@ -59,9 +62,10 @@ static int open_channel(struct twn_comm *comm)
 	for (int i = 0; status == TOW_EBUSY && i < TRIES; i++) {
 		link->last_channel = link->last_channel % TOW_CHANNEL_MAX + 1;
 		status = tow_channel_open(link->peer, link->last_channel, &comm->channel);
+		comm->channels_tried++;
 	}
 	comm->channel_number = link->last_channel;
-	return status;
+	return status == TOW_EBUSY && comm->channels_tried < TOW_CHANNEL_MAX ? TOW_AGAIN : status;
 }
 
 static void free_hello(struct tow_op *op, const struct tow_result *result)
@@ -70,7 +74,7 @@ static void free_hello(struct tow_op *op, const struct tow_result *result)
 	free(result->user);
 }
 
-/* The comm may end before the send of its hello. */
+/* The comm may end before the send of its hello. TOW_AGAIN: no operation is free now. */
 static int send_hello(struct twn_comm *comm)
 {
 	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
@@ -87,7 +91,11 @@ static int send_hello(struct twn_comm *comm)
 				&comm->hello_op);
 	if (comm->hello_op == NULL) /* no callback runs */
 		free(hello);
-	return status;
+	comm->greeted = status >= 0;
+	if (status != TOW_EBUSY)
+		return status;
+	twn_log_busy();
+	return TOW_AGAIN;
 }
 
 /* Replaces a link that broke while it was unused, once for a comm. False: it cannot be replaced. */
@@ -103,10 +111,23 @@ static bool replace_link(struct twn_comm *comm, int status)
 	other = twn_link_take(link->device, link->address);
 	if (other == NULL)
 		return false;
+	if (comm->channel != NULL) /* the link broke before the hello was sent */
+		tow_channel_close(comm->channel);
+	comm->channel = NULL;
+	comm->channels_tried = 0;
 	comm->retried = true;
 	comm->link = other;
 	twn_link_leave(link);
 	return true;
+}
+
+static int open_and_greet(struct twn_comm *comm)
+{
+	int status = comm->channel == NULL ? open_channel(comm) : TOW_OK;
+
+	if (status == TOW_OK && !comm->greeted)
+		status = send_hello(comm);
+	return status < 0 && replace_link(comm, status) ? TOW_AGAIN : status;
 }
 
 /* Positive, TOW_AGAIN: call again. */
@@ -114,7 +135,7 @@ static int connect_step(struct twn_comm *comm)
 {
 	struct tow_result result = TOW_RESULT_INIT;
 	struct twn_link *link = comm->link;
-	int status = TOW_OK;
+	int status;
 
 	twn_link_poll(link);
 	if (link->state == TWN_LINK_CONNECTING)
@@ -124,13 +145,7 @@ static int connect_step(struct twn_comm *comm)
 			tow_status_name(link->status), link->why);
 		return link->status;
 	}
-	if (comm->channel == NULL) {
-		status = open_channel(comm);
-		if (status == TOW_OK)
-			status = send_hello(comm);
-		if (status < 0 && replace_link(comm, status))
-			return TOW_AGAIN;
-	}
+	status = open_and_greet(comm);
 	if (status == TOW_OK && comm->hello_op != NULL) {
 		if (tow_op_result(comm->hello_op, &result) == TOW_AGAIN)
 			return TOW_AGAIN;

@@ -4,12 +4,17 @@
  * This process connects to an endpoint of another process up to TOW_NCCL_CONNECTIONS times. Further
  * comms share these links, and take the link with the fewest users. A link ends with its last user.
  * On a link that another process has opened, this process receives a hello for each opened channel.
+ *
+ * The table of operations may be full: NCCL's threads may have filled it. What could not start then
+ * starts in a later call.
  */
 #include "plugins/nccl/plugin.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #define GIVE_UP_NS    (UINT64_C(20) * 1000000000) /* time for the retries of a refused connect */
 #define AGAIN_NS      (UINT64_C(10) * 1000000)
@@ -87,6 +92,17 @@ void twn_link_leave(struct twn_link *link)
 		link_destroy(link);
 }
 
+/* TOW_EBUSY of a connect: no operation is free, or no descriptor. Only the former passes. */
+static bool has_descriptor(void)
+{
+	int fd = eventfd(0, EFD_CLOEXEC);
+
+	if (fd < 0)
+		return false;
+	close(fd);
+	return true;
+}
+
 static void connect_again(struct twn_link *link)
 {
 	int status;
@@ -94,7 +110,9 @@ static void connect_again(struct twn_link *link)
 	if (twn_now_ns() < link->again_ns)
 		return;
 	status = tow_connect_start(link->device->endpoint, link->address, NULL, &link->op);
-	if (status < 0)
+	if (status == TOW_EBUSY && has_descriptor())
+		twn_log_busy();
+	else if (status < 0)
 		twn_link_end(link, status, tow_error_message());
 }
 
@@ -120,20 +138,23 @@ void twn_link_poll(struct twn_link *link)
 	link->op = NULL;
 }
 
-static int receive_hello(struct twn_link *link, uint64_t timeout_ns)
+/* If no operation is free, link->op stays NULL. */
+static int receive_hello(struct twn_link *link)
 {
 	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
+	int status;
 
-	options.timeout_ns = timeout_ns;
-	return tow_recv_start(link->peer, &link->hello, sizeof(link->hello), TWN_HELLO_TAG,
-			      &options, &link->op);
+	options.timeout_ns = link->greeted ? TOW_FOREVER : HELLO_WAIT_NS;
+	status = tow_recv_start(link->peer, &link->hello, sizeof(link->hello), TWN_HELLO_TAG,
+				&options, &link->op);
+	return status == TOW_EBUSY ? TOW_OK : status;
 }
 
 /* Handles each hello that has arrived on a link of the other side. */
 static void poll_inbound(struct twn_link *link)
 {
 	struct tow_result result = TOW_RESULT_INIT;
-	int status = TOW_OK;
+	int status = link->op == NULL ? receive_hello(link) : TOW_OK;
 
 	while (link->op != NULL && tow_op_result(link->op, &result) == TOW_OK) {
 		status = result.status;
@@ -143,8 +164,9 @@ static void poll_inbound(struct twn_link *link)
 			status = TOW_EPROTOCOL;
 		tow_op_release(link->op);
 		link->op = NULL;
+		link->greeted = true;
 		if (status >= 0)
-			status = receive_hello(link, TOW_FOREVER);
+			status = receive_hello(link);
 	}
 	if (status < 0) {
 		twn_link_end(link, status, NULL);
@@ -163,7 +185,7 @@ static void link_accepted(struct twn_device *device, struct tow_peer *peer)
 	}
 	link->peer = peer;
 	link->state = TWN_LINK_UP;
-	if (receive_hello(link, HELLO_WAIT_NS) < 0)
+	if (receive_hello(link) < 0)
 		link_destroy(link);
 }
 

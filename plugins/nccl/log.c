@@ -35,6 +35,16 @@ void twn_log_line(void *user, int level, const char *text)
 	twn_log(level <= 2 ? NCCL_LOG_WARN : NCCL_LOG_INFO, "%s", text);
 }
 
+void twn_log_busy(void)
+{
+	static bool logged;
+
+	if (!logged)
+		twn_log(NCCL_LOG_INFO,
+			"a connection waits, as all operations are in use (TOW_MAX_OPS)");
+	logged = true;
+}
+
 enum nccl_result twn_result(int status)
 {
 	switch (status) {

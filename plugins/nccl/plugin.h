@@ -66,9 +66,10 @@ struct twn_link {
 	struct twn_device *device;
 	enum twn_link_state state;
 	bool outbound;
+	bool greeted;                  /* a hello has come */
 	char address[TOW_ADDRESS_MAX]; /* of the other side, if this side has connected */
 	struct tow_peer *peer;
-	struct tow_op *op;   /* connect, or receive of a hello */
+	struct tow_op *op;   /* connect, or receive of a hello; NULL: to be started */
 	uint64_t give_up_ns; /* until then, a refused connect is tried again */
 	uint64_t again_ns;
 	unsigned users; /* comms, and calls that wait for an accept */
@@ -119,9 +120,10 @@ struct twn_comm {
 	struct tow_peer *peer;
 	struct tow_runtime *runtime;
 	uint64_t number; /* counts the comms of this process; the stage in a handle */
-	uint32_t channel_number;
+	uint32_t channel_number, channels_tried;
 	char name[TOW_FOREIGN_NAME_MAX]; /* of NCCL's communicator; "": unknown */
 	bool sends;
+	bool greeted;    /* the send of the hello has started */
 	bool retried;    /* on another link, because the first one had broken unseen */
 	uint64_t secret; /* of the listen that the hello names */
 	struct tow_op *hello_op;
@@ -166,6 +168,7 @@ extern struct twn_state twn TWN_HIDDEN;
 void twn_log_to(nccl_logger logger);
 void twn_log(int level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void twn_log_line(void *user, int level, const char *text);
+void twn_log_busy(void); /* once in a process; the lock is held */
 enum nccl_result twn_result(int status);
 enum nccl_result twn_refuse(int status, const char *what); /* logs tow_error_message */
 

@@ -6,6 +6,8 @@
  */
 #include "twt.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -420,12 +422,125 @@ static bool groups_alone(struct twt_nccl_side *side)
 	return twt_nccl_close(side, send, recv);
 }
 
-static void few_operations(void **state)
+/* Receives that fill the table of operations, and keep it full: a thread posts one when it can. */
+struct hog {
+	struct twt_nccl_side *side;
+	void *comm;
+	void *requests[MANY];
+	char in[MANY];
+	int count;
+	_Atomic bool full, stop, failed;
+	pthread_t thread;
+};
+
+static void *hog_run(void *arg)
 {
-	(void)state;
-	setenv("TOW_MAX_OPS", "16", 1);
+	struct hog *hog = arg;
+
+	while (!atomic_load(&hog->stop) && hog->count < MANY) {
+		void *data = &hog->in[hog->count], *request = NULL, *region = NULL;
+		size_t bytes = 1;
+		int tag = 0;
+
+		if (net_recv(&hog->side->net, hog->comm, 1, &data, &bytes, &tag, &region,
+			     &request) != NCCL_SUCCESS) {
+			atomic_store(&hog->failed, true);
+			return NULL;
+		}
+		if (request != NULL)
+			hog->requests[hog->count++] = request;
+		else
+			atomic_store(&hog->full, true);
+	}
+	return NULL;
+}
+
+static bool hog_start(struct hog *hog, struct twt_nccl_side *side, void *comm)
+{
+	double begin = twt_nccl_now();
+
+	hog->side = side;
+	hog->comm = comm;
+	TWT_NEED(side, pthread_create(&hog->thread, NULL, hog_run, hog) == 0);
+	while (!atomic_load(&hog->full)) {
+		TWT_NEED(side, twt_nccl_now() - begin < TWT_NCCL_WAIT_S);
+		twt_nccl_give_way();
+	}
+	return true;
+}
+
+/* The other side of the hog's comm sends what the hog waits for. */
+static bool hog_end(struct hog *hog, struct twt_nccl_side *side, void *send)
+{
+	int count, theirs;
+	char byte = 'a';
+
+	if (hog->side != NULL) {
+		atomic_store(&hog->stop, true);
+		TWT_NEED(side, pthread_join(hog->thread, NULL) == 0);
+		TWT_NEED(side, !atomic_load(&hog->failed) && hog->count < MANY);
+	}
+	count = hog->count;
+	TWT_NEED(side, twt_nccl_exchange(side, &count, &theirs, sizeof(count)));
+	for (int i = 0; i < theirs; i++)
+		TWT_NEED(side,
+			 twt_nccl_wait(side, twt_nccl_post_send(side, send, &byte, 1, 0), NULL));
+	for (int i = 0; i < count; i++)
+		TWT_NEED(side, twt_nccl_wait(side, hog->requests[i], NULL));
+	return true;
+}
+
+/* A step of the connect and of the accept, as long as they have no comm. */
+static bool connect_once(struct twt_nccl_side *side, void *listening, void *handle, void *comms[2])
+{
+	if (comms[0] == NULL)
+		TWT_NEED(side, net_connect(&side->net, side->context, 0, handle, &comms[0]) ==
+				       NCCL_SUCCESS);
+	if (comms[1] == NULL)
+		TWT_NEED(side, net_accept(&side->net, listening, &comms[1]) == NCCL_SUCCESS);
+	twt_nccl_give_way();
+	return true;
+}
+
+/* The table of one side is full as both connect: they wait, and end when it has room again. */
+static bool connect_beside(struct twt_nccl_side *side, int full)
+{
+	char mine[NCCL_HANDLE_BYTES] = { 0 }, theirs[NCCL_HANDLE_BYTES];
+	void *send, *recv, *listening, *comms[2] = { NULL, NULL };
+	struct hog hog = { .count = 0 };
+	double begin;
+
+	TWT_NEED(side, twt_nccl_connect(side, &send, &recv));
+	TWT_NEED(side, net_listen(&side->net, side->context, 0, mine, &listening) == 0);
+	if (side->side == full)
+		TWT_NEED(side, hog_start(&hog, side, recv));
+	TWT_NEED(side, twt_nccl_exchange(side, mine, theirs, sizeof(mine)));
+	for (int i = 0; i < 300; i++)
+		TWT_NEED(side, connect_once(side, listening, theirs, comms));
+	TWT_NEED(side, side->side != full || comms[0] == NULL);
+	TWT_NEED(side, hog_end(&hog, side, send));
+	begin = twt_nccl_now();
+	while (comms[0] == NULL || comms[1] == NULL) {
+		TWT_NEED(side, twt_nccl_now() - begin < TWT_NCCL_WAIT_S);
+		TWT_NEED(side, connect_once(side, listening, theirs, comms));
+	}
+	TWT_NEED(side, net_close_listen(&side->net, listening) == NCCL_SUCCESS);
+	TWT_NEED(side, groups(side, comms[0], comms[1], true));
+	TWT_NEED(side, twt_nccl_close(side, comms[0], comms[1]));
+	return twt_nccl_close(side, send, recv);
+}
+
+static bool connects_when_full(struct twt_nccl_side *side)
+{
+	for (int round = 0; round < 4; round++)
+		TWT_NEED(side, connect_beside(side, round % 2));
+	return true;
+}
+
+static void over_lanes(twt_nccl_part part)
+{
 	for (size_t lane = 0; twt_nccl_lane(lane) != NULL; lane++) {
-		struct twt_nccl_run run = { .part = groups_alone,
+		struct twt_nccl_run run = { .part = part,
 					    .version = NET_VERSION_LAST,
 					    .lane = twt_nccl_lane(lane),
 					    .seed = seed };
@@ -433,6 +548,19 @@ static void few_operations(void **state)
 		if (!twt_nccl_run(&run))
 			fail_msg("with 16 operations over %s", run.lane);
 	}
+}
+
+static void few_operations(void **state)
+{
+	(void)state;
+	setenv("TOW_MAX_OPS", "16", 1);
+	over_lanes(groups_alone);
+	over_lanes(connects_when_full); /* by a connection of its own */
+	setenv("TOW_NCCL_CONNECTIONS", "1", 1);
+	setenv("TOW_EAGER_MAX_BYTES", "0", 1); /* a hello needs an operation, too */
+	over_lanes(connects_when_full);
+	unsetenv("TOW_EAGER_MAX_BYTES");
+	unsetenv("TOW_NCCL_CONNECTIONS");
 	unsetenv("TOW_MAX_OPS");
 }
 

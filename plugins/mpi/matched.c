@@ -16,27 +16,35 @@ struct matched {
 
 static void drop_matched(struct matched *matched)
 {
-	tow_view_release(matched->op);
+	if (matched->op != NULL)
+		tow_view_release(matched->op);
 	twmpi_comm_drop(matched->comm);
 	free(matched);
 }
 
-/* Waits for a message, and takes it out. */
-static int take_message(struct twmpi_comm *comm, int source, int tag, MPIABI_Message *message,
-			MPIABI_Status *status)
+typedef int (*start_function)(struct twmpi_comm *comm, int source, int tag, struct tow_op **op_out);
+
+/* Takes a message out. *message: MPI_MESSAGE_NULL: `start` has found none. */
+static int take_message(start_function start, struct twmpi_comm *comm, int source, int tag,
+			MPIABI_Message *message, MPIABI_Status *status)
 {
 	struct tow_result result = TOW_RESULT_INIT;
 	struct matched *matched = calloc(1, sizeof(*matched));
 	int code;
 
+	*message = MPI_MESSAGE_NULL;
 	if (matched == NULL)
 		return twmpi_fail(MPI_ERR_NO_MEM, "there is no memory for a message");
 	matched->comm = twmpi_comm_hold(comm);
-	code = twmpi_view_start(comm, source, tag, &matched->op);
-	if (code == MPI_SUCCESS) {
+	code = start(comm, source, tag, &matched->op);
+	if (code == MPI_SUCCESS && matched->op != NULL) {
 		int ended = tow_op_wait(matched->op, TOW_FOREVER);
 
 		code = ended < 0 ? twmpi_failed(ended) : MPI_SUCCESS;
+	}
+	if (code == MPI_SUCCESS && matched->op == NULL) {
+		drop_matched(matched);
+		return MPI_SUCCESS;
 	}
 	if (code == MPI_SUCCESS && !twmpi_handle_new(TWMPI_Message, matched, message))
 		code = twmpi_fail(MPI_ERR_NO_MEM, "there is no memory for a handle");
@@ -69,27 +77,27 @@ TWMPI_PUBLIC int MPIABI_Mprobe(int source, int tag, MPIABI_Comm comm, MPIABI_Mes
 	if (code == MPI_SUCCESS)
 		code = twmpi_partner_check(c, source, tag, true);
 	if (code == MPI_SUCCESS)
-		code = source == MPI_PROC_NULL ? fill_no_proc(message, status)
-					       : take_message(c, source, tag, message, status);
+		code = source == MPI_PROC_NULL
+			       ? fill_no_proc(message, status)
+			       : take_message(twmpi_view_start, c, source, tag, message, status);
 	return twmpi_end(c, "MPI_Mprobe", code);
 }
 
-/* If another thread takes the found message first, this one waits for the next that matches. */
+/* Waits only for the rest of a message that has begun to come. */
 TWMPI_PUBLIC int MPIABI_Improbe(int source, int tag, MPIABI_Comm comm, int *flag,
 				MPIABI_Message *message, MPIABI_Status *status)
 {
-	MPIABI_Status found;
 	struct twmpi_comm *c;
-	int code = MPIABI_Iprobe(source, tag, comm, flag, &found);
+	int code = twmpi_comm_find(comm, &c);
 
 	*message = MPI_MESSAGE_NULL;
-	if (code != MPI_SUCCESS || !*flag)
-		return code;
-	code = twmpi_comm_find(comm, &c);
+	if (code == MPI_SUCCESS)
+		code = twmpi_partner_check(c, source, tag, true);
 	if (code == MPI_SUCCESS)
 		code = source == MPI_PROC_NULL
 			       ? fill_no_proc(message, status)
-			       : take_message(c, found.MPI_SOURCE, found.MPI_TAG, message, status);
+			       : take_message(twmpi_view_try, c, source, tag, message, status);
+	*flag = code == MPI_SUCCESS && *message != MPI_MESSAGE_NULL;
 	return twmpi_end(c, "MPI_Improbe", code);
 }
 

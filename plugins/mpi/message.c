@@ -7,6 +7,7 @@
  */
 #include "plugins/mpi/twmpi.h"
 
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -15,7 +16,13 @@
 #define TAG_MASK ((UINT64_C(1) << TAG_BITS) - 1)
 #define TAG_ACK  (UINT64_C(1) << 63)
 
+#define LOOKS   1000 /* of a probe before it sleeps */
+#define PATIENT 64   /* sleeps until it sleeps twice as long; 16 ms are the most */
+
 static _Atomic uint32_t synchronous_sends;
+
+/* Held as a receive starts, so that twmpi_view_try gets the message that it has found. */
+static pthread_mutex_t receive_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static uint64_t ack_tag(uint64_t tag)
 {
@@ -56,8 +63,10 @@ static int start_receive(struct twmpi_request *request)
 	options.done = acknowledge_message;
 	options.user = request->comm->group;
 	set_match(&match, message->rank, message->tag);
+	pthread_mutex_lock(&receive_lock);
 	status = tow_group_recv_match_start(request->comm->group, &match, &part, 1, &options,
 					    &request->op);
+	pthread_mutex_unlock(&receive_lock);
 	return status < 0 ? twmpi_failed(status) : MPI_SUCCESS;
 }
 
@@ -130,16 +139,41 @@ void twmpi_status_set(const struct twmpi_comm *comm, const struct tow_result *re
 	status->bytes = result->bytes;
 }
 
-int twmpi_view_start(struct twmpi_comm *comm, int rank, int tag, struct tow_op **op_out)
+static int start_view(struct twmpi_comm *comm, const struct tow_group_match *match,
+		      struct tow_op **op_out)
 {
 	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
-	struct tow_group_match match;
-	int status;
 
 	options.done = acknowledge_message;
 	options.user = comm->group;
+	return tow_group_recv_match_start(comm->group, match, NULL, 0, &options, op_out);
+}
+
+int twmpi_view_start(struct twmpi_comm *comm, int rank, int tag, struct tow_op **op_out)
+{
+	struct tow_group_match match;
+	int status;
+
 	set_match(&match, rank, tag);
-	status = tow_group_recv_match_start(comm->group, &match, NULL, 0, &options, op_out);
+	pthread_mutex_lock(&receive_lock);
+	status = start_view(comm, &match, op_out);
+	pthread_mutex_unlock(&receive_lock);
+	return status < 0 ? twmpi_failed(status) : MPI_SUCCESS;
+}
+
+int twmpi_view_try(struct twmpi_comm *comm, int rank, int tag, struct tow_op **op_out)
+{
+	struct tow_result result = TOW_RESULT_INIT;
+	struct tow_group_match match;
+	int status;
+
+	*op_out = NULL;
+	set_match(&match, rank, tag);
+	pthread_mutex_lock(&receive_lock);
+	status = tow_group_probe(comm->group, &match, &result);
+	if (status == TOW_OK) /* no other receive can get it before this one */
+		status = start_view(comm, &match, op_out);
+	pthread_mutex_unlock(&receive_lock);
 	return status < 0 ? twmpi_failed(status) : MPI_SUCCESS;
 }
 
@@ -356,19 +390,37 @@ TWMPI_PUBLIC int MPIABI_Iprobe(int source, int tag, MPIABI_Comm comm, int *flag,
 	return twmpi_end(c, "MPI_Iprobe", code);
 }
 
-/* No call sleeps until a message arrives, so this polls: often at first, then each 100 us. */
-TWMPI_PUBLIC int MPIABI_Probe(int source, int tag, MPIABI_Comm comm, MPIABI_Status *status)
+/*
+ * Sleeps until something has come. Another thread may move what comes, so this sleeps a few
+ * milliseconds at most. *fd: -1: opens it, after which the caller looks once more.
+ */
+static void await_news(unsigned sleeps, int *fd)
 {
 	const struct timespec pause = { .tv_nsec = 100000 };
+	struct pollfd news = { .events = POLLIN };
+
+	if (*fd < 0) {
+		if (tow_fd(twmpi_job()->runtime, fd) < 0)
+			nanosleep(&pause, NULL); /* too many threads have one */
+		return;
+	}
+	news.fd = *fd;
+	if (tow_progress(twmpi_job()->runtime) == TOW_AGAIN)
+		poll(&news, 1, 1 << (sleeps < 4 * PATIENT ? sleeps / PATIENT : 4));
+}
+
+/* Looks often at first. Then it sleeps until something comes to this thread, and looks again. */
+TWMPI_PUBLIC int MPIABI_Probe(int source, int tag, MPIABI_Comm comm, MPIABI_Status *status)
+{
 	struct twmpi_comm *c;
-	int code = twmpi_comm_find(comm, &c), flag = 0;
+	int code = twmpi_comm_find(comm, &c), flag = 0, fd = -1;
 
 	if (code == MPI_SUCCESS)
 		code = twmpi_partner_check(c, source, tag, true);
 	for (unsigned looks = 0; code == MPI_SUCCESS && flag == 0; looks++) {
 		code = probe_once(c, source, tag, &flag, status);
-		if (flag == 0 && looks > 1000)
-			nanosleep(&pause, NULL);
+		if (code == MPI_SUCCESS && flag == 0 && looks >= LOOKS)
+			await_news(looks - LOOKS, &fd);
 	}
 	return twmpi_end(c, "MPI_Probe", code);
 }

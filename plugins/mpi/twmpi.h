@@ -199,6 +199,8 @@ int twmpi_message_set(struct twmpi_request *call, const void *data, int count,
 int twmpi_partner_check(const struct twmpi_comm *comm, int rank, int tag, bool receives);
 /* Starts the receive of a message as a view, without a copy. */
 int twmpi_view_start(struct twmpi_comm *comm, int rank, int tag, struct tow_op **op_out);
+/* Starts it if a message waits that it gets. *op_out: NULL: none does. */
+int twmpi_view_try(struct twmpi_comm *comm, int rank, int tag, struct tow_op **op_out);
 /* Sets the status from the result of a message. */
 void twmpi_status_set(const struct twmpi_comm *comm, const struct tow_result *result,
 		      MPIABI_Status *status);

@@ -496,6 +496,7 @@ static const struct {
 	{ "killed", part_killed, true },      { "abort", part_abort, true },
 	{ "memory", part_memory, false },     { "messages", part_messages, false },
 	{ "placed", part_placed, false },     { "late", part_late, false },
+	{ "probes", part_probes, false },
 };
 
 int main(int argc, char **argv)

@@ -30,6 +30,9 @@ void play_collectives(uint64_t seed, unsigned cases);
 void play_messages(uint64_t seed, unsigned rounds);
 void part_messages(void);
 
+/* mpi_probes.c */
+void part_probes(void);
+
 /* mpi_infos.c */
 void use_attributes(void);
 void use_infos(void);

@@ -79,6 +79,8 @@ static void requests(void **state)
 	run_part(2, "requests");
 	run_part(3, "requests");
 	run_part(2, "threads");
+	for (unsigned ranks = 1; ranks <= 3; ranks++)
+		run_part(ranks, "probes");
 }
 
 /* A lane that cannot be had here says so when MPI is initialised. */

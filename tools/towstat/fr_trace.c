@@ -45,9 +45,14 @@ static int analyzer_accepts(const json_t *document, const json_t *entry)
  * An entry in the form that all versions of the analyzer read. Some versions know NCCL's entries
  * alone. They also take messages of one number for one call, so each message gets a number of its
  * own here. In the document, messages that wait for a match share one number.
+ *
+ * The analyzer leaves out what has a lower record_id than the first entry of any rank. Numbers of
+ * the document are of several kinds, and a message under way has the least. Here it gets the
+ * highest one that came before it.
  */
-static json_t *to_nccl_entry(const json_t *entry, long long *messages)
+static json_t *to_nccl_entry(const json_t *entry, long long *messages, long long *highest)
 {
+	long long record = json_integer_value(json_object_get(entry, "record_id"));
 	json_t *out = json_copy((json_t *)entry);
 	const char *name = json_string_value(json_object_get(entry, "profiling_name"));
 	const char *operation = name != NULL ? strchr(name, ':') : NULL;
@@ -56,6 +61,11 @@ static json_t *to_nccl_entry(const json_t *entry, long long *messages)
 		json_object_set_new(out, "profiling_name", json_sprintf("nccl%s", operation));
 	if (json_is_true(json_object_get(entry, "is_p2p")))
 		json_object_set_new(out, "p2p_seq_id", json_integer(++*messages));
+	if (record > *highest)
+		*highest = record;
+	else if (json_is_true(json_object_get(entry, "is_p2p")) &&
+		 !json_is_true(json_object_get(entry, "retired")))
+		json_object_set_new(out, "record_id", json_integer(*highest));
 	return out;
 }
 
@@ -63,14 +73,14 @@ static json_t *translate_document(const json_t *document, size_t *left_out)
 {
 	json_t *out = json_copy((json_t *)document), *entries = json_array();
 	const json_t *all = json_object_get(document, "entries");
-	long long messages = 0;
+	long long messages = 0, highest = 0;
 	json_t *entry;
 	size_t i;
 
 	json_array_foreach(all, i, entry)
 	{
 		if (analyzer_accepts(document, entry))
-			json_array_append_new(entries, to_nccl_entry(entry, &messages));
+			json_array_append_new(entries, to_nccl_entry(entry, &messages, &highest));
 		else
 			++*left_out;
 	}

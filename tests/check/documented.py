@@ -4,6 +4,8 @@ A public function's comment answers, in this order: Ownership, Copies, Blocks, T
 (the last where an int comes back). "Ownership, Copies, Threads: as tow_x" answers several at once.
 Each answer begins a line of its own, so that the eye finds it.
 docs/counters.md and docs/knobs.md are what towstat prints: --towstat compares them.
+A variable TOW_... that a program reads is a knob or stands in environment.def, since the library
+warns of all others.
 """
 import os
 import re
@@ -89,6 +91,23 @@ def check_lists(tree):
                                 "counters|knobs --markdown)")
 
 
+def check_variables(tree):
+    """Variables that C and Python read; their lists are knob.def and environment.def."""
+    knobs, listed = "diag/knob/knob.def", "diag/knob/environment.def"
+    if knobs not in tree.names or listed not in tree.names:
+        return
+    known = ["TOW_" + k.upper() for k in re.findall(r"^TWI_KNOB\((\w+)", tree.text(knobs), re.M)]
+    known += re.findall(r'^TWI_ENVIRONMENT\("([^"]+)"', tree.text(listed), re.M)
+    read = re.compile(r"""(?:getenv\(|environ\[|environ\.get\()["'](TOW_\w+)["']""")
+    for name in tree.match(r"(?!tests/check/).*\.(c|h|py)$"):
+        for number, line in enumerate(tree.text(name).split("\n"), 1):
+            for variable in read.findall(line):
+                if not any(variable == k or k.endswith("*") and variable.startswith(k[:-1])
+                           for k in known):
+                    yield Fault(name, number, f"reads {variable}, of which the library warns "
+                                "as of a misspelt knob", f"list it in {listed}")
+
+
 def check_generated(tree, towstat):
     """The committed documents against what the built towstat prints now."""
     for document, command in GENERATED.items():
@@ -121,7 +140,7 @@ def check(tree, args=None):
     # A tree without the documents yet (the first commits) is told so by the towstat part.
     if args is None or any(d in tree.names for d in GENERATED) or tree.match(r"diag/.*\.def$"):
         faults += check_lists(tree)
-    return faults
+    return faults + list(check_variables(tree))
 
 
 FULL = ("/*\n * Does.\n * Ownership: none.\n * Copies: none.\n"
@@ -176,6 +195,16 @@ SAMPLES = [
     ("feature", {"transport/wire/feature.def": "TWI_FEATURE(3, one_two, ALL, 1)\n",
                  "docs/wire.md": "one two"}, "transport/wire/feature.def:1: one_two is not in"),
     ("status", {"include/towline/status.h": '\tX(TOW_EBAD, -1, "x") \\\n'}, "TOW_EBAD is not in"),
+    ("variables", {"diag/knob/knob.def": "TWI_KNOB(rank, x)\n", "docs/knobs.md": "rank\n",
+                   "diag/knob/environment.def": 'TWI_ENVIRONMENT("TOW_A_*", "x")\n',
+                   "a.c": 'getenv("TOW_RANK"), getenv("TOW_A_B")\n',
+                   "a.py": "os.environ['TOW_A_C']\n"}, None),
+    ("variable", {"diag/knob/knob.def": "TWI_KNOB(rank, x)\n", "docs/knobs.md": "rank\n",
+                  "diag/knob/environment.def": 'TWI_ENVIRONMENT("TOW_A", "x")\n',
+                  "a.c": '\ngetenv("TOW_AB")\n'}, "a.c:2: reads TOW_AB, of which"),
+    ("variable 2", {"diag/knob/knob.def": "TWI_KNOB(rank, x)\n", "docs/knobs.md": "rank\n",
+                    "diag/knob/environment.def": "", "a.py": 'environ.get("TOW_AB")\n'},
+     "a.py:1: reads TOW_AB, of which"),
     ("generated", {"towstat": TOWSTAT, "docs/counters.md": "counters is new\n",
                    "docs/knobs.md": "knobs is new\n"}, None),
     ("old", {"towstat": TOWSTAT, "docs/counters.md": "counters is new\n",

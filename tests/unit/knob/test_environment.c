@@ -19,7 +19,8 @@ static void names(void **state)
 	static const char *const known[] = { "TOW_JOB_KEY",       "TOW_PREMAP_MEMORY_BYTES",
 					     "TOW_RANK",          "TOW_WORLD_SIZE",
 					     "TOW_TEST_ANYTHING", "TOW_NETNS_MESSAGES",
-					     "TOW_SIM_SEEDS" };
+					     "TOW_SIM_SEEDS",     "TOW_NCCL_JOIN",
+					     "TOW_NCCL_EVENTS" };
 	static const char *const unknown[] = { "TOW_JOBKEY", "TOW_", "TOW_TEST", "TOW_JOB_",
 					       "TOW_RANK_" };
 

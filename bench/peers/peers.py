@@ -30,7 +30,7 @@ class Failed(Exception):
 
 
 class Peer:
-    """What a peer needs, and on which paths it is to be had."""
+    """What a peer needs, and on which paths it can be measured."""
 
     def __init__(self, run, package, programs=(), tools=(), paths=("shm", "tcp-lo", "tcp-veth")):
         self.run, self.package, self.paths = run, package, paths

@@ -74,7 +74,7 @@ def try_pair(url, ops, asked, what, **more):
 
 
 def try_foreign_order(folder, order, says):
-    """A server that is sent what no client of it sends says so, and ends."""
+    """A server that receives an invalid order reports it, and ends."""
     path = os.path.join(folder, "foreign")
     server = subprocess.Popen([PROGRAM, "server", "unix:" + path], env=environment(),
                               stderr=subprocess.PIPE, text=True)

@@ -74,8 +74,7 @@ TOW_PUBLIC int tow_fd(struct tow_runtime *runtime, int *fd_out)
 	status = twi_engine_bind_ring(engine);
 	if (status == TOW_EBUSY)
 		twi_error(TOW_EBUSY,
-			  "tow_fd: %d other threads use their rings just now, or have a "
-			  "descriptor",
+			  "tow_fd: %d other threads use their rings now, or have a descriptor",
 			  TWI_RINGS_MAX);
 	if (status == TOW_OK && engine->ring == NULL)
 		status = twi_error(TOW_ENOTSUP, "a simulated runtime has no descriptor");

@@ -147,8 +147,8 @@ static void fit_eager(struct twi_engine *engine)
 	if (knobs->eager_max_bytes <= fits)
 		return;
 	twi_log(engine->diag, 2,
-		"eager_max_bytes is %llu and not %llu: one message would cost more than the "
-		"credit_bytes of %llu; raise that",
+		"eager_max_bytes is %llu and not %llu: one message would need more than the "
+		"credit_bytes of %llu; raise credit_bytes",
 		(unsigned long long)fits, (unsigned long long)knobs->eager_max_bytes,
 		(unsigned long long)knobs->credit_bytes);
 	knobs->eager_max_bytes = fits;
@@ -429,7 +429,7 @@ static const struct part {
 	{ open_job, close_job, { { 0 } } },
 	{ open_diag,
 	  close_diag,
-	  { { "/v1/bootstrap", "rank and world size: which launcher said it, and which did not",
+	  { { "/v1/bootstrap", "rank and world size: which launcher gave them, which did not",
 	      describe_bootstrap } } },
 	{ open_tracing,
 	  close_tracing,
@@ -449,7 +449,7 @@ static const struct part {
 	    { "/metrics", "", twi_step_metrics } } },
 	{ NULL,
 	  twi_rpc_destroy,
-	  { { "/v1/rpc", "calls: their latencies in parts, by method and peer; who is served",
+	  { { "/v1/rpc", "calls: their latencies in parts, by method and peer; peers served",
 	      twi_rpc_describe },
 	    { "/metrics", "", twi_rpc_metrics } } },
 	{ open_colls,
@@ -459,7 +459,7 @@ static const struct part {
 	    { "/metrics", "", twi_coll_metrics } } },
 	{ NULL,
 	  twi_foreign_close_all,
-	  { { "/v1/coll", "and what other libraries of this process have said of theirs",
+	  { { "/v1/coll", "collectives that other libraries of this process have reported",
 	      twi_foreign_describe } } },
 	{ twi_inquiry_open, twi_inquiry_close, { { 0 } } },
 	{ open_lanes,

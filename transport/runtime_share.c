@@ -100,7 +100,8 @@ static int join_shared(const struct tow_options *options)
 	    (key.set != shared.key.set ||
 	     memcmp(key.bytes, shared.key.bytes, sizeof(key.bytes)) != 0))
 		status = twi_error(TOW_EINVAL,
-				   "tow_runtime_share: %s is another key than where it was opened",
+				   "tow_runtime_share: %s is another key than the one that the "
+				   "runtime was opened with",
 				   options->job_key != NULL ? "job_key" : "job_key_file");
 	twi_job_key_wipe(&key);
 	free(texts);
@@ -114,8 +115,8 @@ static int share_runtime(const struct tow_options *options, struct tow_runtime *
 
 	pthread_once(&once, init_once);
 	if (pthread_mutex_lock(&lock) == EDEADLK)
-		return twi_error(TOW_EBUSY, "tow_runtime_share in a callback of the one that is "
-					    "being opened");
+		return twi_error(TOW_EBUSY, "tow_runtime_share in a callback of the runtime "
+					    "that is being opened");
 	if (shared.runtime == NULL) {
 		status = open_shared(options);
 		if (status < 0)

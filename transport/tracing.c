@@ -176,8 +176,8 @@ static int open_window(struct twi_engine *engine)
 		return TOW_OK;
 	if (percent <= 100)
 		return twi_error(TOW_EINVAL,
-				 "trace_on_slow_step = %u is not valid: it is 0, or more than 100 "
-				 "percent of the median step; 200 is twice as long",
+				 "trace_on_slow_step = %u is not valid: use 0, or more than 100 "
+				 "percent of the median step; 200 means twice as long",
 				 percent);
 	engine->step.window = calloc(1, sizeof(*engine->step.window));
 	return engine->step.window != NULL ? TOW_OK

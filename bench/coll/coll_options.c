@@ -315,7 +315,7 @@ static int settle_options(struct coll_options *options, bool sized)
 		if (options->overlap && !sized)
 			options->sizes[kind] = (struct bench_sizes){ { 64 << 20 }, 1 };
 		if (options->in_place && options->ops[kind] && !coll_kind_in_place(kind))
-			return usage_error("--in-place: this operation has no such form",
+			return usage_error("--in-place: this operation has no in-place form",
 					   coll_kind_names[kind]);
 	}
 	if (options->nccl && (options->in_place || options->overlap || options->depth > 1 ||
@@ -324,7 +324,7 @@ static int settle_options(struct coll_options *options, bool sized)
 				   "for --format",
 				   "nccl-tests");
 	if (options->apart && !options->overlap)
-		return usage_error("--apart is a way of --overlap", "--apart");
+		return usage_error("--apart needs --overlap", "--apart");
 	if (options->overlap && options->depth > 1)
 		return usage_error("--overlap has one collective in flight", "--depth");
 	if (options->profile != NULL && (options->overlap || options->depth > 1))

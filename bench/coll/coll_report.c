@@ -234,7 +234,7 @@ int coll_wrong_of_all(struct coll_rank *rank, uint64_t own, uint64_t *all_out)
 	snprintf(key, sizeof(key), "tow-coll-wrong-%" PRIu64 "-%u", turn, rank->rank);
 	if (rank->rank != 0) {
 		rc = tow_group_set(rank->group, key, &own, sizeof(own), rank->options->timeout_ns);
-		return rc < 0 ? coll_failed(rank, "telling what was wrong", rc) : 0;
+		return rc < 0 ? coll_failed(rank, "sending the error count", rc) : 0;
 	}
 	for (uint32_t r = 1; r < rank->ranks && rc >= 0; r++) {
 		snprintf(key, sizeof(key), "tow-coll-wrong-%" PRIu64 "-%u", turn, r);
@@ -242,7 +242,7 @@ int coll_wrong_of_all(struct coll_rank *rank, uint64_t own, uint64_t *all_out)
 				   rank->options->timeout_ns);
 		*all_out += theirs;
 	}
-	return rc < 0 ? coll_failed(rank, "hearing what was wrong", rc) : 0;
+	return rc < 0 ? coll_failed(rank, "receiving the error count", rc) : 0;
 }
 
 int coll_report_wrong(struct coll_rank *rank)

@@ -151,7 +151,7 @@ int grads_rank_open(struct grads_rank *rank)
 		options.address = address;
 	rc = tow_group_open(rank->runtime, &options, &rank->group);
 	if (rc < 0)
-		return grads_failed(rank->rank, "meeting the other rank", rc);
+		return grads_failed(rank->rank, "connecting to the other rank", rc);
 	/*
 	 * Connects before the seal. A registration after it is late: steps must not pay for
 	 * start-up.

@@ -145,7 +145,7 @@ static int choose_store(struct grads_options *options)
 	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) < 0 ||
 	    bind(fd, (struct sockaddr *)&at, sizeof(at)) < 0 ||
 	    getsockname(fd, (struct sockaddr *)&at, &bytes) < 0) {
-		fprintf(stderr, "tow-grads: no port to meet at: %s\n", strerror(errno));
+		fprintf(stderr, "tow-grads: no free port for the ranks: %s\n", strerror(errno));
 		return GRADS_FAILED;
 	}
 	snprintf(options->store, sizeof(options->store), "127.0.0.1:%u", ntohs(at.sin_port));

@@ -89,7 +89,7 @@ static int parse_what(struct nccl_bench *bench, const char *what)
 	else
 		bench->comms = 0;
 	if (bench->comms < 1 || bench->comms > NCCL_BENCH_COMMS || bench->bytes > 1u << 30) {
-		fprintf(stderr, "tow-nccl: %s is no measurement\n", what);
+		fprintf(stderr, "tow-nccl: %s is not a measurement\n", what);
 		return -1;
 	}
 	return 0;

@@ -382,7 +382,8 @@ static int settle_options(struct perf_options *options, bool cold, bool here)
 		options->ops[PERF_BW_SPREAD] = true;
 	}
 	if (options->listen != NULL && options->connect != NULL)
-		return usage_error("who listens takes no address to connect to", options->connect);
+		return usage_error("the side that listens takes no address to connect to",
+				   options->connect);
 	if (options->loop && (options->listen != NULL || options->connect != NULL))
 		return usage_error("lane loop is within one process, without another side", "loop");
 	if (options->interval > 0 && options->seconds == 0 && options->iters == 0)

@@ -16,8 +16,8 @@ int twi_signal_check(const char *knob, int number)
 	for (size_t i = 0; i < twi_array_count(faults); i++) {
 		if (number == faults[i])
 			return twi_error(TOW_EINVAL,
-					 "%s = %d is not valid: SIG%s tells of a fault of "
-					 "the program; take another, as %d (SIGUSR2)",
+					 "%s = %d is not valid: SIG%s is the signal of a fault; "
+					 "use another, such as %d (SIGUSR2)",
 					 knob, number, sigabbrev_np(number), SIGUSR2);
 	}
 	return TOW_OK;

@@ -131,7 +131,8 @@ static void hear_helper(struct twi_bpf *bpf, int fd, pid_t pid)
 	}
 	bpf->helper = fd;
 	add_gauges(bpf);
-	twi_log(bpf->diag, 3, "bpf: process %d counts for us now", (int)pid);
+	twi_log(bpf->diag, 3, "bpf: the towbpf of process %d counts for this runtime now",
+		(int)pid);
 }
 
 static void take_one(struct twi_bpf *bpf)
@@ -147,7 +148,8 @@ static void take_one(struct twi_bpf *bpf)
 		twi_count(bpf->diag, TWI_C_stats_refused, 1);
 		close(fd);
 	} else if (bpf->helper >= 0) {
-		reply_helper(fd, twi_error(TOW_EBUSY, "another helper is here already"), 0);
+		reply_helper(fd, twi_error(TOW_EBUSY, "another towbpf serves this process already"),
+			     0);
 		close(fd);
 	} else if (wait_hello(bpf, fd)) {
 		hear_helper(bpf, fd, peer.pid);
@@ -203,7 +205,7 @@ static int listen_beside(const char *stats_path, struct twi_listen *out)
 
 	if (bytes <= 5 || bytes >= sizeof(address.sun_path) ||
 	    strcmp(stats_path + bytes - 5, ".sock") != 0)
-		return twi_error(TOW_EINVAL, "'%s' is no path of a stats socket", stats_path);
+		return twi_error(TOW_EINVAL, "'%s' is not the path of a stats socket", stats_path);
 	snprintf(address.sun_path, sizeof(address.sun_path), "%.*s.bpf", (int)(bytes - 5),
 		 stats_path);
 	fd = twi_fd_high(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));

@@ -42,10 +42,10 @@ static unsigned collect_fds(struct msghdr *message, int *fds)
 static int judge_hello(struct twi_bpf_hello *hello, ssize_t bytes, int flags, unsigned fds)
 {
 	if (bytes == 0)
-		return twi_error(TOW_ECLOSED, "the helper has gone without a word");
+		return twi_error(TOW_ECLOSED, "the helper has gone without a hello");
 	if ((size_t)bytes != sizeof(*hello) || (flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 ||
 	    hello->magic != TWI_BPF_MAGIC)
-		return twi_error(TOW_EINVAL, "what came is no hello of towbpf");
+		return twi_error(TOW_EINVAL, "the first bytes are not a hello of towbpf");
 	if (hello->version != TWI_BPF_VERSION)
 		return twi_error(TOW_EINVAL, "towbpf speaks version %u, this library %d",
 				 hello->version, TWI_BPF_VERSION);
@@ -53,7 +53,7 @@ static int judge_hello(struct twi_bpf_hello *hello, ssize_t bytes, int flags, un
 		return twi_error(TOW_EINVAL, "%u descriptors came with the hello; wanted %d", fds,
 				 hello->on != 0 ? TWI_BPF_MAPS : 0);
 	if (hello->on != 0 && (hello->slot == 0 || hello->slot >= TWI_BPF_SLOTS))
-		return twi_error(TOW_EINVAL, "slot %u is none of 1 to %d", hello->slot,
+		return twi_error(TOW_EINVAL, "slot %u is not from 1 to %d", hello->slot,
 				 TWI_BPF_SLOTS - 1);
 	hello->why[sizeof(hello->why) - 1] = '\0';
 	for (unsigned i = 0; i < TWI_BPF_REASONS; i++)

@@ -61,7 +61,9 @@ static int judge_kind(const struct shape *shape, int fd)
 
 	if (err == wanted)
 		return TOW_OK;
-	return twi_error_errno(TOW_EINVAL, err, "descriptor for the %s is no such map",
+	return twi_error_errno(TOW_EINVAL, err,
+			       "the descriptor for the %s is another kind of "
+			       "map",
 			       shape->name);
 }
 
@@ -74,7 +76,7 @@ static int judge_map(const struct shape *shape, int fd)
 	attr.info.info_len = sizeof(info);
 	attr.info.info = (uint64_t)(uintptr_t)&info;
 	if (bpf_call(BPF_OBJ_GET_INFO_BY_FD, &attr) != 0)
-		return twi_error_errno(TOW_EINVAL, errno, "descriptor for the %s is no map",
+		return twi_error_errno(TOW_EINVAL, errno, "the descriptor for the %s is not a map",
 				       shape->name);
 	if (info.type != shape->type || info.key_size != sizeof(uint32_t) ||
 	    info.value_size != shape->value_size || info.map_flags != shape->flags ||

@@ -31,8 +31,7 @@ struct twi_emit;
 	X(STOPPED, "stopped", "is stopped",                                                        \
 	  "continue the process (kill -CONT), or find who stopped it: a debugger, a batch system") \
 	X(SILENT, "silent", "does not answer",                                                     \
-	  "see where its threads are (towstat stacks); with the knob background 0 it answers "     \
-	  "only "                                                                                  \
+	  "see where its threads are (towstat stacks); with background=0 it answers only "         \
 	  "while it calls the library")                                                            \
 	X(OTHER_OPERATION, "other_operation", "has started another operation",                     \
 	  "make all ranks start the same operations of a group in the same order")                 \
@@ -56,8 +55,8 @@ struct twi_emit;
 	X(SLOW_LINK, "slow_link", "is slower than the others",                                     \
 	  "look at that direction of the path: rate of the port, errors, what else goes there")    \
 	X(SLOW_STAGE, "slow_stage", "takes longest, and all others wait for it",                   \
-	  "see what that rank does between its messages, and give it less of it: a stage, a "      \
-	  "shard or a worker that is larger than the others")                                      \
+	  "see what that rank does between its messages, and give it less work: its stage, "       \
+	  "shard or worker may be larger than the others")                                         \
 	X(SLOW_SERVER, "slow_server", "is slow to answer calls",                                   \
 	  "see in /v1/rpc there which method takes the time, and whether in its handler (serve) "  \
 	  "or before it (match, the queue): give it more threads, or less to do")                  \
@@ -68,7 +67,7 @@ struct twi_emit;
 	  "raise the quota of its container or control group (cpu.max; docker --cpus, "            \
 	  "Kubernetes limits), or give it whole CPUs instead (cpuset)")                            \
 	X(CPU, "cpu", "does not get the CPU",                                                      \
-	  "find who else runs on its cores; pin the ranks, or give them cores of their own")       \
+	  "find what else runs on its cores; pin the ranks, or give them cores of their own")      \
 	X(LATE, "late", "comes late",                                                              \
 	  "see what that rank does between collectives: input, imbalance, a slow device")          \
 	X(NEVER_ENTERED, "never_entered", "has not entered",                                       \
@@ -78,7 +77,7 @@ struct twi_emit;
 	  "start receives before waiting (tow_recv_start), or let one of these ranks go first")    \
 	X(OTHER_TAG, "other_tag", "does not agree on a tag",                                       \
 	  "give the message and its receive the same tag, mask, channel and group")                \
-	X(ABSENT, "absent", "does nothing for those who wait for it",                              \
+	X(ABSENT, "absent", "does nothing for the ranks that wait for it",                         \
 	  "see what that rank does instead (towstat stacks): its side of the message, call or "    \
 	  "stream "                                                                                \
 	  "has not been started")                                                                  \
@@ -87,8 +86,8 @@ struct twi_emit;
 	  "tow_group_open, and whether it reaches rank 0's store")                                 \
 	X(HELD, "held", "is held from outside again and again",                                    \
 	  "find what stops and continues the process: cpulimit, a debugger or a profiler that "    \
-	  "attaches, a batch system, a freezer of its control group; it runs, and its network "    \
-	  "may be well")
+	  "attaches, a batch system, a freezer of its control group; the network need not be "     \
+	  "the cause")
 
 enum twi_cause {
 #define TWI_CAUSE_ENUM(id, name, says, cure) TWI_CAUSE_##id,

@@ -493,21 +493,20 @@ static const char *mend_of(const struct twi_judge *judge, const struct twi_verdi
 		}
 	}
 	if (kind == TWI_WAITED_CALL && wire_share(judge) > 0.5)
-		return "calls are on the wire for most of what they take (/v1/rpc, wire): see what "
-		       "the way between the hosts allows (towdoctor --peer: delay, rate, losses), "
-		       "or have more "
-		       "of them under way at once";
+		return "calls are on the wire for most of their time (/v1/rpc, wire): see what "
+		       "the path between the hosts allows (towdoctor --peer: delay, rate, "
+		       "losses), or have more calls in flight at once";
 	if (kind == TWI_WAITED_CALL)
-		return "see in /v1/rpc what calls take, there and at the server (queue, wire, "
-		       "match, serve), and have more of them under way at once";
+		return "see in /v1/rpc where calls spend their time, there and at the server "
+		       "(queue, wire, match, serve), and have more calls in flight at once";
 	if (kind != TWI_WAITED_COLL)
-		return "see in a capture (towtrace) which messages are waited for, and start them "
-		       "earlier, or share out the work of the stages anew";
+		return "see in a capture (towtrace) which messages the ranks wait for, and "
+		       "start them earlier, or divide the work among the stages differently";
 	if (waits->behind_ns >= waits->before_ns)
-		return "the exchange itself takes long: see what the way allows (towdoctor "
-		       "--peer), start collectives earlier so that they go on beside computing, "
-		       "or send less (fewer bytes, fused ones)";
-	return "ranks come at different times, and no one of them is always the last: see in a "
+		return "the exchange itself takes long: see what the path allows (towdoctor "
+		       "--peer), start collectives earlier so that they overlap with computing, "
+		       "or send less (fewer bytes, fused collectives)";
+	return "ranks arrive at different times, and none of them is always the last: see in a "
 	       "capture (towtrace) what differs from step to step";
 }
 

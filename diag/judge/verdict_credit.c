@@ -46,8 +46,8 @@ void twi_judge_starved_sends(struct twi_judge *judge)
 		twi_judge_blame(
 			judge, TWI_CAUSE_CREDIT, to->rank, CONFIDENCE,
 			"rank %u waits for its sends to rank %u for %.0f %% of its time, and "
-			"had no credit there for %.0f %%: rank %u held all that it may of "
-			"messages that it had not received",
+			"had no credit there for %.0f %%: at rank %u messages that no receive "
+			"had taken used it up",
 			at->rank, to->rank, 100 * twi_min(sends, 1.0), 100 * twi_min(starved, 1.0),
 			to->rank);
 	}

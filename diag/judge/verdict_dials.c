@@ -34,7 +34,7 @@ static const char *words_of(uint32_t error)
 {
 	switch (error) {
 	case ECONNREFUSED:
-		return "refused (ECONNREFUSED): nobody listens there, or a firewall says so";
+		return "refused (ECONNREFUSED): nothing listens there, or a firewall refuses";
 	case EHOSTUNREACH:
 		return "no route to that host (EHOSTUNREACH)";
 	case ENETUNREACH:
@@ -93,11 +93,14 @@ static const struct twi_verdict_rank *hearer_of(const struct twi_judge *judge, u
 static void tell_hearer(const struct twi_verdict_rank *hearer, uint32_t rank, char out[64])
 {
 	if (hearer == NULL)
-		snprintf(out, 64, "; nobody hears rank %u, so its host may have gone", rank);
+		snprintf(out, 64,
+			 "; no rank receives from rank %u, so its host may have "
+			 "gone",
+			 rank);
 	else if (hearer->rank == rank)
 		snprintf(out, 64, ", though rank %u answers others", rank);
 	else
-		snprintf(out, 64, ", though rank %u hears rank %u", hearer->rank, rank);
+		snprintf(out, 64, ", though rank %u receives from rank %u", hearer->rank, rank);
 }
 
 static bool blame_dial(struct twi_judge *judge, const struct twi_verdict_rank *at,

@@ -49,8 +49,8 @@ void twi_judge_forming(struct twi_judge *judge)
 	twi_judge_time(waited_ns, time);
 	if (forming->unreached[0] != '\0' && forming->rank != 0)
 		twi_judge_blame(judge, TWI_CAUSE_NOT_COME, 0, 0.6,
-				"rank %u has waited for %s for rank 0's store%s%s: %s; rank 0 has "
-				"not come, or cannot be reached from here",
+				"rank %u has waited for %s for rank 0's store%s%s: %s; rank 0 "
+				"has not started, or cannot be reached from that rank",
 				forming->rank, time, forming->store[0] != '\0' ? " at " : "",
 				forming->store, forming->unreached);
 	else if (forming->rank_count > 0 && forming->missing < forming->size)

@@ -218,16 +218,18 @@ void twi_history_metrics(const struct twi_history *history, bool fresh, struct t
 	if (row == NULL)
 		return;
 	twi_emit_metric_head(emit, "towline_verdict_looks", "counter", NULL,
-			     "times that this rank has asked all others how they are");
+			     "times that this rank has asked all others for their state");
 	twi_emit_sample_u64(emit, "towline_verdict_looks_total", NULL, history->looks);
 	if (!fresh)
 		return;
 	twi_emit_metric_head(emit, "towline_verdict_state", "gauge", NULL,
-			     "what the newest look says of the job: 1 of its states");
+			     "state of the job by the newest look: 1 for the state that it is "
+			     "in");
 	snprintf(labels, sizeof(labels), "state=\"%s\"", state_of_row(row));
 	twi_emit_sample_u64(emit, "towline_verdict_state", labels, 1);
 	twi_emit_metric_head(emit, "towline_verdict", "gauge", NULL,
-			     "who holds the job up, by the newest look: how sure that is, 0 to 1");
+			     "ranks that hold the job up, by the newest look: the confidence, "
+			     "0 to 1");
 	for (uint32_t i = 0; i < row->finding_count; i++)
 		emit_culprits(&row->findings[i], emit);
 }

@@ -122,8 +122,8 @@ static bool blame_holder(struct twi_judge *judge, uint32_t rank)
 		judge->out->unknown++;
 		twi_judge_blame(
 			judge, TWI_CAUSE_CREDIT, at->rank, 0.8,
-			"rank %u holds messages of rank %u's that it has not received, half "
-			"or more of what it may; rank %u's answers wait behind them",
+			"rank %u holds messages of rank %u that no receive has taken, half of "
+			"the credit or more; the answers of rank %u wait behind them",
 			at->rank, rank, rank);
 		return true;
 	}
@@ -142,8 +142,9 @@ static void add_fabric(struct twi_judge *judge, enum twi_cause cause, uint32_t r
 		if (link == NULL || (link->flags & TWI_LINK_FABRIC) == 0)
 			continue;
 		twi_judge_add(judge, cause,
-			      "rank %u reaches it by libfabric (%s): heard %s ago, %u operations "
-			      "of %llu bytes are outstanding; libfabric gives no TCP_INFO",
+			      "rank %u reaches it by libfabric (%s): it received from it %s "
+			      "ago, %u operations of %llu bytes are outstanding; libfabric "
+			      "gives no TCP_INFO",
 			      at->rank, at->last->fabric, twi_judge_time(link->silent_ns, time),
 			      link->pending_ops, (unsigned long long)link->unacked_bytes);
 		return;
@@ -199,9 +200,9 @@ static void judge_silent(struct twi_judge *judge, const struct twi_verdict_rank 
 	} else if (rank->dialed && judge->out->stuck && is_mute_to_all(judge, rank->rank, &from)) {
 		twi_judge_blame(
 			judge, TWI_CAUSE_STOPPED, rank->rank, 0.75,
-			"rank %u takes no connection, and says nothing to those that have one, "
+			"rank %u accepts no connection, and sends nothing on those that it has, "
 			"though its host acknowledges all that rank %u has sent: its process "
-			"does not run, or nobody drives it",
+			"does not run, or no thread of it calls the library",
 			rank->rank, from);
 	} else if (!rank->asked || rank->bye || !judge->out->stuck) {
 		judge->out->unknown++; /* if no rank waits, this one may just be busy */
@@ -209,7 +210,8 @@ static void judge_silent(struct twi_judge *judge, const struct twi_verdict_rank 
 		   good_link(judge, rank->rank, &from) != NULL) {
 		twi_judge_blame(judge, TWI_CAUSE_STOPPED, rank->rank, 0.75,
 				"rank %u does not answer, though its host acknowledges all that "
-				"rank %u has sent: its process does not run, or nobody drives it",
+				"rank %u has sent: its process does not run, or no thread of it "
+				"calls the library",
 				rank->rank, from);
 	} else {
 		twi_judge_blame(judge, TWI_CAUSE_SILENT, rank->rank, 0.5,
@@ -427,8 +429,8 @@ void twi_judge_credit(struct twi_judge *judge)
 			    is_held_up(judge, wait->rank))
 				continue;
 			twi_judge_blame(judge, TWI_CAUSE_CREDIT, wait->rank, 0.9,
-					"rank %u has waited for %s to send to rank %u, which holds "
-					"all that it may of messages that it has not received",
+					"rank %u has waited for %s to send to rank %u, where "
+					"messages that no receive has taken use up its credit",
 					at->rank, twi_judge_time(age, time), wait->rank);
 			add_fabric(judge, TWI_CAUSE_CREDIT, wait->rank);
 		}

@@ -57,7 +57,7 @@ void twi_judge_overflows(struct twi_judge *judge)
 		if (allocs < ALLOCS || cost < COSTLY)
 			continue;
 		twi_judge_blame(judge, TWI_CAUSE_POOL, rank->rank, CONFIDENCE,
-				"of rank %u %.0f allocations a second found no room in its pool "
+				"at rank %u %.0f allocations a second found no room in its pool "
 				"of %.0f MiB, and got memory outside: %.0f MB/s of it, which "
 				"takes some %.0f %% of the time",
 				rank->rank, (double)allocs / seconds,

@@ -137,9 +137,10 @@ static void blame_rail(struct twi_judge *judge, const struct twi_verdict_rank *a
 			 name, name);
 	twi_judge_blame_link(
 		judge, TWI_CAUSE_SLOW_LINK, at->rank, to, 0.8,
-		"of the %u streams from rank %u to rank %u the one over %s%s%s carries %.1f MB/s, "
-		"and was busy for %.0f %% of the time, the others %.1f MB/s, idle for %.0f %%: "
-		"messages wait for it; see that rail's speed and errors%s",
+		"of the %u streams from rank %u to rank %u, the one over %s%s%s carries %.1f "
+		"MB/s and was busy for %.0f %% of the time; the others carry %.1f MB/s and were "
+		"idle for %.0f %%: messages wait for it; check that interface's speed and "
+		"errors%s",
 		rails->count, at->rank, to, name, name[0] != '\0' ? " " : "", rail->row->way,
 		rail->rate / 1e6, 100 * twi_min(rail->busy_us / rails->window_us, 1.0),
 		middle_of(rails, rail, false) / 1e6,

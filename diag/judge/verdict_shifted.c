@@ -219,8 +219,9 @@ static void blame_shifted(struct twi_judge *judge, uint32_t ctx,
 
 		twi_judge_blame(judge, TWI_CAUSE_OTHER_OPERATION, rank->rank,
 				of_two ? OF_TWO : BY_NAMES,
-				"%s %llu of %s has the name at rank %u that %llu has at rank %u, "
-				"and so do all others: one has left out a call, or made one more",
+				"%s %llu of %s has the name at rank %u that %llu has at rank "
+				"%u, and all others are shifted alike: one of the two has left "
+				"out a call, or made one more",
 				twi_ctx_word(ctx), (unsigned long long)(seq + (uint64_t)moved),
 				group, rank->rank, (unsigned long long)seq, other->rank);
 		return;
@@ -229,8 +230,8 @@ static void blame_shifted(struct twi_judge *judge, uint32_t ctx,
 	tell_seqs(theirs, their);
 	twi_judge_blame(
 		judge, TWI_CAUSE_OTHER_OPERATION, rank->rank, of_two ? OF_TWO : CONFIDENCE,
-		"rank %u begins its bursts of calls with %ss %s of %s, rank %u with %s, and "
-		"so each time: one has left out a call, or made one more",
+		"rank %u begins its bursts of calls with %ss %s of %s, rank %u with %s, each "
+		"time alike: one of the two has left out a call, or made one more",
 		rank->rank, twi_ctx_word(ctx), own, group, other->rank, their);
 }
 

@@ -113,9 +113,9 @@ static bool blame_credit(const struct twi_waits_graph *graph, const struct twi_w
 	if (confidence <= 0)
 		return false;
 	twi_judge_blame(graph->judge, TWI_CAUSE_CREDIT, here, confidence,
-			"rank %u has waited for %s to receive tag %llu from rank %u, which has no "
-			"credit to send to it: messages lie there that no receive takes, one with "
-			"tag %llu, %llu bytes",
+			"rank %u has waited for %s to receive tag %llu from rank %u, which has "
+			"no credit to send to it: it holds messages that no receive takes, one "
+			"with tag %llu, %llu bytes",
 			here, twi_judge_time(node->age_ns, time), (unsigned long long)row->tag,
 			there, (unsigned long long)stray->tag, (unsigned long long)stray->bytes);
 	graph->judge->out->stuck = true;
@@ -151,8 +151,9 @@ static bool blame_tag(const struct twi_waits_graph *graph, const struct twi_wait
 			finding->ranks[finding->rank_count++] = there;
 	}
 	twi_judge_add(judge, TWI_CAUSE_OTHER_TAG,
-		      "rank %u has waited for %s%s to receive tag %llu from rank %u, of which a "
-		      "message with tag %llu, %llu bytes, lies there that no receive takes%s",
+		      "rank %u has waited for %s%s to receive tag %llu from rank %u; a message "
+		      "of that rank with tag %llu, %llu bytes, has come, and no receive takes "
+		      "it%s",
 		      here, twi_judge_time(node->age_ns, time), manner_of(node),
 		      (unsigned long long)row->tag, there, (unsigned long long)stray->tag,
 		      (unsigned long long)stray->bytes,

@@ -465,13 +465,16 @@ int twi_knob_agree(const char *call, const struct tow_options *in, const struct 
 		tell_value(asked, i, wanted, sizeof(wanted));
 		tell_value(have, i, there, sizeof(there));
 		return twi_error(TOW_EINVAL,
-				 "%s: %s is to be %s here, and is %s where it was opened", call,
-				 name, wanted, there);
+				 "%s: %s is %s in this call, but %s in the runtime that "
+				 "is open",
+				 call, name, wanted, there);
 	}
 	if (in->log_callback != NULL &&
 	    (in->log_callback != have->log_callback || in->log_user != have->log_user))
 		return twi_error(TOW_EINVAL,
-				 "%s: log_callback is another one than where it was opened", call);
+				 "%s: log_callback differs from that of the runtime that "
+				 "is open",
+				 call);
 	return TOW_OK;
 }
 

@@ -46,11 +46,13 @@ static int refuse_file(const char *path, int err)
 {
 	if (err == ELOOP)
 		return twi_error(TOW_EINVAL,
-				 "log=%.128s is a symbolic link, which is not followed; name what "
-				 "it points to",
+				 "log=%.128s is a symbolic link, which is not followed; name "
+				 "the file itself",
 				 path);
 	if (err == ENXIO)
-		return twi_error(TOW_EINVAL, "log=%.128s is a pipe or socket that nobody reads",
+		return twi_error(TOW_EINVAL,
+				 "log=%.128s is a pipe or socket that no process "
+				 "reads",
 				 path);
 	return twi_error_errno(TOW_ESYSTEM, err, "log=%.128s cannot be written", path);
 }

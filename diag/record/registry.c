@@ -111,7 +111,8 @@ int twi_registry_capture(struct twi_diag *diag, const struct twi_capture *captur
 	int status = TOW_OK;
 
 	if (!good_path(capture->path) || capture->start == NULL || capture->finish == NULL)
-		return twi_error(TOW_EINVAL, "a capture needs a path below /v1/ and its functions");
+		return twi_error(TOW_EINVAL, "a source of captures needs a path below /v1/ and "
+					     "its functions");
 	pthread_rwlock_wrlock(&registry->lock);
 	if (registry->capture_count == TWI_REGISTRY_CAPTURES)
 		status = twi_error(TOW_EBUSY, "more than %d captures", TWI_REGISTRY_CAPTURES);

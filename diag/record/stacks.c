@@ -150,8 +150,8 @@ static int install_handler(int number)
 		return twi_error_errno(TOW_EINVAL, errno, "stacks_signal = %d", number);
 	if (!is_free(&before))
 		return twi_error(TOW_EBUSY,
-				 "stacks_signal = %d: the program handles that signal itself; take "
-				 "one that nobody uses, as %d",
+				 "stacks_signal = %d: the program handles that signal itself; "
+				 "use a free one, such as %d",
 				 number, SIGRTMIN + 6);
 	backtrace(frame, 1); /* its first call loads a library, which a handler must not do */
 	if (sigaction(number, &action, NULL) != 0)

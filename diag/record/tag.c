@@ -115,8 +115,8 @@ int twi_tag_number(const char *call, const char *text, uint32_t *tag_out)
 		number = add_tag(text, TWI_TAGS_MAX);
 	if (number == 0)
 		return twi_error(TOW_EBUSY,
-				 "%s: there are %d tags already, and none is ever forgotten; name "
-				 "places, not steps: '%s'",
+				 "%s: there are %d tags already, which is the limit; name "
+				 "places in the program, not steps: '%s'",
 				 call, TWI_TAGS_MAX, text);
 	*tag_out = number;
 	return TOW_OK;

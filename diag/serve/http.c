@@ -92,12 +92,13 @@ void twi_http_answer(struct twi_diag *diag, const char *method, const char *path
 					 .content_type = route.content_type };
 	if (route.kind == TWI_HTTP_BAD_METHOD) {
 		out->allow = TWI_HTTP_ALLOW;
-		answer_error(diag, route.status, "only GET and HEAD; nothing can be changed here",
-			     out);
+		answer_error(diag, route.status,
+			     "only GET and HEAD are served; nothing can be changed here", out);
 		return;
 	}
 	if (route.kind == TWI_HTTP_BAD_PATH) {
-		answer_error(diag, route.status, "this is no path; GET /v1 lists them", out);
+		answer_error(diag, route.status, "this is not a path; GET /v1 lists the documents",
+			     out);
 		return;
 	}
 	twi_emit_init(&e);

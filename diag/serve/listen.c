@@ -172,8 +172,8 @@ static int bind_any(int fd, const struct twi_listen_name *name, struct twi_liste
 	}
 	if (status == TOW_AGAIN)
 		return twi_error(TOW_EBUSY,
-				 "%d living runtimes have the stats sockets %s/%s*%s; give each "
-				 "its own rank",
+				 "%d live runtimes have the stats sockets %s/%s*%s; give each "
+				 "runtime its own rank",
 				 NAMES_MAX, name->dir, name->stem, name->end);
 	if (status == TOW_OK)
 		snprintf(out->path, sizeof(out->path), "%s", address.sun_path);

@@ -71,8 +71,8 @@ int twi_listen_tcp_parse(const char *text, struct sockaddr_storage *out, socklen
 	if (good)
 		return TOW_OK;
 	return twi_error(TOW_EINVAL,
-			 "stats_listen '%.80s' is no address: PORT, or ADDRESS:PORT with a number "
-			 "such as 127.0.0.1:0 or [::1]:9400",
+			 "stats_listen '%.80s' is not an address: use PORT, or ADDRESS:PORT "
+			 "with a numeric address such as 127.0.0.1:0 or [::1]:9400",
 			 text);
 }
 
@@ -120,8 +120,8 @@ int twi_listen_tcp_open(const char *text, struct twi_listen_tcp *out)
 	out->fd = -1;
 	if (err == EADDRINUSE)
 		return twi_error_errno(TOW_EBUSY, err,
-				       "stats_listen %s: another has it; give each rank a port of "
-				       "its own, or port 0",
+				       "stats_listen %s is in use; give each rank a port of its "
+				       "own, or port 0",
 				       text);
 	return twi_error_errno(err == EACCES ? TOW_EPERM : TOW_ESYSTEM, err, "stats_listen %s",
 			       text);

@@ -80,12 +80,12 @@ static void render_info(struct twi_diag *diag, struct twi_emit *e)
 }
 
 static const struct twi_report reports[] = {
-	{ "/v1/info", "Who this is: version, process, knobs, kernel, log", render_info },
+	{ "/v1/info", "This runtime: version, process, knobs, kernel, log", render_info },
 	{ "/v1/counters", "All counters, and the reasons of copies and late registrations",
 	  render_counters },
 	{ "/v1/latency", "RPC latencies by lane, size, peer and part, and the worst RPCs",
 	  twi_latency_report },
-	{ "/v1/copies", "Copies that need not be: why, from where, what they cost, the cure",
+	{ "/v1/copies", "Fallback copies: why, from where, what they cost, the cure",
 	  twi_site_report_copies },
 	{ "/v1/registrations", "Registrations after the seal: why, from where, cost, the cure",
 	  twi_site_report_registrations },

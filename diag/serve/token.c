@@ -33,7 +33,7 @@ static int take_token(const char *knob, const char *text, size_t bytes, struct t
 	explicit_bzero(out, sizeof(*out));
 	return twi_error(
 		TOW_EINVAL,
-		"the token of %s has other characters than letters, digits and . _ ~ -" MEND, knob);
+		"the token of %s has characters other than letters, digits and . _ ~ -" MEND, knob);
 }
 
 /* Reads one line. CR or LF at its end is not part of the token. */

@@ -135,12 +135,13 @@ static bool explain_late(const struct look *l, uint64_t waited_ns, struct twi_fi
 		    percent_of(others, waited_ns));
 	else if (worst != NULL && worst->slowest_ns > 0 && worst->slowest_ns >= each / 2)
 		SAY(row->cause,
-		    "Rank %lld held up the steps for %u %% of that, and was waited for.",
+		    "Rank %lld held up the steps for %u %% of that: the others waited for it.",
 		    (long long)l->trace->ranks[worst - l->t->ranks].rank,
 		    percent_of(worst->slowest_ns, each));
 	else
 		return false;
-	SAY(row->cure, "See who came last, or held up steps; more bandwidth would not help.");
+	SAY(row->cure, "See which rank came last, or held up steps; more bandwidth would not "
+		       "help.");
 	return true;
 }
 
@@ -167,7 +168,8 @@ static void explain_stall(const struct look *l, uint64_t waited_ns, struct twi_f
 	if ((group == NULL || all == 0) && receivers_waited(l) >= waited_ns / 2) {
 		SAY(row->cause,
 		    "Messages waited so long for receivers that had not asked for them.");
-		SAY(row->cure, "See which receivers are late below, and who held up steps.");
+		SAY(row->cure, "See below which receivers are late, and which ranks held up "
+			       "steps.");
 		return;
 	}
 	if (group == NULL || all == 0) {
@@ -188,7 +190,8 @@ static void explain_stall(const struct look *l, uint64_t waited_ns, struct twi_f
 	SAY(row->cure, "%s",
 	    group->slack.mean < group->stall.mean
 		    ? "Start it earlier, in smaller parts, or wait for it later."
-		    : "It had time enough: see the links, slow pairs and who came last below.");
+		    : "It had enough time: see below the links, the slow pairs and the ranks "
+		      "that came last.");
 }
 
 /* Limits a cost to the longest time that a rank waited, where steps show that. */
@@ -326,7 +329,7 @@ static void find_last(struct look *l)
 	SAY(row->what, "Rank %lld came last to %llu of %llu collectives, by %s each, %s at most.",
 	    (long long)l->trace->ranks[worst].rank, (unsigned long long)ranks[worst].last_count,
 	    (unsigned long long)l->t->entries.judged, each, most);
-	SAY(row->cause, "So late after the rank before it, beyond what clocks may be wrong by.");
+	SAY(row->cause, "The times are from the rank before it, less the error of the clocks.");
 	SAY(row->cure, "See what it does before these collectives: its spans here, towstat explain "
 		       "on its host.");
 }
@@ -344,7 +347,7 @@ static void find_others(struct look *l)
 	twi_findings_ns(ns, text, sizeof(text));
 	SAY(row->what, "This rank waited %s in collectives to which others had not come.", text);
 	SAY(row->cause, "Another rank computes longer, or enters later.");
-	SAY(row->cure, "Capture all ranks (towtrace capture) to see who.");
+	SAY(row->cure, "Capture all ranks (towtrace capture) to see which.");
 }
 
 static void find_pair(struct look *l)
@@ -367,8 +370,8 @@ static void find_pair(struct look *l)
 	    name, seen, usual);
 	SAY(row->cause, "%llu of them; other pairs send the same sizes faster.",
 	    (unsigned long long)pair->latency.count);
-	SAY(row->cure, "Look at the way between the two (towdoctor --peer), and at /v1/peers there "
-		       "for the lane and why it was chosen.");
+	SAY(row->cure, "Look at the path between the two (towdoctor --peer), and at /v1/peers "
+		       "there for the lane and why it was chosen.");
 }
 
 /* Messages that wait for their receiver. The link is not the cause; the sender may be held up. */
@@ -498,9 +501,11 @@ static void find_lost(struct look *l)
 	twi_words_count(lost, text);
 	SAY(row->what, "%s spans were overwritten before they were read, %u %% of all.", text,
 	    percent_of(lost, lost + spans));
-	SAY(row->cause, "A thread's ring keeps its last %u; what is shown rests on what is left.",
+	SAY(row->cause,
+	    "A thread's ring keeps its last %u; this report has only those that are "
+	    "left.",
 	    TWI_SPAN_ROWS);
-	SAY(row->cure, "Capture a shorter time, or read oftener.");
+	SAY(row->cure, "Capture a shorter time, or read more often.");
 }
 
 static void find_clocks(struct look *l)
@@ -510,9 +515,9 @@ static void find_clocks(struct look *l)
 	if (l->t->entries.unknown == 0)
 		return;
 	row = add_finding(l, "clocks", 0);
-	SAY(row->what, "Of %llu collectives nobody can say who came last.",
+	SAY(row->what, "For %llu collectives it is not known which rank came last.",
 	    (unsigned long long)l->t->entries.unknown);
-	SAY(row->cause, "Ranks' clocks were put together by UNIX time: their offsets were not "
+	SAY(row->cause, "The ranks' clocks were aligned by UNIX time: their offsets were not "
 			"measured.");
 	SAY(row->cure, "Capture with towtrace, which measures them.");
 }

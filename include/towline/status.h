@@ -18,15 +18,15 @@ extern "C" {
 	X(TOW_AGAIN, 1, "not finished yet; ask again")                                             \
 	X(TOW_COPIED, 2, "done, but the payload was copied where the lane's design needs no copy") \
 	X(TOW_EINVAL, -1, "an argument, option or environment variable is not valid")              \
-	X(TOW_ENOMEM, -2, "the system has no memory left for it")                                  \
+	X(TOW_ENOMEM, -2, "the system has no memory left for the request")                         \
 	X(TOW_EEXHAUSTED, -3, "the premapped pool has no room of that size")                       \
 	X(TOW_EFOREIGN, -4, "the pointer does not belong to this runtime's pool")                  \
 	X(TOW_EFREED, -5, "the memory is not allocated, or was freed before")                      \
-	X(TOW_ENOTSUP, -6, "this system or build cannot do it")                                    \
-	X(TOW_EPERM, -7, "the system does not permit it")                                          \
+	X(TOW_ENOTSUP, -6, "this system or build does not support the request")                    \
+	X(TOW_EPERM, -7, "the system does not permit the request")                                 \
 	X(TOW_ESYSTEM, -8, "a system call failed")                                                 \
-	X(TOW_EBUSY, -9, "a bounded resource is in use; finish something first")                   \
-	X(TOW_EREFUSED, -10, "nobody listens at that address, or the peer refused us")             \
+	X(TOW_EBUSY, -9, "a bounded resource is in use; end or release something first")           \
+	X(TOW_EREFUSED, -10, "nothing listens at that address, or the peer refused")               \
 	X(TOW_EPEER, -11, "the peer has gone or the connection broke")                             \
 	X(TOW_EPROTOCOL, -12, "the peer sent bytes that break the protocol")                       \
 	X(TOW_EDEADLINE, -13, "the deadline passed first")                                         \
@@ -34,14 +34,14 @@ extern "C" {
 	X(TOW_ECLOSED, -15, "closed on this side, before the call or during the operation")        \
 	X(TOW_ETRUNCATED, -16, "the message is longer than the posted buffer")                     \
 	X(TOW_EFORKED, -17, "called in a forked child, which owns no runtime")                     \
-	X(TOW_EZEROCOPY, -18, "require_zero_copy: it would have been copied or registered late")   \
+	X(TOW_EZEROCOPY, -18, "require_zero_copy: memory would be copied or registered late")      \
 	X(TOW_EDEVICE, -19, "the device has failed, or refused the request")                       \
 	X(TOW_EAUTH, -20, "the other side has another job key, or none where one is needed")       \
 	X(TOW_ECORRUPT, -21, "the payload's checksum is not the one that its sender computed")     \
 	X(TOW_EMISMATCH, -22, "ranks of one job disagree")                                         \
 	X(TOW_EREMOTE, -23, "the handler on the other side failed")                                \
 	X(TOW_ETIMEDOUT, -24, "the wait's time is over; the operation goes on")                    \
-	X(TOW_EFAULT, -25, "memory of the payload, here or at the peer, is not to be accessed")    \
+	X(TOW_EFAULT, -25, "memory of the payload, here or at the peer, cannot be accessed")       \
 	X(TOW_EABORTED, -26, "the group was aborted, here or at another rank")
 
 /* What a call returns. */

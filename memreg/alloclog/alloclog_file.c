@@ -95,8 +95,7 @@ bool twi_alloclog_check(struct twi_alloclog_checker *c, const struct twi_alloc_e
 		return check_gap(c, e);
 	default:
 		return refuse_event(c, 40,
-				    "a kind of event that there is not (1 alloc, 2 free, 3 step, 4 "
-				    "gap)");
+				    "an unknown kind of event (1 alloc, 2 free, 3 step, 4 gap)");
 	}
 }
 

@@ -565,7 +565,7 @@ static const char *probe_works(void)
 	    mallocx == NULL || dallocx == NULL)
 		return "the process has no jemalloc";
 	if (!twi_je_bins_read(&bins))
-		return "this jemalloc does not tell its bins";
+		return "this jemalloc does not report its bins";
 	memory = mmap(NULL, 2 * PROBE_BYTES, PROT_READ | PROT_WRITE,
 		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (memory == MAP_FAILED)

@@ -235,7 +235,8 @@ static int pool_exhausted(struct twi_pool *pool, size_t bytes, size_t align, str
 	if (degrades && pool->require_zero_copy) {
 		twi_count(pool->diag, TWI_C_zero_copy_refusals, 1);
 		return fail_exhausted(pool, bytes, align,
-				      "require_zero_copy forbids to register or to copy late");
+				      "require_zero_copy forbids late registrations and "
+				      "fallback copies");
 	}
 	if (pool->exhaust == TWI_EXHAUST_GROW)
 		return grow_pool(pool, bytes, align, site, out);

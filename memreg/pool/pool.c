@@ -337,7 +337,10 @@ static int end_allocation(struct twi_pool *pool, void *memory, uint64_t *bytes_o
 	if (extent == NULL)
 		return end_overflow(pool, memory);
 	if ((uintptr_t)memory % TWI_ALIGN_DEFAULT)
-		return twi_error(TOW_EFOREIGN, "pool: %p is no start of an allocation", memory);
+		return twi_error(TOW_EFOREIGN,
+				 "pool: %p is not the start of an "
+				 "allocation",
+				 memory);
 	if (pool->ops->find(pool->arena[extent->slot], memory, &block) < 0)
 		return not_allocated(memory);
 	if (block.base != memory)

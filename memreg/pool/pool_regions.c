@@ -278,7 +278,7 @@ int twi_pool_deregister(struct twi_pool *pool, uint64_t handle)
 		twi_pool_settle_held(pool);
 	pthread_mutex_unlock(&pool->control);
 	if (status == TOW_EINVAL)
-		return twi_error(status, "deregister: 0x%llx is no handle",
+		return twi_error(status, "deregister: 0x%llx is not a handle",
 				 (unsigned long long)handle);
 	if (status < 0)
 		return twi_error(status,

@@ -140,8 +140,8 @@ int twi_pool_pinning(const struct twi_pool *pool)
 	}
 	return refused != NULL
 		       ? twi_error(refused->status,
-				   "register: nothing can be pinned, nor was the pool: %s; mend "
-				   "it: %s",
+				   "register: no memory can be pinned, and the pool was not "
+				   "either: %s; mend it: %s",
 				   refused->reason, refused->mend)
 		       : TOW_OK;
 }

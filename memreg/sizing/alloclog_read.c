@@ -159,7 +159,8 @@ static int read_header(struct reader *r)
 	if (status < 0)
 		return status;
 	if (memcmp(p, TWI_ALLOCLOG_MAGIC, TWI_ALLOCLOG_MAGIC_BYTES) != 0)
-		return wrong_at(0, "this is no allocation log: it does not begin with TOWALOG");
+		return wrong_at(0, "this is not an allocation log: it does not begin with "
+				   "TOWALOG");
 	r->major = (unsigned)twi_get_le(p + 8, 2);
 	if (r->major < 1 || r->major > TWI_ALLOCLOG_MAJOR)
 		return twi_error(TOW_EINVAL,
@@ -176,15 +177,15 @@ static int read_header(struct reader *r)
 	if (twi_get_le(p + 16, 4) != TWI_ALLOCLOG_RECORD_BYTES)
 		return wrong_at(16, "the length of a record is not 48");
 	if (twi_get_le(p + 20, 4) & ~(uint64_t)TWI_ALLOCLOG_FROM_OPEN)
-		return wrong_at(20, "a flag that there is not");
+		return wrong_at(20, "an unknown flag");
 	if (twi_get_le(p + 48, 8) > TWI_ALLOCLOG_EVENTS_MAX)
 		return wrong_at(48, "more events than a log can have");
 	if (twi_get_le(p + 96, 4) > TWI_ALLOCLOG_SHIFT_MAX)
-		return wrong_at(96, "a sampling that there is not (2^0 to 2^10)");
+		return wrong_at(96, "a sampling that is not from 2^0 to 2^10");
 	if (r->major == 1 && twi_get_le(p + 10, 2) == 0 && !all_zero(p + 112, 16))
 		return wrong_at(112, "the reserved bytes are not zero");
 	if (r->major > 1 && !is_arena(p + 112))
-		return wrong_at(112, "the arena's name is none");
+		return wrong_at(112, "the name of the arena is unknown");
 	if (r->major == 1)
 		memset(p + 112, 0, sizeof(p) - 112); /* their meaning in major 1 is unknown */
 	r->promised = twi_get_le(p + 48, 8);
@@ -234,7 +235,8 @@ static int read_end(struct reader *r)
 	if (twi_get_le(p + 8, 8) != r->offset)
 		return wrong_at(at + 8, "the length is not that of the file");
 	if (r->checker.unknown_frees != r->trace->unknown_frees)
-		return wrong_at(104, "the number of frees without their allocation is another");
+		return wrong_at(104, "the number of frees without their allocation is not that "
+				     "of the file");
 	if (r->checker.gaps != r->trace->gaps || r->checker.left_events != r->trace->left_events ||
 	    r->checker.left_steps != r->trace->left_steps)
 		return wrong_at(160, "what is left out is not the sum of the gaps");

@@ -217,7 +217,8 @@ static int take_event(struct twi_replay_builder *builder, const struct twi_alloc
 	struct twi_replay_id *entry;
 
 	if (event->bytes > TWI_REPLAY_BYTES_MAX)
-		return refuse_event(builder, "so many bytes are no allocation", event->bytes);
+		return refuse_event(builder, "an allocation cannot have so many bytes",
+				    event->bytes);
 	if (event->align_log2 > ALIGN_MAX)
 		return refuse_event(builder, "an alignment of more than 2^21: log2 of it",
 				    event->align_log2);

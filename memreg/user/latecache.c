@@ -261,7 +261,8 @@ static int late_held(struct twi_pool *pool, uint64_t start, uint64_t end, uint64
 	for (const struct twi_registration *r = pool->registrations; r != NULL; r = r->next)
 		anyone |= r->registered;
 	if (!anyone)
-		return twi_error(TOW_ENOTSUP, "late cache: nobody needs memory registered");
+		return twi_error(TOW_ENOTSUP, "late cache: no lane or device needs registered "
+					      "memory");
 	if (!able_to_watch(pool, true))
 		return twi_error(TOW_ENOTSUP, "late cache: %s; mend it: %s",
 				 twi_latecache_of(pool)->watch.reason,
@@ -297,7 +298,9 @@ static int cache_use(struct twi_pool *pool, const void *p, uint64_t bytes, struc
 	int status;
 
 	if (p == NULL || end <= start || end > (uint64_t)INTPTR_MAX)
-		return twi_error(TOW_EINVAL, "late cache: %llu bytes at %p are no memory",
+		return twi_error(TOW_EINVAL,
+				 "late cache: %llu bytes at %p are not a range of "
+				 "memory",
 				 (unsigned long long)bytes, p);
 	status = find_patiently(pool, start, end, &entry);
 	if (status == TOW_EFREED) {

@@ -37,9 +37,8 @@ static void before_fork(void)
 		if (copy != MAP_FAILED)
 			memcpy(copy, block->memory, block->bytes);
 		else
-			say_text(
-				"towline-malloc: no memory to copy what is placed in the pool: the "
-				"child of this fork has less than its parent\n");
+			say_text("towline-malloc: no memory to copy the allocations in the "
+				 "pool: they are missing in the child of this fork\n");
 	}
 	errno = error;
 }
@@ -67,7 +66,7 @@ static bool move_copy(struct twm_block *block)
 		   block->memory) != MAP_FAILED)
 		return true;
 	munmap(block->copy, block->bytes);
-	say_text("towline-malloc: what was placed in the pool is missing in the child of a fork\n");
+	say_text("towline-malloc: allocations in the pool are missing in the child of a fork\n");
 	return false;
 }
 

@@ -21,7 +21,8 @@ static __thread bool in_lookup __attribute__((tls_model("initial-exec")));
 /* Ends a process without an allocator. Only write works without memory. */
 static _Noreturn void give_up(void)
 {
-	static const char text[] = "towline-malloc: there is no malloc behind this one\n";
+	static const char text[] = "towline-malloc: no other malloc was found behind the "
+				   "preload\n";
 
 	(void)!write(STDERR_FILENO, text, sizeof(text) - 1);
 	_Exit(127);

@@ -10,7 +10,8 @@ static int end_absent(struct twmpi_comm *comm, const char *name)
 	return twmpi_end(
 		comm, name,
 		twmpi_fail(MPI_ERR_UNSUPPORTED_OPERATION,
-			   "Towline does not have this function (docs/mpi.md lists those it has)"));
+			   "Towline does not have this function (docs/mpi.md lists those that "
+			   "it has)"));
 }
 
 #define TWMPI_WRITTEN(result, name, parameters) /* elsewhere */

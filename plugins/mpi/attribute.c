@@ -75,8 +75,10 @@ static int delete_attribute(struct twmpi_comm *comm, struct key *key)
 	free(attribute);
 	if (code == MPI_SUCCESS)
 		return code;
-	return twmpi_fail(MPI_ERR_OTHER, "the function that deletes attribute %d gave %d", number,
-			  code);
+	return twmpi_fail(MPI_ERR_OTHER,
+			  "the function that deletes attribute %d "
+			  "returned %d",
+			  number, code);
 }
 
 /* The lock is held. */
@@ -164,7 +166,7 @@ TWMPI_PUBLIC int MPIABI_Comm_create_keyval(MPIABI_Comm_copy_attr_function *comm_
 
 static int fail_key(int number)
 {
-	return twmpi_fail(MPI_ERR_KEYVAL, "%d is no key of the program's, or was freed", number);
+	return twmpi_fail(MPI_ERR_KEYVAL, "%d is not a key of the program, or was freed", number);
 }
 
 TWMPI_PUBLIC int MPIABI_Comm_free_keyval(int *comm_keyval)

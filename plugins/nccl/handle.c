@@ -111,8 +111,8 @@ enum nccl_result twn_handle_read(const void *bytes, char address_out[TOW_ADDRESS
 			 (const char *)handle.address);
 		return NCCL_SUCCESS;
 	}
-	twn_log(NCCL_LOG_WARN, "the handle is not one of this plugin, or of another version: all "
-			       "ranks must use the same");
+	twn_log(NCCL_LOG_WARN, "the handle is from another plugin or another version of this "
+			       "one: all ranks must use the same");
 	return NCCL_INVALID_USAGE;
 }
 

@@ -155,7 +155,7 @@ static void keep_attributes(void)
 
 	CALL(MPIABI_Comm_free_keyval(&other)); /* its attribute stays until the communicator ends */
 	expect(other == MPI_KEYVAL_INVALID);
-	FAILS(MPIABI_Comm_set_attr(first, freed, NULL), MPI_ERR_KEYVAL, "is no key");
+	FAILS(MPIABI_Comm_set_attr(first, freed, NULL), MPI_ERR_KEYVAL, "is not a key");
 	CALL(MPIABI_Comm_delete_attr(first, key));
 	expect(deleted == 401);
 	CALL(MPIABI_Comm_free(&first));
@@ -214,7 +214,7 @@ static void fail_deletes(void)
 	CALL(MPIABI_Comm_create_keyval(copy_value, refuse_delete, &key, NULL));
 	CALL(MPIABI_Comm_dup(MPI_COMM_WORLD, &comm));
 	CALL(MPIABI_Comm_set_attr(comm, key, NULL));
-	snprintf(words, sizeof(words), "that deletes attribute %d gave 5", key);
+	snprintf(words, sizeof(words), "that deletes attribute %d returned 5", key);
 	FAILS(MPIABI_Comm_delete_attr(comm, key), MPI_ERR_OTHER, words);
 	CALL(MPIABI_Comm_set_attr(comm, key, NULL));
 	CALL(MPIABI_Comm_free_keyval(&key));

@@ -123,7 +123,7 @@ static const struct dt_case dt_hosts[] = {
 	  { { "/proc/self/status", DT_STATUS(DT_CAPS, "0-3", "2") } } },
 	{ "seccomp",
 	  "note",
-	  "io_uring is not to be had",
+	  "io_uring cannot be used",
 	  { { "/proc/self/status", DT_STATUS(DT_CAPS, "0-3", "2") },
 	    { DT_ANSWER, DT_ANSWERS("1", "0", "25", "1", "1", DT_POOL) } } },
 	{ "cma",

@@ -20,7 +20,7 @@ static const struct dt_case dt_nets[] = {
 	  "note",
 	  "net.core.rmem_max=16777216",
 	  { { DT_CORE "rmem_max", "212992\n" } } },
-	{ "socket_buffers", "ok", "not to be seen", { { DT_CORE "rmem_max", NULL } } },
+	{ "socket_buffers", "ok", "not visible", { { DT_CORE "rmem_max", NULL } } },
 	{ "congestion",
 	  "note",
 	  "TOW_CONGESTION=cubic",

@@ -215,13 +215,13 @@ const char *http_ask_why(const struct http_ask *ask)
 {
 	switch (ask->error) {
 	case ENOENT:
-		return "there is no such socket; `towstat list` shows those there are";
+		return "there is no such socket; `towstat list` shows those that exist";
 	case ECONNREFUSED:
 		return "its process has ended and left the file behind";
 	case EACCES:
 		return "it belongs to another user";
 	case EPERM:
-		return "what answers there is another user's process than the file's owner";
+		return "the process that answers there belongs to another user than the file";
 	case EAGAIN:
 	case ETIMEDOUT:
 		return "its process does not answer; is it stopped?";
@@ -229,11 +229,11 @@ const char *http_ask_why(const struct http_ask *ask)
 		return "the answer is larger than towstat reads, or there is no memory for it";
 	case ECONNRESET:
 	case EPIPE:
-		return "it hung up; runtimes answer only their own user and root";
+		return "it closed the connection; runtimes answer only their own user and root";
 	case EBADMSG:
-		return "what answers there is no stats socket";
+		return "the process that answers there does not serve a stats socket";
 	case EINVAL:
-		return "this is no path, or too long a one";
+		return "this is not a path, or it is too long";
 	default:
 		return strerror(ask->error);
 	}
@@ -310,7 +310,7 @@ int http_get_within(const char *socket_path, const char *path, const struct http
 		return 0;
 	}
 	if (one.ask.error == EINVAL)
-		snprintf(error_out, error_size, "%.100s is no path", path);
+		snprintf(error_out, error_size, "%.100s is not a path", path);
 	else
 		snprintf(error_out, error_size, "%s: %s", socket_path, http_ask_why(&one.ask));
 	return -1;

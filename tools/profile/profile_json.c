@@ -159,9 +159,9 @@ static int read_texts(const struct place *place, const json_t *json, struct tool
 		return -1;
 	row->ring = strcmp(pairs, "ring") == 0;
 	if (!tool_profile_is_kind(row->kind))
-		return complain_at(place, "\"kind\" names no collective");
+		return complain_at(place, "\"kind\" is not the name of a collective");
 	if (row->type[0] != '\0' && tool_profile_type_bytes(row->type) == 0)
-		return complain_at(place, "\"type\" names no type");
+		return complain_at(place, "\"type\" is not the name of a type");
 	return 0;
 }
 
@@ -206,7 +206,8 @@ static int read_list(const json_t *root, const char *key, bool named, struct too
 			return -1;
 		if (named != (row.name[0] != '\0'))
 			return complain_at(&place, named ? "it has no \"name\""
-							 : "it has a \"name\", and may not");
+							 : "it has a \"name\", "
+							   "which is not allowed");
 		if (tool_profile_add(out, &row, why) != 0)
 			return -1;
 	}
@@ -225,7 +226,9 @@ static int read_root(const json_t *root, struct tool_profile *out, char *why)
 		return -1;
 	}
 	if (!json_is_integer(version) || json_integer_value(version) != TOOL_PROFILE_VERSION) {
-		snprintf(why, TOOL_PROFILE_WHY, "its \"version\" is not %d, which is what is read",
+		snprintf(why, TOOL_PROFILE_WHY,
+			 "its \"version\" is not %d, the only one that "
+			 "is read",
 			 TOOL_PROFILE_VERSION);
 		return -1;
 	}

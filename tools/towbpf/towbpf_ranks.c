@@ -161,7 +161,8 @@ static void connect_rank(struct ranks *ranks, struct rank *rank)
 	if (!trust_peer(rank->fd, rank->path) ||
 	    getsockopt(rank->fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0) {
 		print_change(rank,
-			     "what answers there is another user's process than the file's owner");
+			     "the process that answers there belongs to another user than the "
+			     "file");
 		leave_rank(ranks, rank);
 		return;
 	}

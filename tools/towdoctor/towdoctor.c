@@ -308,8 +308,8 @@ static int run_serve(const struct arguments *arguments)
 		    access("/proc/net/if_inet6", F_OK) == 0 ? "[::]" : "0.0.0.0", number);
 	}
 	if (getenv("TOW_JOB_KEY") == NULL && getenv("TOW_JOB_KEY_FILE") == NULL)
-		fprintf(stderr, "towdoctor: no job key is set: whoever reaches this port can "
-				"measure\n");
+		fprintf(stderr, "towdoctor: no job key is set: any host that reaches this port "
+				"can measure\n");
 	options.address = address;
 	return serve(&options);
 }

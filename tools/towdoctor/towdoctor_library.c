@@ -167,7 +167,7 @@ int loopback_probe(int fd, void *arg)
 	close(ends[1]);
 	got = read(ends[0], address, sizeof(address) - 1);
 	if (got <= 0) {
-		dprintf(fd, "failed: nobody could be started at %s", (const char *)arg);
+		dprintf(fd, "failed: no server could be started at %s", (const char *)arg);
 	} else {
 		address[strcspn(address, "\n")] = '\0';
 		measured = measure(&(struct measure_options){ .address = address,
@@ -222,7 +222,7 @@ void check_gpus(struct doctor *doctor, struct finding *out)
 	    driver ? "loaded" : "not loaded", answer);
 	if (!driver || strncmp(answer, "none", 4) == 0 || strncmp(answer, "failed", 6) == 0) {
 		raise_to(out, SEVERITY_WARNING);
-		SAY(out->effect, "device memory is not to be had: tow_device_open(\"cuda\") fails");
+		SAY(out->effect, "device memory cannot be used: tow_device_open(\"cuda\") fails");
 		SAY(out->mend, driver ? "apt-get install libcuda1; docker: --gpus all"
 				      : "install NVIDIA's driver, modprobe nvidia; docker: "
 					"--gpus all");
@@ -316,7 +316,7 @@ void check_loopback(struct doctor *doctor, struct finding *out)
 			continue;
 		raise_to(out, SEVERITY_ERROR);
 		SAY(out->effect, "processes of this host cannot talk to each other");
-		SAY(out->mend, "what the message says; ip link set lo up");
+		SAY(out->mend, "do what the message says; ip link set lo up");
 	}
 	if (!known)
 		not_known(out, "the lanes");

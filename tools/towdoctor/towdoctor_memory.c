@@ -398,7 +398,7 @@ void check_pool(struct doctor *doctor, struct finding *out)
 		SAY(out->found, "%s", answer + 8);
 		raise_to(out, SEVERITY_ERROR);
 		SAY(out->effect, "no runtime opens here");
-		SAY(out->mend, "what the message says; the checks io_uring, memlock and "
+		SAY(out->mend, "do what the message says; the checks io_uring, memlock and "
 			       "cgroup_memory say more");
 		return;
 	}

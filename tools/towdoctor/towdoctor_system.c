@@ -56,7 +56,7 @@ void check_seccomp(struct doctor *doctor, struct finding *out)
 		return;
 	raise_to(out, SEVERITY_NOTE);
 	if (ask_number(doctor, "io_uring_setup", &error) && error != 0)
-		SAY(out->effect, "io_uring is not to be had (see the check io_uring)");
+		SAY(out->effect, "io_uring cannot be used (see the check io_uring)");
 	else
 		SAY(out->effect, "none seen: io_uring works. Each system call takes some 50 ns "
 				 "more");
@@ -105,8 +105,8 @@ void check_files(struct doctor *doctor, struct finding *out)
 		      : limit < 4096 ? SEVERITY_WARNING
 				     : SEVERITY_NOTE);
 	SAY(out->effect,
-	    "no connection to more than about %lld peers: beyond, connecting fails "
-	    "with EMFILE, and accepting waits",
+	    "no connection to more than about %lld peers: after that connecting fails with "
+	    "EMFILE, and accepting waits",
 	    (long long)(limit / 5));
 	SAY(out->mend, "ulimit -n 65536, and in /etc/security/limits.d/towline.conf: * - nofile "
 		       "65536; systemd: LimitNOFILE=65536");
@@ -224,7 +224,7 @@ void check_governor(struct doctor *doctor, struct finding *out)
 		}
 	}
 	if (count == 0) {
-		SAY(out->found, "the frequency is not this system's to choose");
+		SAY(out->found, "this system cannot choose the frequency");
 		return;
 	}
 	if (slow == 0) {

@@ -78,7 +78,7 @@ void check_socket_buffers(struct doctor *doctor, struct finding *out)
 	SAY(out->wanted, "16 MiB, where the knob socket_buffer_bytes is set");
 	if (!root_number(doctor, &rmem, "/proc/sys/net/core/rmem_max") ||
 	    !root_number(doctor, &wmem, "/proc/sys/net/core/wmem_max")) {
-		SAY(out->found, "not to be seen in this network namespace");
+		SAY(out->found, "not visible in this network namespace");
 		return;
 	}
 	words_bytes((unsigned long long)rmem, rmem_text);
@@ -288,7 +288,7 @@ void check_device_backlog(struct doctor *doctor, struct finding *out)
 
 	SAY(out->wanted, "no drops; 1000 is enough up to 10 Gbit/s");
 	if (!root_number(doctor, &value, "/proc/sys/net/core/netdev_max_backlog")) {
-		SAY(out->found, "not to be seen in this network namespace");
+		SAY(out->found, "not visible in this network namespace");
 		return;
 	}
 	SAY(out->found, "%lld; %lld packets were dropped by a full one since boot",

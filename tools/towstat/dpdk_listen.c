@@ -119,7 +119,7 @@ static int bind_any(struct dpdk_listener *out, char *error, size_t size)
 		memcpy(out->path, path, strlen(path) + 1);
 	else
 		snprintf(error, size, "cannot bind %s: %s", path,
-			 had == 1 ? "living ones have all its names" : strerror(errno));
+			 had == 1 ? "live processes have all its names" : strerror(errno));
 	return had == 0 ? 0 : -1;
 }
 
@@ -157,7 +157,7 @@ int dpdk_listen(const char *dir, const char *prefix, struct dpdk_listener *out, 
 	if (!good_prefix(prefix) || (size_t)snprintf(out->folder, sizeof(out->folder), "%s/dpdk/%s",
 						     dir, prefix) >= sizeof(out->folder)) {
 		snprintf(error_out, error_size,
-			 "'%.100s' is no file prefix: letters, digits, - _ . and not many", prefix);
+			 "'%.100s' is not a file prefix: a few letters, digits, - _ .", prefix);
 		return -1;
 	}
 	snprintf(parent, sizeof(parent), "%.*s", (int)(strlen(out->folder) - strlen(prefix) - 1),

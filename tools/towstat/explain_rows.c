@@ -503,10 +503,9 @@ static void add_pools(json_t *rows, const struct explain_input *input)
 		add_row(rows, "pool", running ? TIER_RUNNING : TIER_BEFORE, 0,
 			json_pack("{s:o, s:o, s:O}", "text",
 				  json_sprintf("the pool was too small: %s", text), "cure",
-				  json_sprintf(
-					  "premap_memory_bytes=%lld (TOW_PREMAP_MEMORY_BYTES), at "
-					  "least; tow-size names the size for a log",
-					  (long long)enough),
+				  json_sprintf("premap_memory_bytes=%lld (TOW_PREMAP_MEMORY_BYTES) "
+					       "at least; tow-size finds the size for a log",
+					       (long long)enough),
 				  "ranks", ranks));
 	json_decref(ranks);
 }

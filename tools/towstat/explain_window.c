@@ -202,7 +202,7 @@ void print_window(const json_t *document)
 	char sent[WORDS_BYTES], received[WORDS_BYTES], copied[WORDS_BYTES];
 
 	if (!(number_of(document, "seconds") > 0)) {
-		printf("how it goes just now is not known: no rank has answered twice\n");
+		printf("the present rates are not known: no rank has answered twice\n");
 		return;
 	}
 	bytes_text(document, "sent_bytes_per_second", sent);

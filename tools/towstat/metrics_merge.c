@@ -273,18 +273,18 @@ static int parse_sample(const struct reader *reader, const char *at, const char 
 	at += out->name.bytes;
 	out->labels = (struct piece){ at, 0 };
 	if (out->name.bytes == 0)
-		return fail_line(reader, "this is no name");
+		return fail_line(reader, "this is not a name");
 	if (at < end && *at == '{') {
 		const char *behind = skip_labels(at + 1, end);
 
 		if (behind == NULL)
-			return fail_line(reader, "these are no labels");
+			return fail_line(reader, "these are not labels");
 		out->labels = (struct piece){ at + 1, (size_t)(behind - at) - 2 };
 		at = behind;
 	}
 	out->rest = (struct piece){ at, (size_t)(end - at) };
 	if (at == end || *at != ' ' || at + 1 == end || at[1] == '#' || !good_rest(at, end))
-		return fail_line(reader, "this is no value");
+		return fail_line(reader, "this is not a value");
 	return 0;
 }
 
@@ -435,7 +435,7 @@ static int read_comment(struct reader *reader, const char *at, const char *end)
 	name = take_name(word.at + word.bytes + 1, end, true);
 	text = (struct piece){ name.at + name.bytes, 0 };
 	if (name.bytes == 0 || (text.at < end && *text.at != ' '))
-		return fail_line(reader, "this is no family's name");
+		return fail_line(reader, "this is not the name of a family");
 	text.at += text.at < end;
 	text.bytes = (size_t)(end - text.at);
 	if (!reader->named || !same_piece(reader->family, name)) {
@@ -455,7 +455,8 @@ static int read_comment(struct reader *reader, const char *at, const char *end)
 	else if (piece_is(word, "HELP"))
 		reader->help = text;
 	else
-		return fail_line(reader, "a comment of no known kind, or a unit that ends no name");
+		return fail_line(reader, "a comment of an unknown kind, or a unit that does "
+					 "not end the name");
 	return 0;
 }
 

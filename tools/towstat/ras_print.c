@@ -324,7 +324,7 @@ static void print_table(FILE *file, const struct ras_report *report)
 	if (report->count > TEXT_COMMS)
 		fprintf(file, "and %zu more\n", report->count - TEXT_COMMS);
 	if (report->left_out > 0)
-		fprintf(file, "and %zu that there was no room for\n", report->left_out);
+		fprintf(file, "and %zu more, which do not fit here\n", report->left_out);
 }
 
 char *ras_print_text(const struct ras_report *report, bool verbose)

@@ -34,7 +34,7 @@ static json_t *walk_all(struct selection *sel, json_t *value, const char *at, co
 	size_t i;
 
 	if (!json_is_array(value))
-		return fail_at(sel, "this is no array", at);
+		return fail_at(sel, "this is not an array", at);
 	if (++sel->stars > STARS_MAX)
 		return fail_at(sel, "too many [*]", at);
 	all = json_array();
@@ -102,7 +102,7 @@ static json_t *walk_index(struct selection *sel, json_t *value, const char *at)
 	if (strcmp(part, "*") == 0)
 		return walk_all(sel, value, at, end + 1);
 	if (!json_is_array(value))
-		return fail_at(sel, "this is no array", at);
+		return fail_at(sel, "this is not an array", at);
 	found = find_element(value, part);
 	if (found == NULL)
 		return fail_at(sel, "there is no such element", at);

@@ -251,7 +251,7 @@ static void add_help(struct picture *out)
 		"LATE        registrations after the seal, or of memory at its first use",
 		"SLACK       median of the collectives that ended: time between start and first",
 		"            need, less what the calls between took; the least is the worst",
-		"WAIT        share of the time in which somebody waited for a collective",
+		"WAIT        share of the time in which a thread waited for a collective",
 		"VERDICT     of the job, from one of its ranks: above in full, here what concerns",
 		"            the rank, and stands out where it names it; ? is not known",
 	};
@@ -299,8 +299,8 @@ static void add_rows(struct picture *out, struct top_screen *screen)
 	add_line(out, &line);
 	if (screen->shown == 0)
 		add_words(out, TOP_PLAIN,
-			  screen->count == 0 ? "no runtime lives here that you may see; is "
-					       "TOW_STATS_DIR set as it is for the program?"
+			  screen->count == 0 ? "there is no live runtime here that you may see; "
+					       "is TOW_STATS_DIR set as it is for the program?"
 					     : "no rank passes the filter");
 }
 

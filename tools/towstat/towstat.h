@@ -131,9 +131,9 @@ void print_finding(const char *indent, const json_t *finding);
  * the status is the gravest of theirs. `towstat --help` and docs/verdict.md list all of them.
  */
 #define VERDICT_STATUS_MAP(X)                                                                      \
-	X(3, FOUND, "something was found, and somebody is named")                                  \
+	X(3, FOUND, "something was found, and a rank or link is named")                            \
 	X(5, PARTIAL, "ranks have not answered, or have not come")                                 \
-	X(4, NOBODY, "the job is stuck or slow, and nobody is named")                              \
+	X(4, NOBODY, "the job is stuck or slow, and no rank is named")                             \
 	X(0, HEALTHY, "all ranks have answered, and nothing was found")
 enum verdict_status {
 #define VERDICT_STATUS(status, name, says) VERDICT_##name = status,

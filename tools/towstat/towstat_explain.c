@@ -202,7 +202,7 @@ static int ask_all(const struct explain *explain, struct runtime_list *live, str
 		ask_host(live, answer);
 	window_wait(window, explain->seconds);
 	if (end_ranks(live, answer) == 0 && answer->verdict == NULL) {
-		fprintf(stderr, "towstat: the job has ended while it was looked at\n");
+		fprintf(stderr, "towstat: the job ended while towstat read its ranks\n");
 		window_free(window);
 		return 1;
 	}
@@ -283,11 +283,11 @@ static void print_verdict_lines(const struct answer *answer)
 		print_verdict_head(json_object_get(row, "document"));
 	}
 	if (answer->verdict == NULL)
-		printf("no verdict: none of its ranks tells one\n");
+		printf("no verdict: none of its ranks gives one\n");
 	json_array_foreach(answer->silent, i, row)
 	{
 		print_clean(json_string_value(row));
-		printf(" does not answer: what it counts is not known\n");
+		printf(" does not answer: its counters are not known\n");
 	}
 }
 

@@ -424,7 +424,7 @@ static int become_exporter(struct exporter *exporter, const char *host, const ch
 		    (had == 0 && *fd_out < 0 && (errno != EADDRINUSE || !exporter->wait))) {
 			fprintf(stderr, "towstat: cannot listen at %s: %s\n", name,
 				had < 0           ? error
-				: errno == EINVAL ? "this is no numeric address"
+				: errno == EINVAL ? "this is not a numeric address"
 						  : strerror(errno));
 			return -1;
 		}

@@ -290,7 +290,7 @@ static void print_word(const struct last_word *word)
 	group = group_of_entry(shown);
 	printf("rank %ld: ", word->rank);
 	if (shown == NULL) {
-		printf("nothing has failed there, and nothing was under way\n");
+		printf("no operation has failed there, and none was in flight\n");
 		return;
 	}
 	print_clean(json_string_value(json_object_get(shown, "profiling_name")));
@@ -436,7 +436,8 @@ void tell_kept(const char *job)
 	if (words.rows != NULL && dir[0] != '\0' && access(folder, R_OK) == 0 &&
 	    find_files(folder, job, &words) == 0 && words.count > 0)
 		fprintf(stderr,
-			"what its ranks have said at last is there: towstat verdict --from %s %s\n",
+			"the last state of its ranks is in files there: towstat verdict --from "
+			"%s %s\n",
 			folder, job);
 	free(words.rows);
 }

@@ -178,7 +178,7 @@ static int print_all(const struct get *get, const struct runtime_list *list,
 			json_array_append_new(rows, row);
 	}
 	if (json_array_size(rows) == 0) {
-		fprintf(stderr, "towstat: no runtime lives here that you may see\n");
+		fprintf(stderr, "towstat: there is no live runtime here that you may see\n");
 		failed = 1;
 	}
 	if (print_part(get, rows) != 0)
@@ -339,9 +339,11 @@ static int check_options(const struct get *get)
 	if (get->path == NULL)
 		return misuse("get needs a path, such as /v1/counters", "");
 	if (get->all && (get->name != NULL || get->socket_path != NULL))
-		return misuse("--all and --job ask all, so a name or socket is too much", "");
+		return misuse("--all and --job ask all ranks: give no name or socket with "
+			      "them",
+			      "");
 	if (get->path[0] != '/' && (get->all || get->select != NULL))
-		return misuse("coll and snapshot are of one rank, and whole", get->path);
+		return misuse("coll and snapshot are of one rank: give no further path", get->path);
 	return 0;
 }
 

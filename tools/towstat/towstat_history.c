@@ -115,7 +115,7 @@ static int print_rows(const struct runtime_list *targets, json_t *const *documen
 		      const struct history_row *rows, size_t count, double seconds)
 {
 	if (count == 0)
-		printf("no rank has looked in the last %.0f s\n", seconds);
+		printf("no rank has asked for a verdict in the last %.0f s\n", seconds);
 	for (size_t i = 0; i < count; i++) {
 		print_row(&rows[i], goes_on(documents[rows[i].target], rows[i].row),
 			  targets->rows[rows[i].target].name);

@@ -259,7 +259,7 @@ static int open_ras(struct ras *ras)
 	if (fd < 0) {
 		fprintf(stderr, "towstat: cannot listen at %s, port %ld: %s\n", ras->address,
 			ras->port,
-			errno == EINVAL ? "this is no numeric address" : strerror(errno));
+			errno == EINVAL ? "this is not a numeric address" : strerror(errno));
 		return -1;
 	}
 	ras->server.report = make_report;

@@ -107,8 +107,8 @@ static int print_stacks(const char *socket_path)
 	if (left > 0)
 		printf("%lld more threads\n", left);
 	if (json_integer_value(json_object_get(root, "signal")) == 0)
-		printf("to have their stacks: TOW_STACKS_SIGNAL=40, or another signal that the "
-		       "program does not handle\n");
+		printf("to see their stacks, set TOW_STACKS_SIGNAL=40, or another signal that "
+		       "the program does not handle\n");
 	lines_close(lines);
 	json_decref(root);
 	return 0;

@@ -89,7 +89,7 @@ static int several_jobs(const struct runtime_list *list)
 {
 	size_t shown = 0;
 
-	fprintf(stderr, "towstat: several jobs live here: ");
+	fprintf(stderr, "towstat: several jobs run here: ");
 	for (size_t i = 0; i < list->count && shown < NAMES_SHOWN; i++) {
 		size_t before = 0;
 
@@ -197,8 +197,8 @@ static int none_called(const char *name)
 {
 	if (name == NULL)
 		fprintf(stderr,
-			"towstat: no runtime lives here that you may see; is TOW_STATS_DIR set as "
-			"it is for the program?%s\n",
+			"towstat: there is no live runtime here that you may see; is "
+			"TOW_STATS_DIR set as it is for the program?%s\n",
 			finds_all_users() ? "" : " Of other users: --all-users");
 	else
 		fprintf(stderr,
@@ -219,7 +219,8 @@ static int from_path(const char *socket_path, struct runtime_list *out)
 
 	*out = (struct runtime_list){ .rows = calloc(1, sizeof(*out->rows)), .count = 1 };
 	if (out->rows == NULL || strlen(socket_path) >= sizeof(row->path)) {
-		fprintf(stderr, "towstat: that is no path of a socket, or there is no memory\n");
+		fprintf(stderr,
+			"towstat: that is not the path of a socket, or there is no memory\n");
 		runtime_list_fini(out);
 		return -1;
 	}

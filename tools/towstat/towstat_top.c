@@ -192,8 +192,8 @@ static int run_lines(struct top *top)
 	}
 	if (top->screen.count > 0)
 		return 0;
-	fprintf(stderr, "towstat: no runtime lives here that you may see; is TOW_STATS_DIR set as "
-			"it is for the program?\n");
+	fprintf(stderr, "towstat: there is no live runtime here that you may see; is "
+			"TOW_STATS_DIR set as it is for the program?\n");
 	return 1;
 }
 

@@ -142,7 +142,7 @@ static json_t *fetch_verdict(const char *socket_path)
 	json_t *root = fetch_json(socket_path, "/v1/verdict");
 
 	if (root != NULL && !json_is_object(root)) {
-		fprintf(stderr, "towstat: %s answers no verdict\n", socket_path);
+		fprintf(stderr, "towstat: %s gives no verdict\n", socket_path);
 		json_decref(root);
 		return NULL;
 	}

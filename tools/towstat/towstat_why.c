@@ -223,13 +223,13 @@ static void print_why(const struct why *why, size_t most)
 	printf(".%lld, process %lld\n", (long long)number_of(why->info, "rank"),
 	       (long long)number_of(why->info, "pid"));
 	found = print_waits(why->waits);
-	found += print_sites(why->copies, "Copies that need not have been:", most);
+	found += print_sites(why->copies, "Fallback copies:", most);
 	found += print_sites(why->registrations, "Late registrations:", most);
 	found += print_pool(why->pool);
 	found += print_unregistered(why->pool);
 	if (found == 0)
-		printf("Nothing to complain about: no copy that need not have been, no late "
-		       "registration, and the pool was large enough.\n");
+		printf("Nothing was found: no fallback copy, no late registration, and the "
+		       "pool was large enough.\n");
 	if (text_of(necessary, "text") != NULL) {
 		printf("For comparison: ");
 		print_clean(text_of(necessary, "text"));
@@ -237,7 +237,7 @@ static void print_why(const struct why *why, size_t most)
 	}
 	print_pinned(why->pool);
 	for (size_t i = 0; i < why->missing_count; i++) {
-		printf(i == 0 ? "Why there is no file:line everywhere: " : "  ");
+		printf(i == 0 ? "Why some places have no file:line: " : "  ");
 		print_clean(why->missing[i]);
 		printf("\n");
 	}
@@ -358,7 +358,7 @@ static int show_those(struct runtime_list *list, struct http_ask_of *asks,
 	}
 	list->count = count;
 	if (lived == 0)
-		fprintf(stderr, "towstat: no runtime lives here that you may see\n");
+		fprintf(stderr, "towstat: there is no live runtime here that you may see\n");
 	if (count > 0)
 		failed |= show_why(list, options);
 	return failed || lived == 0;

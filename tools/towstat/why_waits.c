@@ -145,6 +145,6 @@ json_int_t print_waits(const json_t *waits)
 		}
 	}
 	if (json_array_size(json_object_get(verdict, "findings")) == 0)
-		printf("    the verdict names nobody who holds them up\n");
+		printf("    the verdict names no rank that holds them up\n");
 	return (json_int_t)count;
 }

@@ -140,7 +140,7 @@ static int choose_sockets(const struct runtime_list *list, const char *job, cons
 			if (job[length] == '\0')
 				continue;
 			fprintf(stderr,
-				"towtrace: several jobs live here, such as those of %s and %s; "
+				"towtrace: several jobs run here, such as those of %s and %s; "
 				"name one with --job\n",
 				job, row->name);
 			return -1;
@@ -153,7 +153,7 @@ static int choose_sockets(const struct runtime_list *list, const char *job, cons
 	if (job != NULL)
 		fprintf(stderr, "towtrace: no live runtime is of the job %s\n", job);
 	else
-		fprintf(stderr, "towtrace: no runtime lives here that you may see; is "
+		fprintf(stderr, "towtrace: there is no live runtime here that you may see; is "
 				"TOW_STATS_DIR set as it is for the program?\n");
 	return -1;
 }

@@ -260,7 +260,7 @@ void twi_page_ranks(const struct twi_report_page *p)
 	}
 	left = p->t->rank_count - shown;
 	begin_section(
-		p, "Who was waited for",
+		p, "Ranks that the others waited for",
 		"Steps that a rank held up: it did not wait, and took longer than the median of "
 		"the "
 		"others by 5 % of the step or more; from durations alone, so clocks do not matter. "
@@ -304,7 +304,7 @@ void twi_page_reasons(const struct twi_report_page *p)
 		if (!begun) {
 			begin_section(
 				p, "Copies and late registrations",
-				"Each is a byte moved or a page pinned that need not have been.");
+				"Each is a copy or a registration that the program can avoid.");
 			begin_table(p, "<tr><th class=\"l\">Reason</th><th class=\"l\">Kind</th>"
 				       "<th>Count</th><th>Bytes</th><th>Time</th><th>Longest</th>"
 				       "<th class=\"l\">Cure</th></tr>");

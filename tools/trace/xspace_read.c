@@ -103,7 +103,7 @@ struct reader {
 
 static int bad_xspace(const char *what)
 {
-	return twi_error(TOW_EINVAL, "no trace of Towline's: %s", what);
+	return twi_error(TOW_EINVAL, "not a trace of Towline: %s", what);
 }
 
 /* Copies a text. NULL: no memory, or with *wrong, the bytes are no text. */
@@ -328,13 +328,13 @@ static int read_span(const struct values *values, const struct twi_trace_rank *r
 	    of[TWI_STAT_TOOK] > READ_TIME_MAX - of[TWI_STAT_START])
 		return bad_xspace("a span's time is out of range");
 	if (of[TWI_STAT_NAME] > rank->name_count || of[TWI_STAT_PEER] > rank->peer_count)
-		return bad_xspace("a span's name or peer leads nowhere");
+		return bad_xspace("a span's name or peer does not exist");
 	if (values->has[TWI_STAT_LANE] && of[TWI_STAT_LANE] >= TWI_LANE_COUNT)
 		return bad_xspace("a span's lane is unknown");
 	if (!detail_is_sane(of[TWI_STAT_KIND], of[TWI_STAT_DETAIL]) ||
 	    !status_is_sane(of[TWI_STAT_STATUS]) || of[TWI_STAT_QUEUE] > UINT32_MAX ||
 	    of[TWI_STAT_MATCH] > UINT32_MAX || wire > UINT32_MAX)
-		return bad_xspace("a span's word is out of range");
+		return bad_xspace("a field of a span is out of range");
 	*span = (struct twi_span){
 		.start_ns = of[TWI_STAT_START],
 		.end_ns = of[TWI_STAT_START] + of[TWI_STAT_TOOK],

@@ -84,10 +84,12 @@ static int check_numbers(const struct request *request, uint32_t size)
 	uint64_t bytes = tow_type_bytes(what->type);
 
 	if (bytes == 0)
-		return twi_error(TOW_EINVAL, "%s: type is %d, which is none", request->call,
-				 (int)what->type);
+		return twi_error(TOW_EINVAL, "%s: type is %d, which is not a data type",
+				 request->call, (int)what->type);
 	if (what->count > ELEMENTS_MAX / size)
-		return twi_error(TOW_EINVAL, "%s: count is %llu, which no memory has",
+		return twi_error(TOW_EINVAL,
+				 "%s: count is %llu, which is more than any memory "
+				 "holds",
 				 request->call, (unsigned long long)what->count);
 	if (what->root >= size)
 		return twi_error(TOW_EINVAL, "%s: root is %u, the group has %u", request->call,
@@ -100,8 +102,8 @@ static int check_numbers(const struct request *request, uint32_t size)
 	if (!kind_reduces(what->kind))
 		return TOW_OK;
 	if ((unsigned)what->reduce >= TOW_REDUCE_COUNT)
-		return twi_error(TOW_EINVAL, "%s: reduce is %d, which is none", request->call,
-				 (int)what->reduce);
+		return twi_error(TOW_EINVAL, "%s: reduce is %d, which is not a reduction",
+				 request->call, (int)what->reduce);
 	if (!twi_reduce_legal(what->type, what->reduce))
 		return twi_error(TOW_EINVAL, "%s: %s is not defined for %s", request->call,
 				 tow_reduce_name(what->reduce), tow_type_name(what->type));
@@ -488,8 +490,8 @@ static int check_parts(const char *call, struct tow_group *group, unsigned which
 		/* Then neither the end of a part nor the sum of all counts can wrap. */
 		if (count > ELEMENTS_MAX / size || offset > ELEMENTS_MAX - count)
 			return twi_error(TOW_EINVAL,
-					 "%s: the part of rank %u has %llu elements at %llu, which "
-					 "no memory has",
+					 "%s: the part of rank %u has %llu elements at %llu, "
+					 "which is more than any memory holds",
 					 call, i, (unsigned long long)count,
 					 (unsigned long long)offset);
 	}

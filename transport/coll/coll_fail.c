@@ -452,7 +452,7 @@ void twi_coll_suspicious(struct twi_coll_run *run)
 	if (twi_engine_clock(run->coll->engine) < run->suspect_ns)
 		return;
 	twi_error(run->suspicion, "%s",
-		  run->doubt[0] != '\0' ? run->doubt : "a neighbour has made another call");
+		  run->doubt[0] != '\0' ? run->doubt : "another rank has made a different call");
 	twi_coll_run_fail(run, run->suspicion);
 }
 

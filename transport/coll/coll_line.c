@@ -154,8 +154,8 @@ static void keep_early(struct twi_ranks *ranks, uint32_t rank, const struct twi_
 
 	if (early == NULL) {
 		twi_log(ranks->engine->diag, 2,
-			"collectives: a word of rank %u about group %u, which is not there, is "
-			"lost",
+			"collectives: a control message of rank %u for group %u, which does not "
+			"exist here, is dropped",
 			rank, word->ctx);
 		return;
 	}
@@ -173,8 +173,9 @@ static void deliver_word(struct twi_coll_group *coll, uint32_t rank,
 		twi_coll_heard(coll, word);
 	else
 		twi_log(coll->engine->diag, 2,
-			"collectives: rank %u of the job speaks as rank %u of group %u", rank,
-			word->from, word->ctx);
+			"collectives: rank %u of the job sends as rank %u of group %u, "
+			"which it is not",
+			rank, word->from, word->ctx);
 }
 
 static bool has_ended(const struct twi_ranks *ranks, uint32_t ctx)

@@ -184,7 +184,9 @@ int twi_coll_resolve_window(struct twi_coll_run *run, const struct twi_coll_loca
 	int status = TOW_OK;
 
 	if (where == NOT_SHOWN || ref->offset > UINT64_MAX >> 8)
-		return twi_error(TOW_EPROTOCOL, "rank %u shows no memory for a collective",
+		return twi_error(TOW_EPROTOCOL,
+				 "rank %u does not offer its memory to a "
+				 "collective",
 				 local->rank);
 	*out = local->windows->at(local->peer, (uint32_t)(where >> OFFSET_BITS),
 				  offset + ref->offset + further, bytes, write, &status);

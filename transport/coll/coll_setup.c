@@ -231,7 +231,9 @@ static void look_at_near(struct twi_coll_group *coll, struct twi_coll_setup *set
 		}
 		writable = setup->share && windows->writable(peer);
 		if (!writable)
-			NOT_WRITTEN(coll, "knob shm_peer_writes of this rank or rank %u",
+			NOT_WRITTEN(coll,
+				    "the knob shm_peer_writes is 0 at this rank or at "
+				    "rank %u",
 				    setup->near[i]);
 		setup->writable &= writable;
 	}

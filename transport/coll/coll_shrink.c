@@ -202,8 +202,8 @@ static void settle_shrink(struct shrink *shrink)
 		return;
 	if (!shrink->is_member[shrink->rank])
 		status = twi_error(TOW_EMISMATCH,
-				   "tow_group_shrink: the others hold rank %u, which is this "
-				   "process, to be dead",
+				   "tow_group_shrink: the other ranks have decided that rank "
+				   "%u, which is this process, is dead",
 				   shrink->rank);
 	end_shrink(shrink, status);
 }
@@ -415,7 +415,9 @@ static void give_up(struct shrink *shrink)
 	if (more > 0)
 		snprintf(names + used, sizeof(names) - used, " and %u more", more);
 	snprintf(word.text, sizeof(word.text),
-		 "tow_group_shrink: in time there have neither come nor gone: rank %s", names);
+		 "tow_group_shrink: these ranks neither called it nor ended in time: "
+		 "rank %s",
+		 names);
 	for (uint32_t i = 0; i < shrink->size; i++) {
 		if (i != shrink->rank && !has_gone(shrink, i) && shrink->members[i].joined)
 			say_to(shrink, i, &word);
@@ -437,8 +439,8 @@ static void abort_shrink(struct tow_op *op, int status)
 		twi_op_watch(op);
 	} else if (status == TOW_EDEADLINE) {
 		twi_error(status,
-			  "tow_group_shrink: in time there has neither come nor gone: rank %u, "
-			  "which is to say who lives",
+			  "tow_group_shrink: rank %u, which decides which ranks are alive, "
+			  "neither called it nor ended in time",
 			  first);
 		end_shrink(shrink, status);
 	} else {
@@ -460,8 +462,8 @@ static int begin_shrink(struct shrink *shrink, uint64_t timeout_ns, struct tow_o
 	struct twi_ranks *ranks = shrink->ranks;
 
 	if (shrink->made)
-		return twi_error(TOW_EINVAL, "tow_group_shrink: the group has been shrunk before; "
-					     "shrink the one that came of it");
+		return twi_error(TOW_EINVAL, "tow_group_shrink: the group has been shrunk "
+					     "before; shrink the group that resulted");
 	if (shrink->op != NULL)
 		return twi_error(TOW_EBUSY, "tow_group_shrink: another thread shrinks the group");
 	if (ranks->shrunk >= TWI_COLL_CTX_MAX - TWI_COLL_CTX_SHRUNK)
@@ -518,9 +520,8 @@ static int check_number(struct twi_ranks *ranks, uint32_t number)
 	if (!used)
 		return TOW_OK;
 	return twi_error(TOW_EBUSY,
-			 "tow_group_shrink: the others have given the group the number "
-			 "%u, which another has here; groups that share ranks are to "
-			 "be shrunk in one order",
+			 "tow_group_shrink: the other ranks gave the group the number %u, which "
+			 "another group has here; shrink groups that share ranks in one order",
 			 number);
 }
 

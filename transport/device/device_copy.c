@@ -213,7 +213,8 @@ unsigned twi_device_poll(struct tow_device *device)
 		if (device->queue[0].count + device->queue[1].count == 0)
 			device->drain_by_ns = UINT64_MAX;
 		else if (twi_engine_now(device->engine) >= device->drain_by_ns)
-			twi_device_lose(device, "it has not ended a copy within a second");
+			twi_device_lose(device, "the device has not ended a copy within a "
+						"second");
 	}
 	return events;
 }
@@ -379,6 +380,7 @@ void twi_device_drain(struct tow_device *device)
 
 		if (events == 0 &&
 		    (twi_engine_clock(device->engine) >= until || !device_nap(device)))
-			twi_device_lose(device, "it was closed and has not ended its copies");
+			twi_device_lose(device, "the device was closed and has not ended its "
+						"copies");
 	}
 }

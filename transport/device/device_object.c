@@ -166,7 +166,7 @@ static void map_staging(struct tow_device *device)
 	if (staging->memory == NULL || twi_device_takes(device, staging->memory, staging->bytes))
 		return;
 	if (map_memory(device, staging->memory, staging->bytes, true) < 0) {
-		twi_log(device->engine->diag, 2, "%s: nor is the staging part mapped: %s",
+		twi_log(device->engine->diag, 2, "%s: the staging part is not mapped either: %s",
 			device->label, tow_error_message());
 		return;
 	}

@@ -56,7 +56,7 @@ static int none_alloc(struct twi_device *dev, uint64_t bytes, void **memory_out)
 	(void)dev;
 	(void)bytes;
 	*memory_out = NULL;
-	return twi_error(TOW_ENOTSUP, "there is no device, and so no memory of one");
+	return twi_error(TOW_ENOTSUP, "there is no device, and so no device memory");
 }
 
 static void none_free(struct twi_device *dev, void *memory)

@@ -32,7 +32,7 @@ struct twi_lane_ops;
 #define TWI_IFACE_BYTES 40u
 
 /* Why a lane within one process is never free of copies. */
-#define TWI_REQUIRE_LOOP "its wire within the process is a copy"
+#define TWI_REQUIRE_LOOP "it copies within the process"
 
 /* A connection, as far as its lane knows it before the first message. */
 struct twi_way {

@@ -281,11 +281,19 @@ static void record_coll(const struct tow_foreign_group *group, const struct twi_
 static int check_coll(const struct tow_foreign_coll *coll)
 {
 	if (coll->kind < 0 || coll->kind >= TOW_FOREIGN_KINDS)
-		return twi_error(TOW_EINVAL, "tow_foreign_coll_begin: kind %d is none", coll->kind);
+		return twi_error(TOW_EINVAL,
+				 "tow_foreign_coll_begin: kind %d is not a "
+				 "collective",
+				 coll->kind);
 	if (coll->type < -1 || coll->type >= TOW_TYPE_COUNT)
-		return twi_error(TOW_EINVAL, "tow_foreign_coll_begin: type %d is none", coll->type);
+		return twi_error(TOW_EINVAL,
+				 "tow_foreign_coll_begin: type %d is not a "
+				 "data type",
+				 coll->type);
 	if (coll->reduce < -1 || coll->reduce >= TOW_REDUCE_COUNT)
-		return twi_error(TOW_EINVAL, "tow_foreign_coll_begin: operator %d is none",
+		return twi_error(TOW_EINVAL,
+				 "tow_foreign_coll_begin: operator %d is not a "
+				 "reduction",
 				 coll->reduce);
 	return TOW_OK;
 }
@@ -504,7 +512,8 @@ TOW_PUBLIC int tow_foreign_message(struct tow_foreign_group *group,
 		return TOW_EINVAL;
 	if (message->peer >= group->series.size || message->peer == group->series.rank)
 		return twi_error(TOW_EINVAL,
-				 "tow_foreign_message: %u is no other rank of the group's %u",
+				 "tow_foreign_message: peer %u is not another rank of the group "
+				 "of %u",
 				 message->peer, group->series.size);
 	end_ns = message->end_ns != 0 ? message->end_ns : twi_now_ns();
 	pthread_mutex_lock(&group->lock);

@@ -249,7 +249,7 @@ static int rank_up(struct twi_ranks *ranks, uint32_t rank, struct tow_peer *peer
 		return TOW_OK;
 	line = calloc(1, sizeof(*line));
 	if (line == NULL) {
-		twi_log(ranks->engine->diag, 2, "no memory to ask rank %u how it is", rank);
+		twi_log(ranks->engine->diag, 2, "no memory to ask rank %u for its state", rank);
 		return TOW_OK; /* the job does not need it */
 	}
 	line->rank = rank;

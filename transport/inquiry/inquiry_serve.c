@@ -117,8 +117,8 @@ int twi_inquiry_sources_add(struct twi_engine *engine)
 {
 	const struct twi_capture state = {
 		.path = STATE_PATH,
-		.help = "how this rank is, as bytes: for towstat verdict, where no group joins "
-			"ranks",
+		.help = "state of this rank, in binary: for towstat verdict, where no group "
+			"joins the ranks",
 		.content_type = "application/octet-stream",
 		.seconds_max = 0,
 		.start = start_state,
@@ -140,8 +140,8 @@ int twi_inquiry_sources_add(struct twi_engine *engine)
 		twi_flight_describe, engine
 	};
 	const struct twi_source verdicts = { VERDICTS_PATH,
-					     "what verdicts on the job have been, where this rank "
-					     "is the one that looks",
+					     "history of the verdicts on the job, at the rank "
+					     "that looks",
 					     twi_inquiry_looks_describe, engine };
 	const struct twi_source metrics = { TWI_METRICS_PATH, "", twi_inquiry_looks_metrics,
 					    engine };

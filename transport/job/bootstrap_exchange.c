@@ -258,8 +258,8 @@ void twi_exchange_done(struct twi_bootstrap *bootstrap, const struct twi_until *
 static int never_returned(const char *call)
 {
 	return twi_error(TOW_EDEADLINE,
-			 "%s of '" TWI_EXCHANGE_KEY "' has not returned in time; it is left to "
-			 "itself",
+			 "%s of '" TWI_EXCHANGE_KEY
+			 "' has not returned in time; its thread is abandoned",
 			 call);
 }
 

@@ -140,8 +140,8 @@ static int take_address(char *at, const char *job, struct twi_exchange_note *not
 		return status;
 	if (*at != '\0' || !take_key(key, &note->key) || strlen(store) >= sizeof(note->store) ||
 	    *store == '\0' || !take_number(restarts, 0, UINT32_MAX, &number))
-		return twi_error(TOW_EPROTOCOL, "the exchange holds an address, number or key that "
-						"is none");
+		return twi_error(TOW_EPROTOCOL, "the exchange holds an address, number or key "
+						"that is not valid");
 	if ((uint32_t)number != note->restarts)
 		return twi_error(TOW_EMISMATCH,
 				 "the exchange holds the address of restart %ld of the job, this "
@@ -165,7 +165,7 @@ int twi_exchange_note_take(const char *value, size_t bytes, struct twi_exchange_
 	for (size_t i = 0; i < bytes; i++) {
 		if ((value[i] < ' ' || value[i] > '~') && value[i] != '\n')
 			return twi_error(TOW_EPROTOCOL,
-					 "the exchange holds byte %u at %zu, which is no text",
+					 "the exchange holds byte %u at %zu, which is not text",
 					 (unsigned char)value[i], i);
 		text[i] = value[i];
 	}

@@ -389,7 +389,7 @@ static int user_key(const struct tow_group *group, const char *key, char *out, s
 	if (group->ranks->client == NULL)
 		return twi_error(TOW_ENOTSUP, "a job of one rank has no store");
 	if (key == NULL || *key == '\0' || strlen(key) > 250)
-		return twi_error(TOW_EINVAL, "the key is to have from 1 to 250 bytes");
+		return twi_error(TOW_EINVAL, "the key must have 1 to 250 bytes");
 	snprintf(out, bytes, "user:%s", key);
 	return TOW_OK;
 }

@@ -211,8 +211,8 @@ static int get_address(struct twi_ranks *ranks, const struct twi_until *until)
 	status = twi_exchange_get(&bootstrap->caller, &note, until);
 	if (status == TOW_OK && note.key.set == ranks->key.set)
 		status = twi_error(TOW_EAUTH,
-				   "rank 0 has %s job key of its own, and rank %u has %s: all are "
-				   "to have one, or none",
+				   "rank 0 has %s job key of its own, and rank %u has %s: all "
+				   "ranks need one, or none",
 				   note.key.set ? "no" : "a", ranks->rank,
 				   note.key.set ? "one" : "none");
 	if (status == TOW_OK && note.key.set)
@@ -312,7 +312,8 @@ static int choose_host(const struct twi_ranks *ranks, char host[TOW_ADDRESS_MAX]
 	uint16_t port;
 
 	if (!twi_store_client_host(ranks->client, host))
-		return twi_error(TOW_ESYSTEM, "the system does not say this side's address");
+		return twi_error(TOW_ESYSTEM, "the system does not give the address of this "
+					      "side");
 	/* Rank 0 has reached its store by an address that is of no use to other hosts. */
 	if (ranks->server == NULL || !twi_store_server_any(ranks->server) ||
 	    ranks->bootstrap.local_size == (int64_t)ranks->size ||
@@ -347,11 +348,11 @@ static int keep_address(void *arg, uint32_t index, const uint8_t *value, uint32_
 	struct twi_ranks *ranks = arg;
 
 	if (bytes == 0 || bytes >= TOW_ADDRESS_MAX)
-		return twi_error(TOW_EPROTOCOL, "rank %u says an address of %u bytes", index,
+		return twi_error(TOW_EPROTOCOL, "rank %u sent an address of %u bytes", index,
 				 bytes);
 	for (uint32_t i = 0; i < bytes; i++) {
 		if (value[i] <= ' ' || value[i] >= 0x7f)
-			return twi_error(TOW_EPROTOCOL, "rank %u says an address with byte %u",
+			return twi_error(TOW_EPROTOCOL, "rank %u sent an address with byte %u",
 					 index, value[i]);
 		ranks->addresses[index][i] = (char)value[i];
 	}
@@ -413,7 +414,7 @@ static int meet_ranks(struct twi_ranks *ranks, struct tow_runtime *runtime, cons
 			status = serve_store(ranks, until);
 	} else if (bootstrap->exchange == TWI_EXCHANGE_CALLER) {
 		twi_forming_unreached(&ranks->forming, "",
-				      "the caller's exchange does not say yet where that is");
+				      "the caller's exchange does not have the address yet");
 		status = get_address(ranks, until);
 	} else if (bootstrap->exchange != TWI_EXCHANGE_ADDRESS) {
 		status = twi_exchange(bootstrap, NULL, until);

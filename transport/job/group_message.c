@@ -116,7 +116,7 @@ static void open_theirs(struct twi_group_messages *messages, struct tow_peer *pe
 	if (place == NULL || *place != NULL ||
 	    twi_channel_make(peer, messages->number, "a message of a group", place) == TOW_OK)
 		return;
-	twi_log(peer->engine->diag, 1, "%s: rank %lld sends, and is not heard: %.160s",
+	twi_log(peer->engine->diag, 1, "%s: a message of rank %lld is dropped: %.160s",
 		twi_label_words(peer->engine->diag, messages->group->id, group),
 		(long long)peer->job_rank, tow_error_message());
 }

@@ -41,7 +41,7 @@ static int keep_part(void *arg, uint32_t index, const uint8_t *value, uint32_t b
 	struct split_part *part = &((struct split *)arg)->parts[index];
 
 	if (bytes != 24)
-		return twi_error(TOW_EPROTOCOL, "split: rank %u says %u bytes", index, bytes);
+		return twi_error(TOW_EPROTOCOL, "split: rank %u sent %u bytes", index, bytes);
 	*part = (struct split_part){ .color = (int64_t)twi_get_le(value, 8),
 				     .key = (int64_t)twi_get_le(value + 8, 8),
 				     .id = twi_get_le(value + 16, 8),
@@ -266,8 +266,7 @@ static int check_create(const struct tow_group *parent, const uint32_t *ranks, u
 		return twi_error(TOW_EINVAL, "tow_group_create: count is %u, the group has %u",
 				 count, parent->size);
 	if (name != NULL && (*name == '\0' || strnlen(name, NAME_BYTES + 1) > NAME_BYTES))
-		return twi_error(TOW_EINVAL,
-				 "tow_group_create: the name is to have from 1 to %u bytes",
+		return twi_error(TOW_EINVAL, "tow_group_create: the name must have 1 to %u bytes",
 				 NAME_BYTES);
 	return check_list(parent, ranks, count, index_out);
 }

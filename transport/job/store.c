@@ -198,7 +198,8 @@ static int on_hello(struct twi_store *store, uint32_t index, const struct twi_st
 	int status;
 
 	if (client->rank != TWI_STORE_NOBODY)
-		return twi_error(TOW_EPROTOCOL, "store: rank %u greets twice", client->rank);
+		return twi_error(TOW_EPROTOCOL, "store: rank %u sent a second greeting",
+				 client->rank);
 	status = twi_store_judge_hello(store, frame);
 	if (status == TOW_EPROTOCOL)
 		return status;
@@ -263,7 +264,9 @@ static void wake_gets(struct twi_store *store, const struct twi_store_entry *ent
 
 static int not_a_value(const struct twi_store_frame *frame)
 {
-	return twi_error(TOW_EINVAL, "store: '%.*s' is no value of the kind that is asked for",
+	return twi_error(TOW_EINVAL,
+			 "store: the value of '%.*s' is not of the kind that the "
+			 "request needs",
 			 (int)twi_min(frame->key_bytes, 64u), frame->key);
 }
 
@@ -414,16 +417,19 @@ static int judge_gather(const struct twi_store_entry *entry, const struct twi_st
 		return TOW_OK;
 	if (entry->members != members)
 		return twi_error(TOW_EMISMATCH,
-				 "rank %u says that '%.*s' has %u members, others say %u", rank,
-				 (int)entry->key_bytes, entry->key, members, entry->members);
+				 "rank %u says that '%.*s' has %u members, other ranks "
+				 "say %u",
+				 rank, (int)entry->key_bytes, entry->key, members, entry->members);
 	if (generation == entry->generation + 1 && entry->given == entry->members)
 		return TOW_OK;
 	if (generation != entry->generation)
 		return twi_error(TOW_EMISMATCH,
-				 "rank %u is at number %u of '%.*s', others are at %u", rank,
+				 "rank %u is at number %u of '%.*s', other ranks are at %u", rank,
 				 generation, (int)entry->key_bytes, entry->key, entry->generation);
 	if (entry->parts[index].rank != TWI_STORE_NOBODY && entry->parts[index].rank != rank)
-		return twi_error(TOW_EMISMATCH, "ranks %u and %u both say member %u of '%.*s'",
+		return twi_error(TOW_EMISMATCH,
+				 "ranks %u and %u both claim to be member %u of "
+				 "'%.*s'",
 				 entry->parts[index].rank, rank, index, (int)entry->key_bytes,
 				 entry->key);
 	return TOW_OK;

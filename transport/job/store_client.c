@@ -102,10 +102,9 @@ static int receive_some(struct twi_store_client *client, const struct twi_until 
 	if (got < 0 && (errno == EAGAIN || errno == EINTR))
 		return TOW_OK;
 	if (got <= 0)
-		return store_lost(client->wire.ready
-					  ? "the store hung up"
-					  : "the store hung up before it knew us: it may "
-					    "have another job key");
+		return store_lost(client->wire.ready ? "the store closed the connection"
+						     : "the store closed the connection before the "
+						       "greeting: it may have another job key");
 	return twi_wire_feed(&client->wire, bytes, (size_t)got);
 }
 
@@ -123,7 +122,8 @@ static int request_once(struct twi_store_client *client, const struct twi_store_
 		    reply_out->kind == (request->kind | TWI_STORE_REPLY))
 			return TOW_OK;
 		if (status == TOW_OK)
-			return twi_error(TOW_EPROTOCOL, "the store answered what was not asked");
+			return twi_error(TOW_EPROTOCOL,
+					 "the store answered a request that was not made");
 		if (status == TOW_AGAIN)
 			status = receive_some(client, until);
 	}
@@ -233,7 +233,7 @@ static void tell_late(const struct twi_store_client *client, uint64_t since_ns, 
 	*tell_ns = 3 * waited_ns;
 	twi_words_ns(waited_ns, waited);
 	twi_log(client->join.diag, 2,
-		"waiting for rank 0 for %s, whose store at %.64s is not there: %s", waited,
+		"waiting for rank 0 for %s: its store at %.64s cannot be reached: %s", waited,
 		client->addresses, client->last_error);
 }
 

@@ -41,7 +41,9 @@ int twi_store_decode(const uint8_t *in, size_t bytes, struct twi_store_frame *ou
 		return TOW_AGAIN;
 	key = (uint32_t)in[6] | (uint32_t)in[7] << 8;
 	if (!known_kind(in[4]) || in[5] != 0)
-		return twi_error(TOW_EPROTOCOL, "store: a frame of kind %u.%u, which is none",
+		return twi_error(TOW_EPROTOCOL,
+				 "store: a frame of kind %u.%u, which does not "
+				 "exist",
 				 in[4], in[5]);
 	if (key > TWI_STORE_KEY_MAX || key > rest - (TWI_STORE_HEAD - 4))
 		return twi_error(TOW_EPROTOCOL,

@@ -35,10 +35,15 @@ int twi_store_judge_hello(const struct twi_store *store, const struct twi_store_
 		return twi_error(TOW_EMISMATCH, "rank %u says world_size %u, rank 0 says %u", rank,
 				 world, config->world_size);
 	if (rank >= world)
-		return twi_error(TOW_EMISMATCH, "a process says rank %u, rank 0 says world_size %u",
+		return twi_error(TOW_EMISMATCH,
+				 "a process claims to be rank %u, and rank 0 "
+				 "says world_size %u",
 				 rank, world);
 	if (frame->b == 0)
-		return twi_error(TOW_EPROTOCOL, "store: rank %u says no instance", rank);
+		return twi_error(TOW_EPROTOCOL,
+				 "store: the greeting of rank %u has no "
+				 "instance",
+				 rank);
 	return TOW_OK;
 }
 
@@ -49,7 +54,8 @@ int twi_store_claim(struct twi_store *store, uint32_t index)
 
 	if (rank->instance != 0 && rank->instance != client->instance)
 		return twi_error(TOW_EMISMATCH,
-				 "two processes say rank %u of %u; each rank is to be one",
+				 "two processes claim to be rank %u of %u; give each process a "
+				 "rank of its own",
 				 client->rank, store->config.world_size);
 	client->member = true;
 	rank->instance = client->instance;

@@ -344,9 +344,8 @@ static bool fail_left(struct twi_store *store, struct twi_store_meet *meet, uint
 			continue;
 		fail_meet(store, meet,
 			  twi_error(TOW_EPEER,
-				    "rank %u of the job, which is to be in the group, "
-				    "has %s",
-				    rank, left ? "left the job" : "gone"));
+				    "rank %u of the job, which belongs to the group, has %s", rank,
+				    left ? "left the job" : "gone"));
 		return true;
 	}
 	return false;

@@ -60,7 +60,7 @@ static void expire_client(struct twi_store *store, uint32_t index)
 		expire_gather(store, index, entry);
 		return;
 	}
-	twi_error(TOW_EDEADLINE, "nobody has set '%.*s' in %u ms",
+	twi_error(TOW_EDEADLINE, "no rank has set '%.*s' in %u ms",
 		  (int)twi_min(client->request.key_bytes, 96u), client->key,
 		  client->request.wait_ms);
 	twi_store_refuse(store, index, TOW_EDEADLINE);

@@ -145,7 +145,7 @@ int twi_wire_feed(struct twi_wire *wire, const uint8_t *bytes, size_t count)
 		if (status < 0)
 			return status;
 		if (!wire->ready && bytes == before)
-			return twi_error(TOW_EPROTOCOL, "store: a greeting that does not go on");
+			return twi_error(TOW_EPROTOCOL, "store: a greeting stopped half way");
 	}
 	if (count == 0)
 		return TOW_OK;

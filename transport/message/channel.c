@@ -501,11 +501,14 @@ int twi_channels_received(struct tow_peer *peer, const struct twi_inbound *in, u
 	    !twi_channel_control_get(in->tag, &control)) {
 		*rule = *rule != 0 ? *rule : (uint8_t)TWI_RULE_CHANNEL_CONTROL;
 		return twi_rule_error(peer->address, TWI_RULE_CHANNEL_CONTROL,
-				      "said %#llx of a channel", (unsigned long long)in->tag);
+				      "sent the unknown value %#llx about a channel",
+				      (unsigned long long)in->tag);
 	}
 	if (control.number != 0 && (peer->features & TWI_FEATURE_BIT(channels)) == 0)
 		return channel_rule_error(peer, rule, TWI_RULE_FEATURE,
-					  "spoke, without the feature, of", control.number);
+					  "sent, without the feature, a control message "
+					  "about",
+					  control.number);
 	switch (control.kind) {
 	case TWI_CHANNEL_OPEN:
 		return on_open(peer, &control, rule);

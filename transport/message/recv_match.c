@@ -41,8 +41,8 @@ static int check_options(const char *call, const struct tow_match *match,
 	if (status == TOW_OK && match->peer == NULL && *options_io != NULL &&
 	    (*options_io)->channel != NULL)
 		return twi_error(TOW_EINVAL,
-				 "%s: options->channel is one peer's, and match->peer is NULL: "
-				 "match->channel takes the number of a channel of any peer",
+				 "%s: options->channel belongs to one peer, but match->peer is "
+				 "NULL: set match->channel to the number of a channel instead",
 				 call);
 	return status;
 }

@@ -168,8 +168,8 @@ bool twi_endpoint_full(const struct tow_endpoint *endpoint)
 int twi_endpoint_refused(const char *address)
 {
 	return twi_error(TOW_EREFUSED,
-			 "connect to %s: %d peers wait there to be accepted, and no more may; "
-			 "connect again when its program has called tow_accept_start",
+			 "connect to %s: %d peers wait there to be accepted, which is the "
+			 "limit; connect again when its program has called tow_accept_start",
 			 address, TWI_READY_PEERS_MAX);
 }
 
@@ -299,7 +299,8 @@ static struct twi_lane *lane_of(struct twi_engine *engine, const char *address,
 	}
 	known_schemes(engine, schemes, sizeof(schemes));
 	twi_error(TOW_EINVAL,
-		  "address %.100s: it begins with none of %s, which this runtime has (knob lanes)",
+		  "address %.100s: its scheme is none of %s, the lanes of this runtime (knob "
+		  "lanes)",
 		  address, schemes);
 	return NULL;
 }

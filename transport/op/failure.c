@@ -66,7 +66,9 @@ void twi_failure_tell(const struct tow_op *op, int status)
 	if (twi_op_is_queued(op))
 		return; /* the thread that takes the result learns of it */
 	twi_count(op->engine->diag, TWI_C_ops_forgotten_failed, 1);
-	twi_log(op->engine->diag, 2, "a %s of %llu bytes, peer %s, that nobody waits for: %s",
+	twi_log(op->engine->diag, 2,
+		"a %s of %llu bytes, peer %s, was started without a handle "
+		"and failed: %s",
 		op->ops->noun, (unsigned long long)op->bytes,
 		op->peer != NULL ? op->peer->address : "?", tow_status_name(status));
 }

@@ -131,8 +131,8 @@ static __attribute__((noinline)) int check_no_handle(enum twi_op_kind kind, cons
 	}
 	if (kind == TWI_OP_RECV && (options == NULL || options->done == NULL))
 		return twi_error(TOW_EINVAL,
-				 "%s: op_out is NULL, and there is neither a callback nor a queue: "
-				 "nobody would know what has come",
+				 "%s: op_out is NULL, and there is neither a callback nor a "
+				 "queue: the received message could not be found",
 				 call);
 	return TOW_OK;
 }
@@ -190,8 +190,8 @@ static __attribute__((noinline)) int check_channel(const struct tow_peer *peer,
 		return twi_error(TOW_EINVAL, "%s: options->channel is another peer's", call);
 	if (status == TOW_OK && number != 0 && number != channel->number)
 		return twi_error(TOW_EINVAL,
-				 "%s: match->channel is %u, and options->channel is channel %u: "
-				 "one of them may be left unset",
+				 "%s: match->channel is %u, but options->channel is channel %u: "
+				 "set only one of them",
 				 call, number, channel->number);
 	return status;
 }

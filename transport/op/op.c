@@ -402,7 +402,8 @@ static int refuse_release(const struct tow_op *op, const char *call)
 	if (!twi_op_valid(op))
 		return twi_op_refuse(call);
 	return twi_error(TOW_EINVAL,
-			 "%s: the operation is its queue's to give back: tow_queue_take does",
+			 "%s: the operation belongs to a queue, and only tow_queue_take gives "
+			 "it back",
 			 call);
 }
 

@@ -42,8 +42,9 @@ static int check_ops(struct any *any)
 			any->first = i;
 		} else if (op->engine != any->engine) {
 			return twi_error(TOW_EINVAL,
-					 "tow_wait_any: operations %zu and %zu are of different "
-					 "runtimes, which no thread can drive at once",
+					 "tow_wait_any: operations %zu and %zu belong to "
+					 "different runtimes, but a thread can drive only one "
+					 "at a time",
 					 any->first, i);
 		}
 	}
@@ -72,8 +73,8 @@ static int tell_timed_out(const struct any *any, uint64_t waited_ns, const char 
 
 	twi_op_describe(any->ops[any->first], what, sizeof(what));
 	return twi_error(TOW_ETIMEDOUT,
-			 "tow_wait_any: none of %zu operations is done within %.6g s, and they go "
-			 "on; the first of them is %s%s",
+			 "tow_wait_any: none of %zu operations ended within %.6g s; they go on; "
+			 "the first is %s%s",
 			 any->live, (double)waited_ns / 1e9, what, why);
 }
 

@@ -29,7 +29,7 @@ void twi_op_describe(const struct tow_op *op, char *out, size_t room)
 	else
 		snprintf(out, room, "the %s%s", op->ops->noun,
 			 atomic_load_explicit(&op->held, memory_order_relaxed) == TWI_HELD_BEHIND
-				 ? ", held back behind others,"
+				 ? ", which waits behind other operations,"
 				 : "");
 }
 

@@ -19,19 +19,22 @@ int twi_op_options_adapt(const struct twi_engine *engine, const char *call, uint
 				 (unsigned long long)options->flags);
 	if ((options->flags & TOW_OP_TRUNCATE & ~allowed) != 0)
 		return twi_error(TOW_EINVAL,
-				 "%s: TOW_OP_TRUNCATE in options->flags is for receives alone",
+				 "%s: TOW_OP_TRUNCATE in options->flags is valid only for "
+				 "receives",
 				 call);
 	if ((options->flags & TOW_OP_LEND & ~allowed) != 0)
 		return twi_error(TOW_EINVAL,
-				 "%s: TOW_OP_LEND in options->flags is for sends, replies and "
-				 "pieces of a stream alone",
+				 "%s: TOW_OP_LEND in options->flags is valid only for sends, "
+				 "replies and pieces of a stream",
 				 call);
 	if (options->result != NULL &&
 	    twi_sized_check_out(TWI_SIZED_tow_result, call, options->result) < 0)
 		return TOW_EINVAL;
 	if (options->channel != NULL && (allowed & TWI_OP_ALLOW_CHANNEL) == 0)
 		return twi_error(TOW_EINVAL,
-				 "%s: options->channel is for messages of one peer alone", call);
+				 "%s: options->channel is valid only for messages of one "
+				 "peer",
+				 call);
 	return options->queue == NULL
 		       ? TOW_OK
 		       : twi_queue_check(options->queue, engine, options->done, call);

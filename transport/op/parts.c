@@ -83,7 +83,8 @@ static int check_parts(const char *call, const struct tow_part *given, uint32_t 
 	for (uint32_t i = 0; i < count; i++) {
 		if (given[i].bytes > TWI_WIRE_U63_MAX - sum)
 			return twi_error(TOW_EINVAL,
-					 "%s: with part %u of %llu bytes all are more than 2^63-1",
+					 "%s: with part %u of %llu bytes the message is longer "
+					 "than 2^63-1",
 					 call, i, (unsigned long long)given[i].bytes);
 		if (given[i].bytes > 0 && given[i].data == NULL)
 			return twi_error(TOW_EINVAL, "%s: the data of part %u is NULL", call, i);

@@ -82,11 +82,14 @@ int twi_queue_check(const struct tow_queue *queue, const struct twi_engine *engi
 	if (status < 0)
 		return status;
 	if (queue->engine != engine)
-		return twi_error(TOW_EINVAL, "%s: options->queue is of another runtime", call);
+		return twi_error(TOW_EINVAL,
+				 "%s: options->queue belongs to another "
+				 "runtime",
+				 call);
 	if (done != NULL)
 		return twi_error(TOW_EINVAL,
-				 "%s: options->done and options->queue are both set: a result goes "
-				 "to one of them",
+				 "%s: options->done and options->queue are both set: set only "
+				 "one of them",
 				 call);
 	return TOW_OK;
 }
@@ -104,8 +107,8 @@ bool twi_queue_join(struct tow_queue *queue, struct tow_op *op)
 	head = atomic_load_explicit(&queue->head, memory_order_acquire);
 	if (queue->started - head >= queue->room) {
 		twi_error(TOW_EBUSY,
-			  "the queue is full: all %u places belong to operations in flight, or to "
-			  "results that nobody has taken",
+			  "the queue is full: all %u places belong to operations in flight, or "
+			  "to results that were not taken",
 			  queue->room);
 		return false;
 	}

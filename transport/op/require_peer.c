@@ -24,7 +24,8 @@ int twi_peer_meet(struct tow_peer *peer, const struct twi_way *way)
 int twi_peer_refused_by(const struct tow_peer *peer)
 {
 	return twi_error(TOW_EREFUSED,
-			 "require of %s refused the connection; the log there says which word",
+			 "the knob require of %s refused the connection; the log there says "
+			 "which property is missing",
 			 peer->address);
 }
 

@@ -138,13 +138,12 @@ static void look_for_room(struct tow_op *op, uint64_t since_ns)
 	struct twi_engine *engine = op->engine;
 
 	if (is_hopeless(engine, op->result_bytes)) {
-		twi_error(
-			TOW_EEXHAUSTED,
-			"a view of %llu bytes is longer than what the pool can ever have room for; "
-			"raise %s, or receive it into a buffer: it is still there",
-			(unsigned long long)op->result_bytes,
-			twi_pool_degrades(engine->pool) ? "premap_limit_bytes"
-							: "premap_memory_bytes");
+		twi_error(TOW_EEXHAUSTED,
+			  "a view of %llu bytes is longer than the pool can ever hold; raise %s, "
+			  "or receive the message into a buffer: it is still available",
+			  (unsigned long long)op->result_bytes,
+			  twi_pool_degrades(engine->pool) ? "premap_limit_bytes"
+							  : "premap_memory_bytes");
 		twi_message_abort(op, TOW_EEXHAUSTED, true);
 		return;
 	}

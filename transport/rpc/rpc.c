@@ -144,7 +144,7 @@ static int check_name(const char *name, const char *call)
 		if (name[i] < ' ' || name[i] > '~' || name[i] == '"' || name[i] == '\\')
 			return twi_error(TOW_EINVAL,
 					 "%s: byte %zu of the method's name is not printable "
-					 "ASCII, or a quote or backslash",
+					 "ASCII, or it is a quote or a backslash",
 					 call, i);
 	}
 	return TOW_OK;

@@ -457,7 +457,7 @@ bool twi_call_answered(struct twi_rpc_peer *rp, struct twi_rpc_slot *slot,
 		call->result.code = head->code;
 		take_text(call, slot->data + TWI_RPC_HEAD_BYTES, head->inline_bytes);
 		if (!known || head->tag != 0)
-			twi_rpc_broken(rp, "it says a failure that there is not");
+			twi_rpc_broken(rp, "it has an unknown failure code");
 		twi_call_end(call, known ? head->status : TOW_EPROTOCOL, head->tag != 0);
 		return false;
 	}

@@ -22,7 +22,7 @@
 	X(POOL, TOW_EEXHAUSTED, "the server's pool has no room for the request's %llu bytes",      \
 	  have)                                                                                    \
 	X(LATE, TOW_EDEADLINE, "the deadline had passed when the request came")                    \
-	X(BROKEN, TOW_EINVAL, "the request has not the %llu bytes that its header said", have)
+	X(BROKEN, TOW_EINVAL, "the body failed, or differs from the %llu bytes of its header", have)
 
 int twi_refused_text(const struct twi_refused *refused, char text[TOW_CALL_TEXT_MAX])
 {

@@ -133,7 +133,7 @@ static void read_slot(struct twi_rpc_peer *rp, struct twi_rpc_slot *slot)
 	if (rp->posted == 0)
 		rp->post_target = twi_min(rp->post_target * 2, TWI_RPC_POSTED_MAX);
 	if (slot->status == TOW_ETRUNCATED)
-		twi_rpc_broken(rp, "it is longer than it may be");
+		twi_rpc_broken(rp, "it is longer than the limit");
 	if (slot->status == TOW_ETRUNCATED || !dispatch_slot(rp, slot))
 		twi_rpc_slot_release(slot);
 	fill_slots(rp);
@@ -286,7 +286,7 @@ void twi_rpc_opened(struct twi_link *link, uint64_t inline_bytes, uint64_t windo
 		return;
 	}
 	if (inline_bytes < TOW_CALL_TEXT_MAX || window == 0) {
-		twi_rpc_broken(rp, "it opens with limits that nothing fits");
+		twi_rpc_broken(rp, "its limits leave no room for any call");
 		twi_rpc_lost(rp, TOW_EPROTOCOL);
 		return;
 	}

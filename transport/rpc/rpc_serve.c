@@ -46,7 +46,7 @@ static void refuse_request(struct twi_rpc_peer *rp, const struct twi_refused *re
 {
 	rp->rpc->refused++;
 	if (rp->refused_count == TOW_CALL_WINDOW) {
-		twi_rpc_broken(rp, "it has more calls on their way than the window allows");
+		twi_rpc_broken(rp, "it has more calls in flight than the window allows");
 		return;
 	}
 	rp->refused[(rp->refused_head + rp->refused_count++) % TOW_CALL_WINDOW] = *refused;

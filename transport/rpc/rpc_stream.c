@@ -348,7 +348,7 @@ bool twi_stream_chunk(struct twi_rpc_peer *rp, struct twi_rpc_slot *slot,
 		return false;
 	}
 	if (stream->chunk_count == TWI_RPC_CHUNKS) {
-		twi_rpc_broken(rp, "a stream has more pieces on their way than its window allows");
+		twi_rpc_broken(rp, "a stream has more pieces in flight than its window allows");
 		twi_stream_break_call(stream, TOW_EPROTOCOL);
 		return false;
 	}
@@ -383,7 +383,7 @@ void twi_stream_window(struct twi_rpc_peer *rp, const struct twi_rpc_head *head)
 	if (stream == NULL || stream->failed != 0)
 		return;
 	if (head->a > stream->sent || head->a < stream->taken_there) {
-		twi_rpc_broken(rp, "it has taken other pieces of a stream than were sent");
+		twi_rpc_broken(rp, "it acknowledged pieces of a stream that were not sent");
 		return;
 	}
 	stream->taken_there = head->a;

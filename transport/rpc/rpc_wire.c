@@ -68,7 +68,7 @@ const char *twi_rpc_head_get(const uint8_t *in, uint64_t bytes, struct twi_rpc_h
 	if ((out->flags & ~flags_of(out->type)) != 0)
 		return "it has a flag that its type does not have";
 	if (!response && out->unread != 0)
-		return "it says a time that its type does not have";
+		return "it has a time, but its type has none";
 	if (out->inline_bytes != bytes - TWI_RPC_HEAD_BYTES)
 		return "its length is not that of the message";
 	if (out->bytes > TWI_RPC_BODY_MAX)
@@ -77,7 +77,7 @@ const char *twi_rpc_head_get(const uint8_t *in, uint64_t bytes, struct twi_rpc_h
 	if (out->tag == 0 ? out->bytes != out->inline_bytes : out->inline_bytes != 0)
 		return "its body is neither inline nor elsewhere";
 	if (!carries && (out->bytes != 0 || out->tag != 0))
-		return "it has a body, which its type has not";
+		return "it has a body, but its type has none";
 	if (out->tag != 0 && out->bytes == 0)
 		return "it names a body of no bytes";
 	if (out->type == TWI_RPC_CHUNK && ((out->flags & TWI_RPC_END) != 0) != (out->bytes == 0))

@@ -124,7 +124,7 @@ static int finish_auth(struct twi_auth *auth)
 		if (twi_sodium.crypto_scalarmult(shared, auth->secret, theirs) != 0)
 			return refuse_auth(auth,
 					   twi_error(TOW_EAUTH, "the other side's ephemeral key "
-								"is none that can be used"));
+								"cannot be used"));
 		for (int i = 0; i < 2; i++)
 			hash_greetings(auth, label_keys[i], shared, sizeof(shared), auth->keys[i],
 				       sizeof(auth->keys[i]));
@@ -224,10 +224,9 @@ static int check_greeting(const struct twi_auth *auth, const uint8_t *in)
 				 purpose_text(purpose), auth->purpose);
 	if ((flags & ~(TWI_AUTH_KEYED | TWI_AUTH_ENCRYPT)) != 0 || flags == TWI_AUTH_ENCRYPT ||
 	    twi_get_le32(in + AT_RESERVED) != 0)
-		return twi_error(TOW_EPROTOCOL, "a greeting whose flags %#x are none that exist",
-				 flags);
+		return twi_error(TOW_EPROTOCOL, "a greeting with unknown flags, %#x", flags);
 	if (memcmp(in + AT_NONCE, auth->greetings[auth->connector ? 0 : 1] + AT_NONCE, 32) == 0)
-		return twi_error(TOW_EAUTH, "the other side sends our own greeting back");
+		return twi_error(TOW_EAUTH, "the other side sent the greeting of this side back");
 	if ((flags & TWI_AUTH_KEYED) != 0 && !auth->keyed)
 		return twi_error(TOW_EAUTH, "the other side has a job key and this one has none: "
 					    "set TOW_JOB_KEY or job_key_file to the job's secret");
@@ -302,8 +301,8 @@ static int check_beginning(struct twi_auth *auth)
 	if (auth->state != GREET || begins_with(auth, TWI_AUTH_MAGIC) ||
 	    begins_with(auth, OLD_HEAD))
 		return TOW_OK;
-	return refuse_auth(auth,
-			   twi_error(TOW_EPROTOCOL, "what came first is no greeting of Towline's"));
+	return refuse_auth(
+		auth, twi_error(TOW_EPROTOCOL, "the first bytes are not a greeting of Towline"));
 }
 
 int twi_auth_in(struct twi_auth *auth, const uint8_t *data, size_t bytes, size_t *used_out)

@@ -90,8 +90,9 @@ int twi_cipher_open(struct twi_cipher *c, void *plain_out, const uint8_t *sealed
 {
 	if (!open_record(c, plain_out, sealed, bytes)) {
 		c->broken = true;
-		return twi_error(TOW_EAUTH, "an encrypted record is not what the other side sent: "
-					    "it was changed, left out or repeated on its way");
+		return twi_error(TOW_EAUTH, "an encrypted record is not the one that the other "
+					    "side sent: it was changed, left out or repeated "
+					    "on its way");
 	}
 	*plain_bytes_out = bytes - TAG_BYTES;
 	return TOW_OK;

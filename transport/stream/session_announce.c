@@ -73,7 +73,7 @@ int twi_session_announced(struct twi_session *session, const struct twi_frame *f
 {
 	if (frame->seq > session->outbox.seq_sent)
 		return twi_session_fault(session, TWI_RULE_NO_SUCH_MESSAGE,
-					 "has message %llu, never sent",
+					 "acknowledges message %llu, which was never sent",
 					 (unsigned long long)frame->seq);
 	if (session->last_seq[hash_tag(frame->tag)] > frame->seq)
 		return TOW_OK;

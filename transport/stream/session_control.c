@@ -198,6 +198,6 @@ int twi_session_control_in(struct twi_session *session, const uint8_t *data, siz
 				 session->peer->address);
 	if (twi_unlikely(session->doubted)) /* found where no status was returned */
 		return twi_session_fault(session, session->rule,
-					 "answered what it had not received");
+					 "answered a message that it had not received");
 	return session->config.announce ? twi_session_bulk_look(session) : TOW_OK;
 }

@@ -104,7 +104,7 @@ int twi_session_answered(struct twi_session *session, const struct twi_frame *fr
 		return judge_answer(session, frame);
 	if (session->early_count == TWI_EARLY_MAX)
 		return twi_session_fault(session, TWI_RULE_ANSWERS,
-					 "says more about message %llu than there is to say",
+					 "sent too many control messages about message %llu",
 					 (unsigned long long)frame->seq);
 	session->early[session->early_count++] = (struct twi_early){
 		.frame = *frame,

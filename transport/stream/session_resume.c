@@ -83,8 +83,9 @@ size_t twi_session_bulk_resume_put(struct twi_session *session, unsigned c, uint
 static int impossible_item(struct twi_session *session, unsigned c, uint64_t seq)
 {
 	return twi_session_fault(session, TWI_RULE_RESUME,
-				 "resumes bulk stream %u with message %llu where it cannot be", c,
-				 (unsigned long long)seq);
+				 "resumes bulk stream %u at an impossible place of message "
+				 "%llu",
+				 c, (unsigned long long)seq);
 }
 
 /* The index of a seq in the record; count: the record does not have it. */

@@ -392,7 +392,8 @@ int twi_session_control_resume(struct twi_session *session, const uint8_t *in, s
 	if (received < session->tx_acked || received > session->tx_handed)
 		return twi_session_fault(
 			session, TWI_RULE_RESUME,
-			"resumes its control stream at byte %llu, kept are %llu to %llu",
+			"resumes its control stream at byte %llu, but only bytes %llu to %llu "
+			"are kept",
 			(unsigned long long)received, (unsigned long long)session->tx_acked,
 			(unsigned long long)session->tx_handed);
 	*used_out = RECORD_BYTES;

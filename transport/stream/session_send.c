@@ -166,13 +166,13 @@ int twi_session_done(struct twi_session *session, const struct twi_frame *frame)
 
 	if (frame->seq > session->outbox.seq_sent)
 		return twi_session_fault(session, TWI_RULE_NO_SUCH_MESSAGE,
-					 "has message %llu, never sent",
+					 "acknowledges message %llu, which was never sent",
 					 (unsigned long long)frame->seq);
 	if (send != NULL
 		    ? !twi_session_send_whole(session, send) && (send->op != NULL || send->ready)
 		    : op != NULL)
 		return twi_session_fault(session, TWI_RULE_DONE_EARLY,
-					 "has message %llu before it was sent",
+					 "acknowledges message %llu before it was sent",
 					 (unsigned long long)frame->seq);
 	if (send != NULL && (send->op != NULL || send->ready)) {
 		op = send->op;
@@ -197,7 +197,7 @@ static int not_ready(struct twi_session *session, const struct twi_frame *frame,
 	}
 	if (send == NULL || !send->ready || send->op != op)
 		return twi_session_fault(session, TWI_RULE_NOT_READY,
-					 "asks for message %llu later, and may not",
+					 "defers message %llu, which is not allowed",
 					 (unsigned long long)frame->seq);
 	twi_count(session->engine->diag, TWI_C_announced_refusals, 1);
 	twi_session_send_refuse(session, send, TOW_AGAIN);
@@ -218,7 +218,7 @@ int twi_session_refused(struct twi_session *session, const struct twi_frame *fra
 
 	if (frame->seq > session->outbox.seq_sent)
 		return twi_session_fault(session, TWI_RULE_NO_SUCH_MESSAGE,
-					 "refuses message %llu, never sent",
+					 "refuses message %llu, which was never sent",
 					 (unsigned long long)frame->seq);
 	if (frame->value == TWI_REFUSE_NOT_READY)
 		return not_ready(session, frame, op);
@@ -226,7 +226,7 @@ int twi_session_refused(struct twi_session *session, const struct twi_frame *fra
 	if (frame->value == TWI_REFUSE_CORRUPT && send != NULL &&
 	    !twi_session_send_whole(session, send))
 		return twi_session_fault(session, TWI_RULE_DONE_EARLY,
-					 "has message %llu before it was sent",
+					 "acknowledges message %llu before it was sent",
 					 (unsigned long long)frame->seq);
 	if (op != NULL && op->stage == TWI_STAGE_OFFERED)
 		twi_outbox_end(&session->outbox, op, statuses[frame->value], op->bytes);

@@ -24,7 +24,7 @@ const char *twi_rule_text(unsigned rule)
 	default:
 		return rule > TWI_FAULT_NONE && rule < TWI_FAULT_COUNT
 			       ? twi_frame_fault_text((enum twi_frame_fault)rule)
-			       : "it is a rule that this version does not know";
+			       : "this version does not know the rule";
 	}
 }
 
@@ -56,7 +56,7 @@ int twi_rule_bye_error(const char *address, const char *rank, int value)
 	unsigned rule = value < 0 ? 0 : twi_rule_of_bye((uint64_t)value);
 
 	if (value < 0)
-		return twi_error(TOW_EPEER, "peer %s%s has gone without a word", address, rank);
+		return twi_error(TOW_EPEER, "peer %s%s has gone without a goodbye", address, rank);
 	if (rule == 0)
 		return twi_error(TOW_EPEER, "peer %s%s" CLOSED, address, rank);
 	return twi_error(

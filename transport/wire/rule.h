@@ -22,29 +22,33 @@
 #define TWI_RULE_MAP(X)                                                                            \
 	X(32, MESSAGE_ORDER, "a message came twice, or before the one ahead of it")                \
 	X(33, CREDIT, "messages came for which there was no credit")                               \
-	X(34, UNASKED, "more large messages came without having been asked for than may")          \
-	X(35, ACK, "messages were acknowledged that had not been sent, or that had been before")   \
+	X(34, UNASKED, "too many large messages came without a request")                           \
+	X(35, ACK,                                                                                 \
+	  "messages were acknowledged that had not been sent, or had been "                        \
+	  "acknowledged before")                                                                   \
 	X(36, CREDIT_BACK, "credit was given back that had not been used")                         \
 	X(37, NO_SUCH_MESSAGE, "an answer was about a message that had not been sent")             \
-	X(38, ASKED, "a message was asked for twice, or in a way in which it was not offered")     \
-	X(39, GRANTS, "more messages were asked for at once than may")                             \
-	X(40, DONE_EARLY, "a message was said to be there before all of it was sent")              \
-	X(41, NOT_READY, "a message was put off that had been asked for")                          \
-	X(42, ANSWERS, "more was said about one message than there is to say")                     \
+	X(38, ASKED, "a message was requested twice, or by a protocol that was not offered")       \
+	X(39, GRANTS, "too many messages were requested at once")                                  \
+	X(40, DONE_EARLY, "a message was acknowledged before all of it was sent")                  \
+	X(41, NOT_READY, "a message was deferred that had been requested")                         \
+	X(42, ANSWERS, "too many control messages came about one message")                         \
 	X(43, CANCEL_LATE, "an offer was taken back whose data had begun")                         \
-	X(44, DATA_UNASKED, "data came of a message that was not asked for")                       \
+	X(44, DATA_UNASKED, "data came of a message that was not requested")                       \
 	X(45, DATA_PLACE, "data came out of its place")                                            \
-	X(46, RECEIVED, "more of the control stream was said to be read than was sent")            \
+	X(46, RECEIVED, "more of the control stream was acknowledged than was sent")               \
 	X(47, RESUME, "a stream was resumed where it cannot go on")                                \
 	X(48, PACKETS, "a packet came twice, or one of them never")                                \
 	X(49, OFFER, "an offer was of memory in which it cannot lie, or came twice")               \
-	X(50, NOTE, "a note was about an offer in another state, or could not be read")            \
-	X(51, SLOT, "the ring held what cannot stand there")                                       \
-	X(52, NOTES_UNREAD, "notes were not read, or read before they were written")               \
-	X(53, SOCKET, "the socket brought what may not come there")                                \
+	X(50, NOTE,                                                                                \
+	  "a control record was about an offer in another state, or could not be "                 \
+	  "read")                                                                                  \
+	X(51, SLOT, "the ring held an entry that is not valid")                                    \
+	X(52, NOTES_UNREAD, "control records were not read, or read before they were written")     \
+	X(53, SOCKET, "the socket brought data that is not allowed on it")                         \
 	X(54, CHANNEL, "a frame was of a channel that is not open")                                \
 	X(55, FEATURE, "a frame needs a feature that was not agreed on")                           \
-	X(56, CHANNEL_CONTROL, "what was said of a channel cannot be")
+	X(56, CHANNEL_CONTROL, "a control message about a channel was not valid")
 
 enum twi_rule {
 #define TWI_RULE_ENUM(number, name, text) TWI_RULE_##name = (number),

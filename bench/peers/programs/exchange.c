@@ -22,7 +22,7 @@ struct order {
 static void check_order(const struct order *order)
 {
 	if (order->magic != ORDER_MAGIC || order->kind > ORDER_STREAM)
-		peer_end(1, "what has come is no order of this program's");
+		peer_end(1, "the message that came is not an order of this program");
 	if (order->kind == ORDER_QUIT)
 		return;
 	if (order->bytes < 1 || order->bytes > LARGEST_BYTES || order->slots < 1 ||

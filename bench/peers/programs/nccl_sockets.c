@@ -181,7 +181,7 @@ __attribute__((constructor)) static void load_table(void)
 	if (!find_places(map->l_name, map->l_addr, &table, &cuda))
 		give_up(map->l_name, "no " TABLE_SYMBOL " or " CUDA_SYMBOL " among its symbols");
 	if (!has_driver() && !replace_code(&cuda))
-		give_up(map->l_name, "without a driver of CUDA its sockets cannot be used here");
+		give_up(map->l_name, "NCCL's sockets cannot be used here without a CUDA driver");
 	memcpy(OUR_TABLE, table.at,
 	       table.bytes < sizeof(OUR_TABLE) ? table.bytes : sizeof(OUR_TABLE));
 }

@@ -65,8 +65,10 @@ static void read_coll_sizes(int coll, struct bench_sizes *out)
 	read_sizes(name, usual, out);
 	for (unsigned i = 0; i < out->count; i++)
 		if (out->bytes[i] % sizeof(float) != 0)
-			peer_end(2, "%s has %llu bytes, which are no whole floats", name,
-				 (unsigned long long)out->bytes[i]);
+			peer_end(2,
+				 "%s has %llu bytes, which is not a whole number of "
+				 "floats",
+				 name, (unsigned long long)out->bytes[i]);
 }
 
 static void read_environment(void)

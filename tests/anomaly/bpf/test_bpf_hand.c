@@ -170,7 +170,7 @@ static void bad_words(void **state)
 	assert_int_equal(try(long_one, sizeof(long_one), NULL, 0, &reply), TOW_EINVAL);
 	assert_int_equal(try(&hello, sizeof(hello) - 1, NULL, 0, &reply), TOW_EINVAL);
 	hello.magic++;
-	expect(hello, NULL, 0, "no hello");
+	expect(hello, NULL, 0, "not a hello");
 	hello = good();
 	hello.version++;
 	expect(hello, NULL, 0, "version 2");
@@ -185,11 +185,11 @@ static void bad_descriptors(void **state)
 	(void)state;
 	for (unsigned i = 0; i < 64; i++)
 		fds[i] = own;
-	expect(good(), fds, 3, "no map");
+	expect(good(), fds, 3, "is not a map");
 	expect(good(), fds, 1, "1 descriptors");
 	expect(good(), fds, 4, "4 descriptors");
 	expect(good(), fds, 16, "16 descriptors");
-	expect(good(), fds, 64, "no hello"); /* cut off by the kernel */
+	expect(good(), fds, 64, "not a hello"); /* cut off by the kernel */
 	hello.slot = 0;
 	expect(hello, fds, 3, "slot 0");
 	hello.slot = TWI_BPF_SLOTS;

@@ -332,7 +332,7 @@ static void second_helper(void)
 	assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
 	assert_int_equal(recv(fd, &reply, sizeof(reply), 0), sizeof(reply));
 	assert_int_equal(reply.status, TOW_EBUSY);
-	assert_non_null(strstr(reply.text, "another helper"));
+	assert_non_null(strstr(reply.text, "another towbpf"));
 	close(fd);
 }
 

@@ -357,9 +357,9 @@ static void run_bound(struct twt_rank *rank)
 		TWT_TRUE(tow_coll_barrier_start(rank->group, NULL, &none) == TOW_EBUSY);
 		TWT_TRUE(counted(rank, TWI_C_colls_held_back) == count - TOW_COLL_IN_FLIGHT);
 		TWT_TRUE(tow_op_wait(ops[count - 1], 1000000) == TOW_ETIMEDOUT);
-		TWT_TRUE(strstr(tow_error_message(), "held back behind others") != NULL);
+		TWT_TRUE(strstr(tow_error_message(), "waits behind other operations") != NULL);
 		TWT_TRUE(tow_op_wait(ops[0], 1000000) == TOW_ETIMEDOUT);
-		TWT_TRUE(strstr(tow_error_message(), "held back") == NULL);
+		TWT_TRUE(strstr(tow_error_message(), "waits behind") == NULL);
 		check_report(rank, count - TOW_COLL_IN_FLIGHT);
 		atomic_store(&shared->count, count);
 		let_others_start(rank);

@@ -385,8 +385,8 @@ static void run_copies(struct twt_rank *rank)
 	/* Registering it would be no cure, so the cure does not say that it is (reason.def). */
 	TWT_OK(tow_mem_register(rank->runtime, data, sizeof(data), &handle));
 	reduce(rank, data, NULL, "local", 0);
-	TWT_TRUE(strstr(cure_of("unregistered_send"), "between processes of one host, where the "
-						      "pool alone is shared, it does not"));
+	TWT_TRUE(strstr(cure_of("unregistered_send"), "but not between processes of one "
+						      "host, which share the pool alone"));
 	TWT_OK(tow_mem_deregister(rank->runtime, handle));
 	coll = document(rank);
 	group = json_array_get(get(coll, "groups"), 0);

@@ -55,8 +55,9 @@ static void twice(void **state)
 {
 	(void)state;
 	run("@/tools/towrun/towrun -n 3 --timeout 60 " PROGRAM " twice");
-	twt_command_expect(&command, 0, "TOW_EMISMATCH: two processes say rank 1 of 3", 1);
-	twt_command_expect(&command, 0, "the last because two processes say rank 1 of 3", 2);
+	twt_command_expect(&command, 0, "TOW_EMISMATCH: two processes claim to be rank 1 of 3", 1);
+	twt_command_expect(&command, 0, "the last because two processes claim to be rank 1 of 3",
+			   2);
 }
 
 static void jobs(void **state)

@@ -102,8 +102,8 @@ static void play_lists(struct twt_job *job, const void *arg)
 	must_fail(job, job->group, others, 2, NULL, TOW_EINVAL, own);
 	must_fail(job, job->group, others, 0, NULL, TOW_EINVAL, "count is 0");
 	must_fail(job, job->group, NULL, 2, NULL, TOW_EINVAL, "ranks is NULL");
-	must_fail(job, job->group, beyond, 2, name, TOW_EINVAL, "the name is to have");
-	must_fail(job, job->group, beyond, 2, "", TOW_EINVAL, "the name is to have");
+	must_fail(job, job->group, beyond, 2, name, TOW_EINVAL, "the name must have");
+	must_fail(job, job->group, beyond, 2, "", TOW_EINVAL, "the name must have");
 	twt_must(tow_group_create(job->group, beyond, 2, NULL, SHORT, NULL) == TOW_EINVAL);
 	twt_must(tow_group_create(NULL, beyond, 2, NULL, SHORT, &none) == TOW_EINVAL);
 	meet(job, 1);
@@ -198,7 +198,7 @@ static void play_broken(struct twt_job *job, const void *arg)
 	use(job, made);
 	twt_must(tow_group_close(made) == TOW_OK);
 	twt_must(tow_group_create(job->group, dead, 3, NULL, TWT_JOB_WAIT_NS, &made) == TOW_EPEER);
-	twt_must(strstr(tow_error_message(), "rank 1 of the job, which is to be in the group, has "
+	twt_must(strstr(tow_error_message(), "rank 1 of the job, which belongs to the group, has "
 					     "gone") != NULL);
 	made = create(job, job->group, left, 2, "later");
 	use(job, made);

@@ -421,7 +421,7 @@ static void wrong_greetings(void **state)
 		{ "x\x1b]0;t\x07\nfake", 1, 2, 0, "rank 1 says job 'x\\x1b]0;t\\x07\\x0afake'" },
 		{ "job", 1, 2, 1, "rank 1 says restart 1 of the job, rank 0 says 0" },
 		{ "job", 1, 3, 0, "rank 1 says world_size 3, rank 0 says 2" },
-		{ "job", 0, 2, 0, "two processes say rank 0 of 2" },
+		{ "job", 0, 2, 0, "two processes claim to be rank 0 of 2" },
 	};
 	const struct twi_until until = seconds(60);
 	struct twi_store_client *first, *second;

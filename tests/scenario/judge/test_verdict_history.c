@@ -159,7 +159,7 @@ static void nobody_looks(void **state)
 		 "TOW_STATS_DIR=%s @/tools/towstat/towstat verdict %s --since 600", job.dir,
 		 job.name);
 	twt_command(line, &command);
-	twt_command_expect(&command, 5, "no rank has looked in the last 600 s", 1);
+	twt_command_expect(&command, 5, "no rank has asked for a verdict in the last 600 s", 1);
 	assert_true(twt_vj_end(&job));
 }
 

@@ -70,7 +70,7 @@ static void forks(void **state)
 	(void)state;
 	run_seeded("", "forks");
 	run_loud("", "", "short_fork");
-	assert_non_null(strstr(ran.text, "no memory to copy what is placed in the pool"));
+	assert_non_null(strstr(ran.text, "no memory to copy the allocations in the pool"));
 }
 
 static void how_much(void **state)

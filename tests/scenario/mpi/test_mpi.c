@@ -90,7 +90,7 @@ static bool lane_runs(const char *lane, unsigned ranks, const char *words)
 
 	snprintf(before, sizeof(before), "TOW_LANES=%s TOW_OFI_PROVIDER=tcp", lane);
 	run_ranks(before, ranks, words);
-	if (ran.status != 0 && strstr(ran.text, "there is no lane to open it on") != NULL) {
+	if (ran.status != 0 && strstr(ran.text, "no lane can open it") != NULL) {
 		printf("%s is not here\n", lane);
 		return false;
 	}

@@ -167,7 +167,7 @@ static bool refuses_handles(struct twt_nccl_side *side)
 
 	TWT_NEED(side,
 		 net_connect(&side->net, side->context, 0, handle, &send) == NCCL_INVALID_USAGE);
-	TWT_NEED(side, strstr(lines, "handle is not one of this plugin") != NULL);
+	TWT_NEED(side, strstr(lines, "handle is from another plugin") != NULL);
 	TWT_NEED(side, net_listen(&side->net, side->context, 0, handle, &listening) == 0);
 	for (size_t at = 0; at < 6; at++) { /* magic, kind, length */
 		memcpy(bad, handle, sizeof(bad));

@@ -493,12 +493,12 @@ static void deaf_end(int err, const char *words)
 static void test_deaf(void)
 {
 	setenv("TOW_PEER_TIMEOUT_NS", "2s", 1); /* the other side hears nothing of it */
-	deaf_end(FI_EIO, "receives nothing any more: fi_recv: ");
+	deaf_end(FI_EIO, "has stopped receiving: fi_recv: ");
 	if (strcmp(twt_ofi.provider, "tcp;ofi_rxm") != 0)
 		return;
 	setenv("TOW_PEER_TIMEOUT_NS", "4s", 1); /* later than what is waited for */
-	deaf_end(FI_EAGAIN, "receives nothing any more: fi_recv: ");
-	deaf_end(0, "receives nothing any more: fi_cq_read: ");
+	deaf_end(FI_EAGAIN, "has stopped receiving: fi_recv: ");
+	deaf_end(0, "has stopped receiving: fi_cq_read: ");
 }
 
 static const struct twt_ofi_scenario table[] = {

@@ -239,7 +239,7 @@ static void test_bad_files(void **state)
 	refuses(other, TOW_EINVAL, "symbolic link");
 	unlink(other);
 	assert_int_equal(mkfifo(other, 0600), 0);
-	refuses(other, TOW_EINVAL, "nobody reads"); /* at once, not when somebody does */
+	refuses(other, TOW_EINVAL, "no process reads"); /* at once, not when somebody does */
 	unlink(other);
 }
 

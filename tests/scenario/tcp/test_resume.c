@@ -394,7 +394,7 @@ static void test_resumed_in_vain(void **state)
 	printf("%s\n", tow_error_message());
 	assert_true(strstr(tow_error_message(), "times in a row") != NULL ||
 		    strstr(tow_error_message(), "does not know this session") != NULL ||
-		    strstr(tow_error_message(), "nobody listens") != NULL);
+		    strstr(tow_error_message(), "nothing listens") != NULL);
 	TWT_OK(tow_op_release(op));
 	free(data);
 	assert_int_equal(twt_duo_end(&duo), 0);

@@ -251,7 +251,7 @@ static void bad_commands(void **state)
 
 	(void)state;
 	snprintf(line, sizeof(line), "--dir %s -f ../x", dir);
-	bad_command(line, 1, "'../x' is no file prefix");
+	bad_command(line, 1, "'../x' is not a file prefix");
 	snprintf(line, sizeof(line), "--dir %s/none", dir);
 	bad_command(line, 1, "cannot make the folder");
 	bad_command("--dir relative", 2, "--dir is an absolute path: relative");

@@ -277,7 +277,7 @@ static void lists_several_jobs(void **state)
 	options.job = "other";
 	assert_int_equal(tow_runtime_open(&options, &runtime), TOW_OK);
 	explain("--no-host", 1);
-	place_of("several jobs live here: other, told; name one");
+	place_of("several jobs run here: other, told; name one");
 	assert_int_equal(tow_runtime_close(runtime), TOW_OK);
 }
 

@@ -179,7 +179,7 @@ static void test_usage(void **state)
 	twt_command(PERF "here there", &command);
 	twt_command_expect(&command, 2, "one address at most: 'there'", 1);
 	twt_command(PERF "--listen tcp://127.0.0.1:0 127.0.0.1", &command);
-	twt_command_expect(&command, 2, "who listens takes no address to connect to", 1);
+	twt_command_expect(&command, 2, "the side that listens takes no address to connect to", 1);
 	twt_command(PERF "--one --op bw", &command);
 	twt_command_expect(&command, 2, "--one is for a side that listens by itself", 1);
 	twt_command(PERF "-i 0 --op bw", &command);

@@ -170,7 +170,7 @@ static void gets(void **state)
 	expect("get /metrics job.7", 0, "# EOF");
 	expect("get /v1/none job.7", 1, "404");
 	expect("get /v1 nobody.1", 1, "nobody.1");
-	expect("get '/v1 x' job.7", 1, "no path");
+	expect("get '/v1 x' job.7", 1, "not a path");
 	expect("get /v1 --socket /nowhere/x.sock", 1, "no such socket");
 }
 

@@ -456,7 +456,7 @@ static void misuse(void **state)
 	twt_command(
 		"@/tools/towstat/towstat export --listen no.such.host:1 --lock-dir $TOW_STATS_DIR",
 		command);
-	twt_command_expect(command, 1, "no numeric address", 1);
+	twt_command_expect(command, 1, "not a numeric address", 1);
 	twt_command("@/tools/towstat/towstat export --listen 127.0.0.1:1 --lock-dir /tmp", command);
 	twt_command_expect(command, 1, "belongs to this user alone", 1);
 	twt_command("@/tools/towstat/towstat export --timeout 0", command);

@@ -233,7 +233,7 @@ static void beside(void **state)
 	await_job("two");
 	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
 		towstat(commands[i]);
-		twt_command_expect(&command, 1, "several jobs live here: one, two; name one", 1);
+		twt_command_expect(&command, 1, "several jobs run here: one, two; name one", 1);
 	}
 	all_commands(" one", "one");
 	all_commands(" two", "two");

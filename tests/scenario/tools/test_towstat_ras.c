@@ -454,7 +454,7 @@ static void misuse(void **state)
 	twt_command("@/tools/towstat/towstat ras nobody", &command);
 	assert_int_equal(command.status, 1);
 	twt_command("@/tools/towstat/towstat ras --listen nowhere ras", &command);
-	twt_command_expect(&command, 1, "this is no numeric address", 1);
+	twt_command_expect(&command, 1, "this is not a numeric address", 1);
 }
 
 int main(void)

@@ -202,7 +202,7 @@ static void prints_lines(void **state)
 	twt_command_expect(command, 0, "\ntop.1 ", 2);
 	twt_command_expect(command, 0, "\ntop.0 ", 0);
 	twt_command("@/tools/towstat/towstat top --once --interval 0.1 --job nobody", command);
-	twt_command_expect(command, 1, "no runtime lives here", 1);
+	twt_command_expect(command, 1, "there is no live runtime here", 1);
 	twt_command("@/tools/towstat/towstat top --sort size", command);
 	twt_command_expect(command, 2, "no such column", 1);
 }

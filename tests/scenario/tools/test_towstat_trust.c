@@ -249,8 +249,7 @@ static void folders(void **state)
 		/* The file says one user, the kernel another. */
 		towstat("get /v1/info job.1 --all-users");
 		assert_int_equal(command.status, 1);
-		assert_non_null(
-			strstr(command.text, "another user's process than the file's owner"));
+		assert_non_null(strstr(command.text, "belongs to another user than the file"));
 	}
 	assert_int_equal(chmod(dir, 0700), 0);
 	close(fd);

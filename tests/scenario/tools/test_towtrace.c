@@ -75,7 +75,7 @@ static void wrong_files_are_told(void **state)
 	expect("echo hello | @/tools/towtrace/towtrace show -", 1, "it is no XSpace");
 	expect(": >empty; @/tools/towtrace/towtrace convert empty -o x", 1, "another program's");
 	expect("head -c 2000 both >cut; @/tools/towtrace/towtrace show cut", 1,
-	       "cut: no trace of Towline's");
+	       "cut: not a trace of Towline");
 	expect("@/tools/towtrace/towtrace merge both one -o x", 1, "rank 1 is in both");
 	expect("@/tools/towtrace/towtrace convert both -o nowhere/x", 1,
 	       "nowhere/x.part: No such file");

@@ -151,7 +151,7 @@ static void who_is_behind(void **state)
 	put("flight.job.0.0.json", 0, "{" GROUPS(7) ENTRIES(ENTRY("all_reduce", 7, FAILED)) "}");
 	put("flight.job.1.0.json", 0, "{" GROUPS(6) ENTRIES(ENTRY("all_reduce", 6, OK_STATUS)) "}");
 	from("", VERDICT_FOUND);
-	says("rank 1: nothing has failed there, and nothing was under way\n");
+	says("rank 1: no operation has failed there, and none was in flight\n");
 	says("rank 1 has begun 6 operations of group 0, others 7\n");
 	is_silent_of("rank 0 has begun");
 	put("flight.job.1.0.json", 0, "{" GROUPS(7) ENTRIES(ENTRY("all_reduce", 7, FAILED)) "}");

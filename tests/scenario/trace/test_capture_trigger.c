@@ -237,7 +237,7 @@ static void wrong_knobs(void **state)
 		const char *says;
 	} wrong[] = {
 		{ 1, 0, "trace_on_slow_step = 1 is not valid" },
-		{ 100, 0, "it is 0, or more than 100 percent of the median step" },
+		{ 100, 0, "use 0, or more than 100 percent of the median step" },
 		{ 10001, 0, "trace_on_slow_step=10001 (option) is not valid" },
 		{ 0, 2, "trace_on_verdict=2 (option) is not valid: it is 0 or 1" },
 	};

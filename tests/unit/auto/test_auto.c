@@ -186,7 +186,7 @@ static void test_refused_at_once(void **state)
 	assert_int_equal(connects, 1);
 	told(why, "the same host");
 	told(why, "shm: the file is gone");
-	told(why, "ofi: not to be had here");
+	told(why, "ofi: not available here");
 }
 
 static void test_refused_later(void **state)
@@ -213,7 +213,7 @@ static void test_not_here(void **state)
 {
 	(void)state;
 	open_both(CANNOT_OPEN);
-	told(meet(), "shm: not to be had here");
+	told(meet(), "shm: not available here");
 	assert_int_equal(connects, 0);
 }
 

@@ -159,8 +159,8 @@ static void test_refused(void **state)
 	(void)state;
 	refused("", "too short");
 	refused("AAAA", "too short");
-	refused("not an address", "none of A-Z");
-	refused("10.0.0.1:4000", "none of A-Z");
+	refused("not an address", "other than A-Z");
+	refused("10.0.0.1:4000", "other than A-Z");
 	refused(of(version, sizeof(version)), "another version");
 	refused(of(cut, sizeof(cut)), "is cut");
 	refused(of(half, sizeof(half)), "is cut");

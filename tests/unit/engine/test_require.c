@@ -82,8 +82,8 @@ static void test_connections(void **state)
 	way.encrypted = true;
 	asks("encrypted", &way, NULL);
 	asks("zero_copy", &way, NULL);
-	way.copied = "what is encrypted is copied";
-	asks("encrypted,zero_copy", &way, "require=zero_copy: what is encrypted is copied");
+	way.copied = "encrypted payload is copied";
+	asks("encrypted,zero_copy", &way, "require=zero_copy: encrypted payload is copied");
 }
 
 /* What a lane can never be is known before it is tried; what a handshake tells is left open. */

@@ -286,8 +286,8 @@ static void mismatches(void **state)
 		{ 3, 4, 1, "jib", 1, 2, "rank 3 says job 'jib', rank 0 says 'job'" },
 		{ 3, 4, 1, "job", 9, 2, "rank 3 speaks version 9" },
 		{ 3, 4, 1, "job", 1, 3, "rank 3 says restart 3 of the job, rank 0 says 2" },
-		{ 4, 4, 1, "job", 1, 2, "a process says rank 4, rank 0 says world_size 4" },
-		{ 1, 4, 1, "job", 1, 2, "two processes say rank 1 of 4" },
+		{ 4, 4, 1, "job", 1, 2, "to be rank 4, and rank 0 says world_size 4" },
+		{ 1, 4, 1, "job", 1, 2, "two processes claim to be rank 1 of 4" },
 	};
 
 	(void)state;
@@ -371,7 +371,7 @@ static void impostors(void **state)
 	take(b, 1);
 	/* The rank is there now: the other one is refused when it asks for something. */
 	assert_int_equal(set(store, c, "k", "v"), TOW_EMISMATCH);
-	assert_non_null(strstr(take(c, 1)->text, "two processes say rank 1 of 4"));
+	assert_non_null(strstr(take(c, 1)->text, "two processes claim to be rank 1 of 4"));
 	twi_store_leave(store, c, SECOND);
 	twi_store_expire(store, 100 * SECOND);
 	assert_false(twi_store_failed(store));
@@ -390,8 +390,8 @@ static void gather_mismatches(void **state)
 			ask(store, b, gather("g", i == 0 ? 1 : 0, i == 0 ? 4 : 3, 0, ""), 1),
 			TOW_OK);
 		assert_int_equal(take(a, 1)->status, TOW_EMISMATCH);
-		assert_non_null(strstr(take(b, 1)->text, i == 0 ? "has 4 members, others say 3"
-								: "both say member 0 of 'g'"));
+		assert_non_null(strstr(take(b, 1)->text, i == 0 ? "has 4 members, other ranks say"
+								: "claim to be member 0 of 'g'"));
 		twi_store_destroy(store);
 	}
 }

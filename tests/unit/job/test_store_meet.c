@@ -336,7 +336,7 @@ static void gone(void **state)
 	twi_store_expire(store, SECOND + TWI_STORE_GRACE_NS);
 	assert_int_equal(take(c[0]), TOW_EPEER);
 	assert_non_null(
-		strstr(replies[c[0]].text, "rank 3 of the job, which is to be in the group"));
+		strstr(replies[c[0]].text, "rank 3 of the job, which belongs to the group"));
 	assert_true(twi_store_failed(store));
 	again = twi_store_enter(store);
 	assert_int_equal(greet(store, again, 2), TOW_OK);
@@ -351,9 +351,8 @@ static void gone(void **state)
 	ask(store, c[4], (struct twi_store_frame){ .kind = TWI_STORE_KIND_BYE }, 9 * SECOND);
 	twi_store_expire(store, 9 * SECOND);
 	assert_int_equal(take(c[1]), TOW_EPEER);
-	assert_non_null(strstr(replies[c[1]].text,
-			       "rank 4 of the job, which is to be in the group, "
-			       "has left the job"));
+	assert_non_null(strstr(replies[c[1]].text, "rank 4 of the job, which belongs to the group, "
+						   "has left the job"));
 	twi_store_destroy(store);
 }
 

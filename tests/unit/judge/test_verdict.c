@@ -222,8 +222,8 @@ static void test_silent_over_libfabric(void **state)
 	twt_vs_expect(&job, TWI_CAUSE_SILENT, 1);
 	assert_int_equal(job.verdict.findings[0].evidence_count, 2);
 	said = job.verdict.findings[0].evidence[1];
-	assert_non_null(strstr(said, "(tcp;ofi_rxm, domain eth0): heard 2.5 s ago, 3 operations of "
-				     "4711 bytes"));
+	assert_non_null(strstr(said, "(tcp;ofi_rxm, domain eth0): it received from it 2.5 s ago, 3 "
+				     "operations of 4711 bytes"));
 	assert_non_null(strstr(said, "no TCP_INFO"));
 }
 

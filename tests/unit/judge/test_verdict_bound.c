@@ -352,7 +352,7 @@ static void test_server(void **state)
 	set_called(2, 240, 20);
 	set_awaited(2, TWI_WAITED_CALL, 60, 1);
 	expect_nobody("slow");
-	assert_non_null(strstr(job.verdict.waits.mend, "/v1/rpc what calls take"));
+	assert_non_null(strstr(job.verdict.waits.mend, "/v1/rpc where calls spend their time"));
 }
 
 /* Rank 1's link to rank 2 carries a message in 40 ms; the others take 1 ms for as much. */

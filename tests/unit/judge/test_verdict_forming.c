@@ -105,7 +105,7 @@ static void no_store(void **state)
 	must_be("forming", 3);
 	twt_vs_expect(&job, TWI_CAUSE_NOT_COME, 0);
 	assert_true(job.verdict.findings[0].confidence < 0.7);
-	must_say(0, "rank 0's store at 10.0.0.1:29400: ECONNREFUSED; rank 0 has not come, or");
+	must_say(0, "rank 0's store at 10.0.0.1:29400: ECONNREFUSED; rank 0 has not started, or");
 	/* Rank 0 has come, whatever it hears of its own store. */
 	job.what.forming.rank = 0;
 	must_be("forming", 3);

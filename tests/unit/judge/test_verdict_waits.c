@@ -152,8 +152,9 @@ static void test_tag(void **state)
 	twt_vs_message(&job, 0, RECV, 1, 7, 4000, true);
 	twt_vs_stray(&job, 0, 1, 8);
 	twt_vs_expect_ranks(&job, TWI_CAUSE_OTHER_TAG, 3);
-	expect_words("rank 0 has waited for 4.0 s to receive tag 7 from rank 1, of which a message "
-		     "with tag 8, 512 bytes, lies there that no receive takes");
+	expect_words("rank 0 has waited for 4.0 s to receive tag 7 from rank 1; a message of that "
+		     "rank with tag "
+		     "8, 512 bytes, has come, and no receive takes it");
 	/* The sender goes on; what it has sent lies there all the same. */
 	twt_vs_moves(&job, 1);
 	twt_vs_expect_ranks(&job, TWI_CAUSE_OTHER_TAG, 3);
@@ -203,7 +204,7 @@ static void test_tag_behind_credit(void **state)
 	twt_vs_expect_ranks(&job, TWI_CAUSE_CREDIT, 1 << 0);
 	expect_words(
 		"rank 0 has waited for 4.0 s to receive tag 7 from rank 1, which has no credit "
-		"to send to it: messages lie there that no receive takes, one with tag 8");
+		"to send to it: it holds messages that no receive takes, one with tag 8");
 	/* It has credit: then it goes, and something else is wrong. */
 	twt_vs_link(&job.first[1], 0)->flags &= ~TWI_LINK_NO_CREDIT;
 	twt_vs_expect_ranks(&job, TWI_CAUSE_OTHER_TAG, 3);

@@ -58,8 +58,8 @@ static void test_pair(void **state)
 	assert_int_equal(finding->links[1].from, 3);
 	assert_string_equal(finding->evidence[0],
 			    "rank 2 has tried to connect to rank 3 at tcp://10.88.0.4:4711 for 6.2 "
-			    "s: its SYNs are not answered (3 sent again), though rank 0 hears rank "
-			    "3");
+			    "s: its SYNs are not answered (3 sent again), though rank 0 receives "
+			    "from rank 3");
 	/* The floor, and what a busy machine does: the first SYN was lost, or none was sent. */
 	make_pair(1900, 1);
 	expect_nobody();
@@ -189,9 +189,10 @@ static void test_rail(void **state)
 	twt_vs_expect_link(&job, TWI_CAUSE_SLOW_LINK, 0, 1);
 	assert_string_equal(
 		job.verdict.findings[0].evidence[0],
-		"of the 2 streams from rank 0 to rank 1 the one over eth1 10.89.1.1 -> 10.89.1.2 "
-		"carries 3.8 MB/s, and was busy for 98 % of the time, the others 41.0 MB/s, idle "
-		"for 91 %: messages wait for it; see that rail's speed and errors (ethtool -S "
+		"of the 2 streams from rank 0 to rank 1, the one over eth1 10.89.1.1 -> 10.89.1.2 "
+		"carries 3.8 MB/s and was busy for 98 % of the time; the others carry 41.0 MB/s "
+		"and were idle for 91 %: messages wait for it; check that interface's speed and "
+		"errors (ethtool -S "
 		"eth1), or leave it out (interfaces=^eth1)");
 	/* Nobody tells of steps, but the other side waits for this rank meanwhile. */
 	job.last[0].longer.steps = job.last[1].longer.steps = 0;

@@ -56,7 +56,7 @@ static void test_arguments(void **state)
 		refuse_recv(right, &match, &nowhere, 1, TOW_EINVAL, "tow_recv_");
 		refuse_recv(right, &match, &endless, 1, TOW_EINVAL, "2^63-1");
 		refused(tow_recv_match_start(right, &match, &part, 1, NULL, NULL), TOW_EINVAL,
-			"nobody would know");
+			"the received message could not be found");
 	}
 	refuse_recv(right, &match, &part, TOW_PARTS_MAX + 1, TOW_EINVAL, "TOW_PARTS_MAX, 1024");
 	refuse_recv(left, &match, &part, 1, TOW_EINVAL, "no peer of endpoint");

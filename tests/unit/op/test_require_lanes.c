@@ -202,12 +202,13 @@ static void test_copies(void **state)
 {
 	(void)state;
 	for (int side = 0; side < 2; side++) {
-		must_refuse("tcp", side, "zero_copy",
-			    "require=zero_copy: the kernel copies what stays on this host");
+		must_refuse(
+			"tcp", side, "zero_copy",
+			"require=zero_copy: the kernel copies payload for a receiver on this host");
 		must_refuse("ofi-tcp", side, "zero_copy", "carries it over sockets or memory");
 		must_take("shm", side, "zero_copy", NULL);
 	}
-	must_refuse("loop", 0, "zero_copy", "its wire within the process is a copy");
+	must_refuse("loop", 0, "zero_copy", "it copies within the process");
 }
 
 static void test_encryption(void **state)

@@ -326,14 +326,16 @@ static void copies(void **state)
 		"1,204 copies, 2.2 GiB, 410 ms: send of unregistered memory from 0x10 "
 		"(tag \"embedding\"), copied where memory of the pool would have been "
 		"read in place; the input of a collective counts as a send; allocate it "
-		"with tow_alloc; over a network tow_mem_register helps too, between "
-		"processes of one host, where the pool alone is shared, it does not");
+		"with tow_alloc; over a network tow_mem_register helps, too, but not between "
+		"processes of one host, which share the pool alone");
 	site = json_array_get(json_object_get(root, "sites"), 1);
 	assert_true(json_is_null(json_object_get(site, "place")));
 	assert_string_equal(text_of(site, "text"),
 			    "1 copy, 8 B, 40 ns: a small message came before its receive was "
-			    "posted, and waited in a buffer of the library; post receives before "
-			    "the peer sends");
+			    "posted, or its view found no room in the pool; it waited in a buffer "
+			    "of the library; post receives before the peer sends; where the pool "
+			    "is full (pool_exhausted), raise premap_memory_bytes, or release views "
+			    "sooner");
 	json_decref(root);
 	assert_int_equal(tow_tag_set(NULL), TOW_OK);
 }

@@ -167,8 +167,8 @@ static void test_illegal_greetings(void **state)
 		size_t at, bytes;
 		const char *change, *message;
 	} rows[] = {
-		{ 0, 1, "G", "no greeting" },
-		{ 7, 1, "\1", "no greeting" },
+		{ 0, 1, "G", "not a greeting" },
+		{ 7, 1, "\1", "not a greeting" },
 		{ FLAGS, 1, "\2", "flags" },
 		{ FLAGS, 1, "\5", "flags" },
 		{ FLAGS, 2, "\1\200", "flags" },
@@ -195,7 +195,7 @@ static void test_illegal_greetings(void **state)
 
 		assert_int_equal(twi_auth_in(&pair.auth[1], (const uint8_t *)"GET /", 5, &used),
 				 TOW_EPROTOCOL);
-		expect_message("no greeting");
+		expect_message("not a greeting");
 		twt_auth_speak(&pair, 1);
 		assert_int_equal(pair.wire[1].said, 0);
 	}
@@ -213,7 +213,7 @@ static void test_reflection(void **state)
 	open_pair(ENCRYPTED, ENCRYPTED);
 	twt_auth_speak(&pair, 0);
 	assert_int_equal(twi_auth_in(&pair.auth[0], pair.wire[0].bytes, 96, &used), TOW_EAUTH);
-	expect_message("our own greeting");
+	expect_message("the greeting of this side back");
 	/* through another connection of the same acceptor: its proof is not a connector's */
 	open_pair(ENCRYPTED, ENCRYPTED);
 	twt_auth_run(&pair, 1000);

@@ -389,7 +389,7 @@ static void is_bounded(void **state)
 	json_object_set_new(coll, "groups", groups);
 	root = report_of(&source, 1, NULL, &text);
 	assert_int_equal(number_at(root, "communicators_count"), 2);
-	assert_non_null(strstr(text, "and 1 that there was no room for\n"));
+	assert_non_null(strstr(text, "and 1 more, which do not fit here\n"));
 	free(text);
 	json_decref(root);
 	json_decref(coll);

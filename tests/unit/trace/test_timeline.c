@@ -467,7 +467,7 @@ static void documents(void **state)
 					     "Over time",
 					     "By rank",
 					     "Collectives: slack and stall",
-					     "Who was waited for",
+					     "Ranks that the others waited for",
 					     "Transfers by size",
 					     "Pairs of ranks",
 					     "Copies and late registrations",

@@ -386,9 +386,9 @@ static void not_to_be_cached(void **state)
 	late_fails(mixed, 8 * PAGE, TOW_ENOTSUP, "shared");
 	munmap(mixed + 4 * PAGE, PAGE);
 	late_fails(mixed, 8 * PAGE, TOW_ENOTSUP, "mapped");
-	late_fails(NULL, PAGE, TOW_EINVAL, "no memory");
-	late_fails(mixed, 0, TOW_EINVAL, "no memory");
-	late_fails(mixed, UINT64_MAX, TOW_EINVAL, "no memory");
+	late_fails(NULL, PAGE, TOW_EINVAL, "not a range of memory");
+	late_fails(mixed, 0, TOW_EINVAL, "not a range of memory");
+	late_fails(mixed, UINT64_MAX, TOW_EINVAL, "not a range of memory");
 	assert_int_equal(fake.known, 1);
 	use(mixed, 4 * PAGE);
 	close(fd);
@@ -481,7 +481,7 @@ static void nobody_to_register_with(void **state)
 
 	(void)state;
 	twi_pool_registrar_remove(pool, &twt_fake_registrar, &fake);
-	late_fails(p, PAGE, TOW_ENOTSUP, "nobody");
+	late_fails(p, PAGE, TOW_ENOTSUP, "no lane or device needs");
 	munmap(p, PAGE);
 }
 

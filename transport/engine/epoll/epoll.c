@@ -141,7 +141,7 @@ static bool refuse_request(struct twi_epoll *ring, enum twi_epoll_kind kind, uin
 	if (!ring->full) {
 		ring->full = true;
 		twi_error_errno(TOW_ESYSTEM, err,
-				"epoll_ctl; without it waits poll their connections");
+				"epoll_ctl failed; waits poll their connections instead");
 		twi_log(ring->base.engine->diag, 2, "%s", tow_error_message());
 	}
 	if (!has_room(ring))

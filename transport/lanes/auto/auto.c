@@ -251,7 +251,8 @@ static int put_address(struct twi_auto_endpoint *endpoint, struct twi_auto_addre
 
 		if (twi_auto_address_has(&whole, id) && !twi_auto_address_has(address, id))
 			twi_log(endpoint->base.engine->diag, 2,
-				"tow://: the address has no room for %s: nobody will connect by it",
+				"tow://: the address has no room for %s: no peer will connect "
+				"by it",
 				twi_lane_name(id));
 	}
 	return status;
@@ -281,12 +282,12 @@ static int endpoint_open(struct twi_lane *lane, const char *host, struct tow_end
 		status = put_address(endpoint, &address);
 	else if (endpoint->scarce)
 		status = twi_error(TOW_EBUSY,
-				   "tow://%s: no lane could be opened; the last said: %.200s", host,
-				   tow_error_message());
+				   "tow://%s: no lane could be opened; the last one failed: %.200s",
+				   host, tow_error_message());
 	else
 		status = twi_error(TOW_ENOTSUP,
-				   "tow://%s: there is no lane to open it on (knobs lanes, "
-				   "interfaces, require); the last said: %.200s",
+				   "tow://%s: no lane can open it (knobs lanes, interfaces, "
+				   "require); the last one failed: %.200s",
 				   host, tow_error_message());
 	if (status < 0) {
 		drop_subs(endpoint);

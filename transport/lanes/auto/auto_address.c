@@ -192,8 +192,8 @@ int twi_auto_address_put(struct twi_auto_address *address, char out[TOW_ADDRESS_
 static int bad_address(const char *text, const char *why)
 {
 	return twi_error(TOW_EINVAL,
-			 "address tow://%.100s: %s; it is to be taken whole from "
-			 "tow_endpoint_address",
+			 "address tow://%.100s: %s; use the whole address that "
+			 "tow_endpoint_address gives",
 			 text, why);
 }
 
@@ -208,7 +208,7 @@ static const char *decode_raw(const char *text, struct raw *raw)
 		const char *digit = strchr(digits, *text);
 
 		if (digit == NULL)
-			return "it has a character that is none of A-Z a-z 0-9 - _";
+			return "it has a character other than A-Z a-z 0-9 - _";
 		bits = (bits << 6 | (uint32_t)(digit - digits)) & 0xffff;
 		have += 6;
 		if (have < 8)
@@ -229,7 +229,7 @@ static const char *get_name(char out[TWI_AUTO_NAME_MAX], const uint8_t *at, size
 		return "a name's length is out of range";
 	for (size_t i = 0; i < bytes; i++) {
 		if (at[i] <= ' ' || at[i] >= 127 || at[i] == '/')
-			return "a name has a character that no name has";
+			return "a name has a character that is not allowed";
 		out[i] = (char)at[i];
 	}
 	out[bytes] = '\0';
@@ -260,7 +260,7 @@ static const char *get_raw(struct twi_auto_part *out, const uint8_t *at, size_t 
 		return "a provider's part has a wrong length";
 	for (size_t i = 0; i < name; i++) {
 		if (at[1 + i] <= ' ' || at[1 + i] >= 127 || at[1 + i] == '/' || at[1 + i] == '@')
-			return "a provider's name has a character that no name has";
+			return "a provider's name has a character that is not allowed";
 		out->name[i] = (char)at[1 + i];
 	}
 	out->name[name] = '\0';
@@ -304,7 +304,7 @@ static const char *get_parts(struct twi_auto_address *out, const uint8_t *at, si
 		if (left < 2 + bytes)
 			return "a part of it is cut";
 		if ((seen[type / 64] & 1ull << type % 64) != 0)
-			return "a part of it stands there twice";
+			return "a part of it is there twice";
 		seen[type / 64] |= 1ull << type % 64;
 		why = get_part(out, type, at + 2, bytes);
 		if (why != NULL)

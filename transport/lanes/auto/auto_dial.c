@@ -46,7 +46,7 @@ add_way(struct twi_auto_dial *dial, enum twi_lane_id lane, const char *fmt, ...)
 static bool both_have(struct twi_auto_dial *dial, enum twi_lane_id lane, bool there)
 {
 	if (twi_auto_sub(dial->endpoint, lane) == NULL)
-		refuse_way(dial, lane, "not to be had here");
+		refuse_way(dial, lane, "not available here");
 	else if (!there)
 		refuse_way(dial, lane, "not in the other side's address");
 	else
@@ -150,7 +150,7 @@ static void finish_dial(struct twi_auto_dial *dial, int status, struct tow_peer 
 		twi_log(engine->diag, 3, "peer %s by %s: %s", peer->address,
 			peer->lane->ops->scheme, peer->why);
 	} else {
-		twi_error(status, "no lane leads there: %s%s%s", dial->refused,
+		twi_error(status, "no lane reaches that address: %s%s%s", dial->refused,
 			  dial->last_message[0] != '\0' ? "; " : "", dial->last_message);
 		twi_log(engine->diag, 2, "%s", tow_error_message());
 	}

@@ -113,8 +113,8 @@ int twi_auto_resolve_host(const char *host, char out[TOW_ADDRESS_MAX])
 		return twi_error(err == EAI_MEMORY   ? TOW_ENOMEM
 				 : err == EAI_SYSTEM ? TOW_ESYSTEM
 						     : TOW_EINVAL,
-				 "address tow://%s: %s; to open it is tow:// or tow://HOST, "
-				 "without a port",
+				 "address tow://%s: %s; an endpoint opens at tow:// or "
+				 "tow://HOST, without a port",
 				 host, gai_strerror(err));
 	err = getnameinfo(found->ai_addr, found->ai_addrlen, out, TOW_ADDRESS_MAX, NULL, 0,
 			  NI_NUMERICHOST);

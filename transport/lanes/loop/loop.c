@@ -144,7 +144,8 @@ static void dial_arrived(struct twi_loop_lane *lane, struct twi_loop_dial *dial)
 	if (dial->refused || endpoint == NULL || twi_endpoint_full(endpoint)) {
 		twi_count(diag, TWI_C_handshakes_refused, 1);
 		if (endpoint == NULL || dial->refused)
-			twi_error(TOW_EREFUSED, "connect to %s: nobody has that name", dial->to);
+			twi_error(TOW_EREFUSED, "connect to %s: no endpoint has that name",
+				  dial->to);
 		else
 			twi_endpoint_refused(dial->to);
 		dial_end(dial, TOW_EREFUSED);

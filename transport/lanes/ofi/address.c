@@ -57,7 +57,7 @@ static int take_host(const char *text, const char *host, struct twi_ofi_wish *ou
 	if (port == NULL)
 		return TOW_OK;
 	if (port[0] < '0' || port[0] > '9' || strtoul(port, &rest, 10) > 65535 || *rest != '\0')
-		return bad_address(text, "the port is none");
+		return bad_address(text, "the port is not a number from 1 to 65535");
 	snprintf(out->service, sizeof(out->service), "%lu", strtoul(port, &rest, 10));
 	return TOW_OK;
 }

@@ -33,8 +33,8 @@ static bool lane_wanted(const struct twi_lane *lane, const char **why_out)
 {
 	const struct twi_knobs *knobs = &lane->engine->knobs;
 
-	*why_out = "this host has no device of a fabric; name ofi in lanes, or ofi_provider, and "
-		   "libfabric is asked all the same";
+	*why_out = "this host has no fabric device; to try libfabric all the same, name ofi in "
+		   "the knob lanes, or set ofi_provider";
 	return knobs->lanes[0] != '\0' || knobs->ofi_provider[0] != '\0' ||
 	       twi_ofi_device_there("/dev");
 }
@@ -70,8 +70,8 @@ static int endpoint_open(struct twi_lane *base, const char *address, struct tow_
 	endpoint->port->endpoint = &endpoint->base;
 	if (twi_ofi_guard_weak() != NULL)
 		twi_log(base->engine->diag, 2,
-			"ofi: signal actions that libfabric changes can only be put back "
-			"afterwards, for there is no seccomp: %s",
+			"ofi: signal actions that libfabric changes can only be restored "
+			"afterwards, because seccomp is not available: %s",
 			twi_ofi_guard_weak());
 	*out = &endpoint->base;
 	return TOW_OK;
@@ -281,7 +281,7 @@ static void lane_completed(struct twi_lane *base, uint64_t user_data, int res, u
 /* Without libfabric the lane exists only to report that. */
 static int refuse_lane(void)
 {
-	return twi_error(TOW_ENOTSUP, "the ofi lane is not there: %s", TWI_OFI_OFF);
+	return twi_error(TOW_ENOTSUP, "the ofi lane is not available: %s", TWI_OFI_OFF);
 }
 
 static int lane_open(struct twi_engine *engine, struct twi_lane **out)

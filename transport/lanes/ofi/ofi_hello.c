@@ -39,7 +39,7 @@ static int send_auth(struct twi_ofi_peer *peer)
 								  &peer->port->name, step, bytes);
 		if (!twi_ofi_send_packet(peer, &packet, &load, true))
 			return twi_error(TOW_EBUSY,
-					 "too much is on its way for a handshake with %s",
+					 "too many packets are in flight for a handshake with %s",
 					 peer->base.address);
 	}
 	return TOW_OK;
@@ -72,7 +72,9 @@ static int send_hello(struct twi_ofi_peer *peer)
 	twi_ofi_hello_put(payload, &hello);
 	peer->said_hello = true;
 	if (!twi_ofi_send_packet(peer, &packet, &load, true))
-		return twi_error(TOW_EBUSY, "too much is on its way for a handshake with %s",
+		return twi_error(TOW_EBUSY,
+				 "too many packets are in flight for a handshake "
+				 "with %s",
 				 peer->base.address);
 	return TOW_OK;
 }
@@ -208,7 +210,7 @@ static int on_auth(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packe
 		return twi_error(status, "%s", why);
 	}
 	if (used != auth.auth_bytes)
-		return twi_error(TOW_EPROTOCOL, "peer %s: there is something behind the AUTH",
+		return twi_error(TOW_EPROTOCOL, "peer %s: there are bytes after the AUTH",
 				 peer->base.address);
 	if (twi_auth_done(&peer->auth) && twi_auth_encrypts(&peer->auth))
 		return twi_error(TOW_ENOTSUP,
@@ -220,7 +222,7 @@ static int on_auth(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packe
 static int on_bye(struct twi_ofi_peer *peer, uint64_t value)
 {
 	if ((int)value == -TOW_EAUTH)
-		return twi_error(TOW_EAUTH, "%s refused us: another job key, or none",
+		return twi_error(TOW_EAUTH, "%s refused the connection: another job key, or none",
 				 peer->base.address);
 	if ((int)value == -TOW_EPERM)
 		return twi_peer_refused_by(&peer->base);

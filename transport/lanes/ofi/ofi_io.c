@@ -183,7 +183,7 @@ static void owe_packet(struct twi_ofi_peer *peer, uint8_t type, uint64_t seq, ui
 			       ? NULL
 			       : realloc(owed, room * sizeof(owed[0]));
 		if (owed == NULL) {
-			twi_error(TOW_EPEER, "peer %s does not take what it is told",
+			twi_error(TOW_EPEER, "peer %s does not accept control messages",
 				  peer->base.address);
 			twi_ofi_break(peer, TOW_EPEER);
 			return;
@@ -471,7 +471,7 @@ static void port_recover(struct twi_ofi_port *port, int err)
 	lasting = deaf_for_long(port, unread || port->unposted == port->buffer_count);
 	if (!lasting && (unread || err == 0 || err == FI_EAGAIN))
 		return;
-	twi_error(TOW_EPEER, "libfabric: %s receives nothing any more: %s: %s", port->provider,
+	twi_error(TOW_EPEER, "libfabric: %s has stopped receiving: %s: %s", port->provider,
 		  unread ? "fi_cq_read" : "fi_recv", twi_fi.strerror(err));
 	twi_log(port->lane->base.engine->diag, 1, "%s", tow_error_message());
 	twi_ofi_port_kill(port);

@@ -187,7 +187,8 @@ int twi_ofi_offered(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p,
 	int status = admit_packet(peer, p);
 
 	if (status == TOW_OK && twi_ofi_where_get(payload, p->value, &made.where) < 0)
-		status = twi_ofi_fault(peer, TWI_RULE_OFFER, "offers message %llu at no place",
+		status = twi_ofi_fault(peer, TWI_RULE_OFFER,
+				       "offers message %llu without an address",
 				       (unsigned long long)p->seq);
 	if (status < 0)
 		return status;

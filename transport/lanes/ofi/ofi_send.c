@@ -388,7 +388,8 @@ int twi_ofi_asked(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet
 		return TOW_OK; /* our CANCEL has crossed it, and is answered */
 	if (op->stage != TWI_STAGE_OFFERED ||
 	    (packet->value == TWI_OFI_TAGGED && !peer->can_tagged))
-		return twi_ofi_fault(peer, TWI_RULE_ASKED, "asks for message %llu twice or wrongly",
+		return twi_ofi_fault(peer, TWI_RULE_ASKED,
+				     "asks for message %llu twice, or with wrong values",
 				     (unsigned long long)packet->seq);
 	op->stage = TWI_STAGE_BULK;
 	twi_op_begun(op);
@@ -411,7 +412,7 @@ static bool push_tagged(struct twi_ofi_give *give)
 
 	if (op->claim.staged || !twi_ofi_local(port, &op->claim, &desc)) {
 		twi_ofi_fault(peer, TWI_RULE_ASKED,
-			      "asks for a message in a way that is not offered");
+			      "asks for a message by a protocol that was not offered");
 		twi_ofi_break(peer, TOW_EPROTOCOL);
 		return true;
 	}
@@ -519,14 +520,15 @@ int twi_ofi_arrived(struct twi_ofi_peer *peer, const struct twi_ofi_packet *pack
 	struct twi_ofi_give *give;
 
 	if (packet->seq > peer->outbox.seq_sent)
-		return twi_ofi_fault(peer, TWI_RULE_NO_SUCH_MESSAGE, "has message %llu, never sent",
+		return twi_ofi_fault(peer, TWI_RULE_NO_SUCH_MESSAGE,
+				     "acknowledges message %llu, which was never sent",
 				     (unsigned long long)packet->seq);
 	if (op == NULL)
 		return TOW_OK; /* it was withdrawn meanwhile */
 	give = give_of(op);
 	if (op->stage == TWI_STAGE_BULK && !give->req.busy)
 		return twi_ofi_fault(peer, TWI_RULE_DONE_EARLY,
-				     "has message %llu before it was sent",
+				     "acknowledges message %llu before it was sent",
 				     (unsigned long long)packet->seq);
 	if (give->ending == 0 || !give->req.busy) /* else it ends with that status */
 		twi_outbox_arrived(&peer->outbox, op, 0, twi_op_match_ns(op));

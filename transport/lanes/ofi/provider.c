@@ -112,11 +112,11 @@ static const char *why_unfit(const struct twi_ofi_offer *offer, const struct twi
 	if (!offer->ordered)
 		return "it does not keep messages in order";
 	if ((offer->mode & ~honoured->mode) != 0)
-		return "it asks for a mode that we do not know";
+		return "it needs a mode that Towline does not support";
 	if ((offer->mr_mode & ~honoured->mr_mode) != 0)
-		return "it asks for a kind of memory region that we do not know";
+		return "it needs a kind of memory region that Towline does not support";
 	if (offer->name_bytes > TWI_OFI_NAME_MAX)
-		return "its addresses are too long for ours";
+		return "its addresses are too long for Towline's";
 	if (offer->key_bytes > sizeof(uint64_t))
 		return "its keys are longer than 64 bits";
 	return NULL;
@@ -133,15 +133,15 @@ unsigned twi_ofi_judge(const struct twi_ofi_offer *offer, const struct twi_ofi_w
 	if (named && !twi_ofi_provider_is(offer->provider, wish->provider))
 		fault = "another one was asked for";
 	if (fault == NULL && !named && twi_ofi_is_software(offer->provider))
-		fault = "our own lanes do the same; name it in ofi_provider or the address to "
-			"have it";
+		fault = "Towline's own lanes do the same; name it in ofi_provider or the "
+			"address to use it";
 	if (fault != NULL) {
 		snprintf(why, why_bytes, "not used: %s", fault);
 		return 0;
 	}
 	score = score * 4 + (offer->read ? 2 : 0) + (offer->tagged ? 1 : 0);
 	snprintf(why, why_bytes, "fit, rank %u: %s%s%s", score,
-		 row < twi_array_count(known) ? known[row].what : "not known to us",
+		 row < twi_array_count(known) ? known[row].what : "not known to Towline",
 		 offer->read ? ", with remote reads" : ", without remote reads",
 		 named ? ", asked for by name" : "");
 	return score;

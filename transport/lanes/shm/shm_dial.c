@@ -304,7 +304,7 @@ void twi_shm_handshake_failed(struct twi_shm_peer *peer, int status)
 	if (status == TOW_EPEER && peer->base.connector)
 		status = twi_error(TOW_EREFUSED,
 				   "%s ended the handshake; its log says why (its knob require, "
-				   "or else)",
+				   "for instance)",
 				   peer->base.address);
 	if (op != NULL) {
 		peer->dial = NULL;

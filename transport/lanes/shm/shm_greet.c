@@ -476,7 +476,9 @@ static int take_packet(struct twi_shm_peer *peer, struct arrival *in)
 		return TOW_OK;
 	}
 	if (in->size < offsetof(struct packet, slots) || packet->magic != MAGIC)
-		return twi_error(TOW_EPROTOCOL, "peer %s: a packet of %zu bytes that is none",
+		return twi_error(TOW_EPROTOCOL,
+				 "peer %s: a packet of %zu bytes, which is not a "
+				 "packet of the shm lane",
 				 peer->base.address, in->size);
 	if ((uint16_t)packet->version != VERSION_MAJOR)
 		return twi_error(TOW_EPROTOCOL,
@@ -515,7 +517,8 @@ static int take_proof(struct twi_shm_peer *peer, const struct arrival *in)
 	if (status == TOW_AGAIN)
 		status = TOW_OK;
 	if (status == TOW_OK && (used != in->size || in->fd_count != 0))
-		return twi_error(TOW_EPROTOCOL, "peer %s: more than a proof", peer->base.address);
+		return twi_error(TOW_EPROTOCOL, "peer %s: bytes after the proof",
+				 peer->base.address);
 	return status < 0 ? status : sent;
 }
 

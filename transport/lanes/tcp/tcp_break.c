@@ -133,7 +133,7 @@ void twi_tcp_line_broken(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, u
 
 void twi_tcp_line_returns(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, unsigned line)
 {
-	static const char why[] = "the way that it had left is there again";
+	static const char why[] = "the path that it had left works again";
 	struct twi_tcp_line *at = &peer->lines[line];
 
 	snprintf(at->why, sizeof(at->why), "%s", why);
@@ -179,8 +179,8 @@ static void line_gone(struct twi_tcp_peer *peer, const struct twi_tcp_line *line
 	char rank[TWI_PEER_RANK];
 
 	twi_error(TOW_EPEER,
-		  "peer %s%s is gone: %s; its connection broke %llu.%03llu s ago (%s) and was "
-		  "dialed %u times in vain; the last error: %.90s",
+		  "peer %s%s is gone: %s; its connection broke %llu.%03llu s ago (%s), and %u "
+		  "attempts to dial it failed; the last error: %.90s",
 		  peer->base.address, twi_peer_rank(&peer->base, rank), how,
 		  (unsigned long long)ms / 1000, (unsigned long long)ms % 1000, line->why,
 		  line->attempts, line->error);
@@ -202,13 +202,13 @@ bool twi_tcp_attempt_failed(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer
 		at->refused_ns = now;
 	if (at->refusals >= REFUSALS && denial == TWI_TCP_NOBODY &&
 	    now - at->refused_ns >= NOBODY_NS) {
-		line_gone(peer, at, now, "nobody listens at its address any more");
+		line_gone(peer, at, now, "nothing listens at its address any more");
 		return false;
 	}
 	if (at->refusals >= REFUSALS && denial == TWI_TCP_UNKNOWN &&
 	    now - at->refused_ns >= UNKNOWN_NS) {
 		line_gone(peer, at, now,
-			  "whoever listens at its address does not know this session");
+			  "the process that listens at its address does not know this session");
 		return false;
 	}
 	at->redial_ns = now + at->backoff_ns;
@@ -280,7 +280,7 @@ static void break_all(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, uint
 	for (unsigned line = 0; line < peer->line_count; line++) {
 		if (peer->lines[line].stream == NULL)
 			continue;
-		twi_error(TOW_EPEER, "no sign of life for %llu ms",
+		twi_error(TOW_EPEER, "nothing came from the peer for %llu ms",
 			  (unsigned long long)(silent_ns / MS_NS));
 		twi_tcp_line_broken(lane, peer, line, peer->heard_ns);
 	}

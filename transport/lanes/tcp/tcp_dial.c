@@ -278,7 +278,7 @@ int twi_tcp_dial_again(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, uns
 
 	*denial_out = TWI_TCP_NO_ANSWER;
 	if (to == NULL)
-		return twi_error(TOW_EPEER, "peer %s has told no address that could be dialed",
+		return twi_error(TOW_EPEER, "peer %s has sent no address that can be dialed",
 				 peer->base.address);
 	choose_rails(lane, peer, to);
 	status = connect_stream(lane, peer, line, take_rail(peer, at), true, denial_out);

@@ -133,7 +133,8 @@ static int fetch_bytes(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream,
 	ssize_t n;
 
 	if (want > sizeof(greet->in) || greet->fill >= sizeof(greet->in))
-		return twi_error(TOW_EPROTOCOL, "handshake: it is longer than any can be");
+		return twi_error(TOW_EPROTOCOL, "handshake: it is longer than a handshake can "
+						"be");
 	n = recv(stream->fd, greet->in + greet->fill, want - greet->fill, MSG_DONTWAIT);
 	if (n > 0) {
 		greet->fill += (uint32_t)n;
@@ -153,8 +154,8 @@ static int fetch_bytes(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream,
 			"the other side ended the handshake before it was proved that both "
 			"are of one job (job_key)");
 	return twi_error(TOW_EREFUSED,
-			 "the other side ended the handshake; its log says why (its knob require, "
-			 "or else)");
+			 "the other side ended the handshake; its log says why (its knob "
+			 "require, for instance)");
 }
 
 static void take_bytes(struct twi_tcp_greet *greet, size_t bytes)
@@ -306,7 +307,8 @@ static int parse_sealed(const struct twi_tcp_stream *stream, struct twi_tcp_gree
 		return status;
 	status = parse_words(stream, plain, bytes, out, &need);
 	if (status == TOW_AGAIN || (status == TOW_OK && need != bytes))
-		return twi_error(TOW_EPROTOCOL, "handshake: the words do not fill their record");
+		return twi_error(TOW_EPROTOCOL, "handshake: the record is longer than its "
+						"content");
 	return status;
 }
 
@@ -322,7 +324,7 @@ int twi_tcp_greet_hear(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream,
 				     : parse_words(stream, greet->in, greet->fill, out, &need);
 
 		if (status == TOW_OK && need != greet->fill)
-			return twi_error(TOW_EPROTOCOL, "handshake: more than was asked for");
+			return twi_error(TOW_EPROTOCOL, "handshake: more bytes than expected");
 		if (status != TOW_AGAIN)
 			return status;
 		status = fetch_bytes(lane, stream, need);

@@ -246,7 +246,7 @@ static int welcome_control(struct twi_tcp_lane *lane, struct twi_tcp_stream *str
 	if (stream->listener->endpoint == NULL)
 		return twi_error(TOW_EREFUSED, "the endpoint is closed");
 	if (!room_to_pair(lane))
-		return twi_error(TOW_EBUSY, "too many peers are half connected");
+		return twi_error(TOW_EBUSY, "too many peers are in their handshake");
 	if (!twi_tcp_remote(stream->fd, &remote))
 		return twi_error_errno(TOW_EPEER, errno, "getpeername");
 	twi_tcp_format(&remote, text);
@@ -389,7 +389,9 @@ static int may_resume(const struct twi_tcp_peer *peer, unsigned line)
 	const struct twi_tcp_stream *trial;
 
 	if (line >= peer->line_count || !peer->up)
-		return twi_error(TOW_EPROTOCOL, "a stream resumes a line that peer %s has not",
+		return twi_error(TOW_EPROTOCOL,
+				 "a stream resumes a connection that peer %s "
+				 "does not have",
 				 peer->base.address);
 	if ((peer->parting && line > 0) || peer->base.said_bye)
 		return twi_error(TOW_ECLOSED, "peer %s is closed", peer->base.address);
@@ -408,10 +410,10 @@ static int welcome_back(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream
 	struct twi_tcp_peer *peer = find_peer(lane, &words->hello, speaker == SPEAKS_ACCEPTOR);
 	unsigned line = bulk ? 1u + words->hello.channel : 0;
 	struct twi_tcp_words answer;
-	int status =
-		peer == NULL || speaker < SPEAKS_CONNECTOR || speaker > SPEAKS_ACCEPTOR
-			? twi_error(TOW_EPROTOCOL, "a stream resumes a session that is not here")
-			: may_resume(peer, line);
+	int status = peer == NULL || speaker < SPEAKS_CONNECTOR || speaker > SPEAKS_ACCEPTOR
+			     ? twi_error(TOW_EPROTOCOL,
+					 "a stream resumes a session that does not exist here")
+			     : may_resume(peer, line);
 
 	if (status == TOW_OK)
 		status = twi_tcp_meet(peer, stream);

@@ -376,7 +376,7 @@ static void stream_ended(struct twi_tcp_lane *lane, struct twi_tcp_stream *strea
 	if (res < 0)
 		twi_error_errno(TOW_EPEER, -res, "the connection broke");
 	else
-		twi_error(TOW_EPEER, "the connection ended without a word");
+		twi_error(TOW_EPEER, "the connection ended without a goodbye");
 	twi_tcp_line_broken(lane, peer, stream->line, 0);
 }
 

@@ -235,7 +235,7 @@ int twi_tcp_told_get(const uint8_t in[TWI_TCP_TOLD_BYTES], bool local, struct tw
 	uint8_t again[TWI_TCP_TOLD_BYTES];
 
 	if (told.count > TWI_TCP_TOLD_MAX)
-		return twi_error(TOW_EPROTOCOL, "a peer tells %u addresses, more than %u",
+		return twi_error(TOW_EPROTOCOL, "a peer sent %u addresses, more than %u",
 				 told.count, TWI_TCP_TOLD_MAX);
 	for (unsigned i = 0; i < told.count; i++) {
 		struct twi_tcp_address *row = &told.rows[i];
@@ -244,7 +244,7 @@ int twi_tcp_told_get(const uint8_t in[TWI_TCP_TOLD_BYTES], bool local, struct tw
 		if (twi_tcp_port(row) == 0 || twi_tcp_wildcard(row) || is_multicast(row) ||
 		    (!local && (twi_tcp_loopback(row) || twi_tcp_link_local(row))))
 			return twi_error(TOW_EPROTOCOL,
-					 "a peer tells an address that cannot be reached");
+					 "a peer sent an address that cannot be reached");
 	}
 	/* There is one encoding: reserved bytes are zero. */
 	twi_tcp_told_put(again, &told);

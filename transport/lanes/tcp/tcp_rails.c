@@ -24,12 +24,13 @@ int twi_tcp_interfaces_check(const char *knob)
 
 		if (word == 0 || word >= sizeof(name))
 			return twi_error(TOW_EINVAL,
-					 "interfaces: '%.32s' is no interface's name; "
-					 "it is NAME,NAME or ^NAME,NAME",
+					 "interfaces: '%.32s' is not the name of an interface; "
+					 "the value is NAME,NAME or ^NAME,NAME",
 					 knob);
 		snprintf(name, sizeof(name), "%.*s", (int)word, knob);
 		if (!except && if_nametoindex(name) == 0)
-			return twi_error(TOW_EINVAL, "interfaces: this host has no '%s'", name);
+			return twi_error(TOW_EINVAL, "interfaces: this host has no interface '%s'",
+					 name);
 		if (knob[word] == '\0')
 			return TOW_OK;
 		knob += word + 1;

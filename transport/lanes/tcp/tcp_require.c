@@ -21,9 +21,9 @@ static const char *why_copied(const struct twi_tcp_peer *peer, const struct twi_
 	if (knobs->zerocopy == TWI_ZEROCOPY_NEVER || knobs->zerocopy_min_bytes == 0)
 		return "the knobs zerocopy or zerocopy_min_bytes forbid it";
 	if (stream->seal != NULL)
-		return "what is encrypted is copied";
+		return "encrypted payload is copied";
 	if (one_host)
-		return "the kernel copies what stays on this host";
+		return "the kernel copies payload for a receiver on this host";
 	return NULL;
 }
 

@@ -29,12 +29,12 @@ void open_runtime(void)
 	struct tow_options options = TOW_OPTIONS_INIT;
 
 	options.premap_memory_bytes = 64 << 20;
-	MUST(tow_runtime_open(&options, &runtime) == TOW_OK);
+	TWT_MUST(tow_runtime_open(&options, &runtime) == TOW_OK);
 }
 
 void close_runtime(void)
 {
-	MUST(tow_runtime_close(runtime) == TOW_OK);
+	TWT_MUST(tow_runtime_close(runtime) == TOW_OK);
 	runtime = NULL;
 }
 
@@ -45,9 +45,9 @@ static uint64_t number_of(const char *path, const char *name)
 	uint64_t number;
 
 	snprintf(key, sizeof(key), "\"%s\":", name);
-	MUST(tow_stats_get(runtime, path, &text) == TOW_OK);
+	TWT_MUST(tow_stats_get(runtime, path, &text) == TOW_OK);
 	at = strstr(text, key);
-	MUST(at != NULL);
+	TWT_MUST(at != NULL);
 	number = strtoull(at + strlen(key), NULL, 10);
 	tow_stats_release(text);
 	return number;
@@ -60,10 +60,10 @@ static uint64_t counter(const char *name)
 	uint64_t number;
 
 	snprintf(key, sizeof(key), "towline_%s_total", name);
-	MUST(tow_stats_get(runtime, "/metrics", &text) == TOW_OK);
+	TWT_MUST(tow_stats_get(runtime, "/metrics", &text) == TOW_OK);
 	for (at = strstr(text, key); at != NULL && at != text && at[-1] != '\n';)
 		at = strstr(at + 1, key);
-	MUST(at != NULL);
+	TWT_MUST(at != NULL);
 	number = strtoull(strchr(at, ' '), NULL, 10);
 	tow_stats_release(text);
 	return number;
@@ -81,58 +81,58 @@ static void family(void)
 	char *before = malloc(MIB), *a, *b;
 	void *p = NULL;
 
-	MUST(before != NULL && !is_placed(before));
+	TWT_MUST(before != NULL && !is_placed(before));
 	memset(before, 1, MIB);
 	open_runtime();
 	a = malloc(MIB);
-	MUST(a != NULL && is_placed(a) && malloc_usable_size(a) >= MIB);
+	TWT_MUST(a != NULL && is_placed(a) && malloc_usable_size(a) >= MIB);
 	memset(a, 2, MIB);
 	b = malloc(LEAST - 1);
-	MUST(b != NULL && !is_placed(b));
+	TWT_MUST(b != NULL && !is_placed(b));
 	free(b);
 	free(a);
 	a = calloc(LEAST, 3); /* where the other has been */
-	MUST(a != NULL && is_placed(a));
+	TWT_MUST(a != NULL && is_placed(a));
 	for (size_t i = 0; i < 3 * LEAST; i++)
-		MUST(a[i] == 0);
+		TWT_MUST(a[i] == 0);
 	free(a);
-	MUST(calloc(huge, 3) == NULL && errno == ENOMEM);
-	MUST(reallocarray(NULL, huge, 3) == NULL && errno == ENOMEM);
-	MUST(malloc(huge + 1) == NULL);
+	TWT_MUST(calloc(huge, 3) == NULL && errno == ENOMEM);
+	TWT_MUST(reallocarray(NULL, huge, 3) == NULL && errno == ENOMEM);
+	TWT_MUST(malloc(huge + 1) == NULL);
 	for (size_t align = 16; align <= 8 * MIB; align *= 2) {
-		MUST(posix_memalign(&p, align, MIB) == 0);
-		MUST((uintptr_t)p % align == 0 && is_placed(p) == (align <= 2 * MIB));
+		TWT_MUST(posix_memalign(&p, align, MIB) == 0);
+		TWT_MUST((uintptr_t)p % align == 0 && is_placed(p) == (align <= 2 * MIB));
 		memset(p, 3, MIB);
 		free(p);
 		p = aligned_alloc(align, align > MIB ? align : MIB);
-		MUST(p != NULL && (uintptr_t)p % align == 0);
+		TWT_MUST(p != NULL && (uintptr_t)p % align == 0);
 		free(p);
 		p = memalign(align, MIB);
-		MUST(p != NULL && (uintptr_t)p % align == 0);
+		TWT_MUST(p != NULL && (uintptr_t)p % align == 0);
 		free(p);
 	}
-	MUST(posix_memalign(&p, 24, MIB) == EINVAL);
+	TWT_MUST(posix_memalign(&p, 24, MIB) == EINVAL);
 	p = valloc(MIB);
-	MUST(p != NULL && is_placed(p) && (uintptr_t)p % 4096 == 0);
+	TWT_MUST(p != NULL && is_placed(p) && (uintptr_t)p % 4096 == 0);
 	free(p);
 	p = pvalloc(MIB + 1);
-	MUST(p != NULL && malloc_usable_size(p) >= MIB + 4096);
+	TWT_MUST(p != NULL && malloc_usable_size(p) >= MIB + 4096);
 	free(p);
 	free(NULL);
 	free(before);
 	errno = 77;
 	a = malloc(MIB);
 	free(a);
-	MUST(errno == 77);
-	MUST(number_of("/v1/pool", "placed_bytes") == 0);
-	MUST(counter("placed_allocs") > 20 && counter("placed_alloc_bytes") > 20 * MIB);
+	TWT_MUST(errno == 77);
+	TWT_MUST(number_of("/v1/pool", "placed_bytes") == 0);
+	TWT_MUST(counter("placed_allocs") > 20 && counter("placed_alloc_bytes") > 20 * MIB);
 }
 
 static void check_bytes(const unsigned char *at, size_t bytes, unsigned seed)
 {
 	for (size_t i = 0; i < bytes; i += 509)
-		MUST(at[i] == (unsigned char)(seed + i));
-	MUST(bytes == 0 || at[bytes - 1] == (unsigned char)(seed + bytes - 1));
+		TWT_MUST(at[i] == (unsigned char)(seed + i));
+	TWT_MUST(bytes == 0 || at[bytes - 1] == (unsigned char)(seed + bytes - 1));
 }
 
 static void fill_bytes(unsigned char *at, size_t bytes, unsigned seed)
@@ -155,20 +155,20 @@ static void resizes(void)
 	for (int round = 0; round < 3; round++) {
 		for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 			a = realloc(a, sizes[i]);
-			MUST(a != NULL && malloc_usable_size(a) >= sizes[i]);
+			TWT_MUST(a != NULL && malloc_usable_size(a) >= sizes[i]);
 			for (size_t k = 0; k < was && k < sizes[i]; k += 509)
-				MUST(a[k] == (unsigned char)(was + k));
+				TWT_MUST(a[k] == (unsigned char)(was + k));
 			fill_bytes(a, sizes[i], (unsigned)sizes[i]);
 			was = sizes[i];
 		}
 	}
 	a = realloc(a, MIB);
-	MUST(is_placed(a));
+	TWT_MUST(is_placed(a));
 	a = realloc(a, 100); /* not a MiB of the pool for 100 bytes */
-	MUST(!is_placed(a));
+	TWT_MUST(!is_placed(a));
 	a = realloc(a, MIB);
-	MUST(is_placed(a) && realloc(a, 0) == NULL);
-	MUST(number_of("/v1/pool", "placed_bytes") == 0);
+	TWT_MUST(is_placed(a) && realloc(a, 0) == NULL);
+	TWT_MUST(number_of("/v1/pool", "placed_bytes") == 0);
 }
 
 /* --- threads --- */
@@ -189,7 +189,7 @@ static unsigned char *new_block(uint64_t *state)
 	size_t bytes = 64 + next_random(state) % (next_random(state) % 4 == 0 ? 4 * LEAST : 4000);
 	unsigned char *at = next_random(state) % 2 == 0 ? malloc(bytes) : calloc(1, bytes);
 
-	MUST(at != NULL);
+	TWT_MUST(at != NULL);
 	memcpy(at, &bytes, sizeof(bytes));
 	fill_bytes(at + 16, bytes - 16, (unsigned)bytes);
 	return at;
@@ -205,7 +205,7 @@ static void end_block(unsigned char *at, uint64_t *state)
 	check_bytes(at + 16, bytes - 16, (unsigned)bytes);
 	if (next_random(state) % 8 == 0) {
 		at = realloc(at, 2 * bytes);
-		MUST(at != NULL);
+		TWT_MUST(at != NULL);
 		check_bytes(at + 16, bytes - 16, (unsigned)bytes);
 	}
 	free(at);
@@ -226,7 +226,7 @@ static void run_threads(uint64_t seed, void *(*run)(void *))
 	pthread_t thread[THREADS];
 
 	for (uintptr_t i = 0; i < THREADS; i++)
-		MUST(pthread_create(&thread[i], NULL, run, (void *)(seed + i)) == 0);
+		TWT_MUST(pthread_create(&thread[i], NULL, run, (void *)(seed + i)) == 0);
 	for (int i = 0; i < THREADS; i++)
 		pthread_join(thread[i], NULL);
 }
@@ -243,9 +243,9 @@ static void threads(uint64_t seed)
 {
 	open_runtime();
 	run_threads(seed, churn);
-	MUST(counter("placed_allocs") > 100);
+	TWT_MUST(counter("placed_allocs") > 100);
 	empty_slots();
-	MUST(number_of("/v1/pool", "placed_bytes") == 0);
+	TWT_MUST(number_of("/v1/pool", "placed_bytes") == 0);
 }
 
 /* Runtimes come and go while threads allocate and free what was placed in any of them. */
@@ -254,7 +254,7 @@ static void runtimes(uint64_t seed)
 	pthread_t thread[THREADS];
 
 	for (uintptr_t i = 0; i < THREADS; i++)
-		MUST(pthread_create(&thread[i], NULL, churn, (void *)(seed + i)) == 0);
+		TWT_MUST(pthread_create(&thread[i], NULL, churn, (void *)(seed + i)) == 0);
 	for (int i = 0; i < 5; i++) {
 		open_runtime();
 		usleep(20000);
@@ -273,20 +273,20 @@ static void outlives(void)
 	open_runtime();
 	a = malloc(MIB);
 	b = malloc(MIB);
-	MUST(is_placed(a) && is_placed(b));
+	TWT_MUST(is_placed(a) && is_placed(b));
 	fill_bytes(a, MIB, 5);
 	close_runtime();
 	check_bytes(a, MIB, 5);
 	free(b);
 	b = malloc(MIB);
-	MUST(b != NULL && !is_placed(b));
+	TWT_MUST(b != NULL && !is_placed(b));
 	open_runtime();
 	a = realloc(a, 4 * MIB);
 	check_bytes(a, MIB, 5);
-	MUST(is_placed(a) && number_of("/v1/pool", "placed_bytes") >= 4 * MIB);
+	TWT_MUST(is_placed(a) && number_of("/v1/pool", "placed_bytes") >= 4 * MIB);
 	free(a);
 	free(b);
-	MUST(number_of("/v1/pool", "placed_bytes") == 0);
+	TWT_MUST(number_of("/v1/pool", "placed_bytes") == 0);
 }
 
 /* Two plugins share a runtime, as they would without the preload. */
@@ -295,18 +295,18 @@ static void shares(void)
 	struct tow_runtime *other;
 	void *a, *b;
 
-	MUST(tow_runtime_share(NULL, &runtime) == TOW_OK);
+	TWT_MUST(tow_runtime_share(NULL, &runtime) == TOW_OK);
 	a = malloc(MIB);
-	MUST(is_placed(a));
-	MUST(tow_runtime_share(NULL, &other) == TOW_OK && other == runtime);
-	MUST(tow_runtime_close(other) == TOW_OK);
+	TWT_MUST(is_placed(a));
+	TWT_MUST(tow_runtime_share(NULL, &other) == TOW_OK && other == runtime);
+	TWT_MUST(tow_runtime_close(other) == TOW_OK);
 	b = malloc(MIB);
-	MUST(is_placed(b));
+	TWT_MUST(is_placed(b));
 	close_runtime();
 	memset(a, 1, MIB);
 	free(a);
 	a = malloc(MIB);
-	MUST(a != NULL && !is_placed(a));
+	TWT_MUST(a != NULL && !is_placed(a));
 	free(a);
 	free(b);
 }
@@ -317,8 +317,8 @@ static void wait_child(pid_t child)
 {
 	int status;
 
-	MUST(child > 0 && waitpid(child, &status, 0) == child);
-	MUST(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	TWT_MUST(child > 0 && waitpid(child, &status, 0) == child);
+	TWT_MUST(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
 static void in_child(unsigned char *a, unsigned char *b, bool again)
@@ -342,11 +342,11 @@ static void in_child(unsigned char *a, unsigned char *b, bool again)
 	c = realloc(b, 5 * MIB);
 	check_bytes(c, 3 * MIB, 2);
 	c = calloc(1, 2 * MIB);
-	MUST(c != NULL && !is_placed(c));
+	TWT_MUST(c != NULL && !is_placed(c));
 	free(c);
 	free(a);
 	a = malloc(MIB);
-	MUST(a != NULL);
+	TWT_MUST(a != NULL);
 	memset(a, 0, MIB);
 	free(a);
 	_exit(0);
@@ -360,10 +360,10 @@ static void forks(uint64_t seed)
 	open_runtime();
 	a = malloc(MIB);
 	b = malloc(3 * MIB);
-	MUST(is_placed(a) && is_placed(b));
+	TWT_MUST(is_placed(a) && is_placed(b));
 	fill_bytes(a, MIB, 1);
 	fill_bytes(b, 3 * MIB, 2);
-	MUST(pthread_create(&thread, NULL, churn, (void *)(uintptr_t)seed) == 0);
+	TWT_MUST(pthread_create(&thread, NULL, churn, (void *)(uintptr_t)seed) == 0);
 	for (int i = 0; i < 10; i++) {
 		pid_t child = fork();
 
@@ -376,7 +376,7 @@ static void forks(uint64_t seed)
 	free(a);
 	free(b);
 	empty_slots();
-	MUST(number_of("/v1/pool", "placed_bytes") == 0);
+	TWT_MUST(number_of("/v1/pool", "placed_bytes") == 0);
 }
 
 static size_t mapped_bytes(void)
@@ -384,7 +384,7 @@ static size_t mapped_bytes(void)
 	FILE *file = fopen("/proc/self/statm", "r");
 	size_t pages = 0;
 
-	MUST(file != NULL && fscanf(file, "%zu", &pages) == 1);
+	TWT_MUST(file != NULL && fscanf(file, "%zu", &pages) == 1);
 	fclose(file);
 	return pages * 4096;
 }
@@ -398,29 +398,29 @@ static void short_fork(void)
 
 	open_runtime();
 	a = malloc(16 * MIB);
-	MUST(is_placed(a));
-	MUST(getrlimit(RLIMIT_AS, &limit) == 0);
+	TWT_MUST(is_placed(a));
+	TWT_MUST(getrlimit(RLIMIT_AS, &limit) == 0);
 	tight = limit;
 	tight.rlim_cur = mapped_bytes() + MIB;
-	MUST(setrlimit(RLIMIT_AS, &tight) == 0);
+	TWT_MUST(setrlimit(RLIMIT_AS, &tight) == 0);
 	child = fork();
-	MUST(setrlimit(RLIMIT_AS, &limit) == 0);
+	TWT_MUST(setrlimit(RLIMIT_AS, &limit) == 0);
 	if (child == 0) {
 		other = mmap(a, 16 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
 			     0);
-		MUST(other != MAP_FAILED);
+		TWT_MUST(other != MAP_FAILED);
 		fill_bytes(other, 16 * MIB, 7);
 		free(a);
 		check_bytes(other, 16 * MIB, 7);
-		MUST(other != a && !is_placed(a));
+		TWT_MUST(other != a && !is_placed(a));
 		a = mmap(a, 16 * MIB, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE,
 			 -1, 0);
-		MUST(a != MAP_FAILED); /* the free has given the address back */
+		TWT_MUST(a != MAP_FAILED); /* the free has given the address back */
 		_exit(0);
 	}
 	wait_child(child);
 	free(a);
-	MUST(number_of("/v1/pool", "placed_bytes") == 0);
+	TWT_MUST(number_of("/v1/pool", "placed_bytes") == 0);
 }
 
 /* --- how much --- */
@@ -434,11 +434,11 @@ static void share(void)
 	open_runtime();
 	for (int i = 0; i < 64; i++) {
 		at[i] = malloc(MIB);
-		MUST(at[i] != NULL);
+		TWT_MUST(at[i] != NULL);
 		placed += is_placed(at[i]);
 	}
-	MUST(placed == 16 && counter("place_refused_share") == 48);
-	MUST(number_of("/v1/pool", "placed_bytes") == 16 * MIB);
+	TWT_MUST(placed == 16 && counter("place_refused_share") == 48);
+	TWT_MUST(number_of("/v1/pool", "placed_bytes") == 16 * MIB);
 	for (int i = 0; i < 64; i++)
 		free(at[i]);
 }
@@ -452,11 +452,11 @@ static void full(void)
 	open_runtime();
 	for (int i = 0; i < 80; i++) {
 		at[i] = malloc(MIB);
-		MUST(at[i] != NULL);
+		TWT_MUST(at[i] != NULL);
 		placed += is_placed(at[i]);
 	}
-	MUST(placed > 40 && placed < 64 && counter("place_refused_full") > 0);
-	MUST(counter("pool_grown") == 0);
+	TWT_MUST(placed > 40 && placed < 64 && counter("place_refused_full") > 0);
+	TWT_MUST(counter("pool_grown") == 0);
 	for (int i = 0; i < 80; i++)
 		free(at[i]);
 }
@@ -467,9 +467,9 @@ static struct tow_peer *ended(struct tow_op *op)
 {
 	struct tow_result result = TOW_RESULT_INIT;
 
-	MUST(tow_op_wait(op, 20000000000u) == TOW_OK);
-	MUST(tow_op_result(op, &result) == TOW_OK);
-	MUST(tow_op_release(op) == TOW_OK);
+	TWT_MUST(tow_op_wait(op, 20000000000u) == TOW_OK);
+	TWT_MUST(tow_op_result(op, &result) == TOW_OK);
+	TWT_MUST(tow_op_release(op) == TOW_OK);
 	return result.peer;
 }
 
@@ -483,17 +483,17 @@ static uint64_t copied(const char *address)
 	char at[TOW_ADDRESS_MAX];
 	uint64_t before = counter("fallback_copy_bytes");
 
-	MUST(out != NULL && in != NULL);
+	TWT_MUST(out != NULL && in != NULL);
 	fill_bytes(out, 4 * MIB, 3);
 	for (int i = 0; i < 2; i++)
-		MUST(tow_endpoint_open(runtime, address, &endpoint[i]) == TOW_OK);
-	MUST(tow_endpoint_address(endpoint[1], at, sizeof(at)) == TOW_OK);
-	MUST(tow_accept_start(endpoint[1], NULL, &accepting) == TOW_OK);
-	MUST(tow_connect_start(endpoint[0], at, NULL, &connecting) == TOW_OK);
+		TWT_MUST(tow_endpoint_open(runtime, address, &endpoint[i]) == TOW_OK);
+	TWT_MUST(tow_endpoint_address(endpoint[1], at, sizeof(at)) == TOW_OK);
+	TWT_MUST(tow_accept_start(endpoint[1], NULL, &accepting) == TOW_OK);
+	TWT_MUST(tow_connect_start(endpoint[0], at, NULL, &connecting) == TOW_OK);
 	peer[0] = ended(connecting);
 	peer[1] = ended(accepting);
-	MUST(tow_recv_start(peer[1], in, 4 * MIB, 1, NULL, &recv) == TOW_OK);
-	MUST(tow_send_start(peer[0], out, 4 * MIB, 1, NULL, &send) == TOW_OK);
+	TWT_MUST(tow_recv_start(peer[1], in, 4 * MIB, 1, NULL, &recv) == TOW_OK);
+	TWT_MUST(tow_send_start(peer[0], out, 4 * MIB, 1, NULL, &send) == TOW_OK);
 	ended(recv);
 	ended(send);
 	check_bytes(in, 4 * MIB, 3);
@@ -505,8 +505,8 @@ static uint64_t copied(const char *address)
 static void messages(bool expect_copies)
 {
 	open_runtime();
-	MUST((copied("shm://*") > 0) == expect_copies);
-	MUST(copied("tcp://127.0.0.1:0") == 0 || expect_copies);
+	TWT_MUST((copied("shm://*") > 0) == expect_copies);
+	TWT_MUST(copied("tcp://127.0.0.1:0") == 0 || expect_copies);
 	close_runtime();
 }
 
@@ -515,7 +515,7 @@ int main(int argc, char **argv)
 	const char *part = argc > 1 ? argv[1] : "";
 	uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 0) : 1;
 
-	MUST(towline_malloc_placed != NULL);
+	TWT_MUST(towline_malloc_placed != NULL);
 	if (strcmp(part, "family") == 0)
 		family();
 	else if (strcmp(part, "resizes") == 0)

@@ -4,22 +4,11 @@
 #ifndef MALLOC_PROGRAM_H
 #define MALLOC_PROGRAM_H
 
-#include <stdbool.h>
-#include <stdio.h>
-#include <unistd.h>
+#include "../support/must.h"
 
-#include <towline/towline.h>
+#include <stdbool.h>
 
 #define MIB ((size_t)1 << 20)
-
-#define MUST(what)                                                                                 \
-	do {                                                                                       \
-		if (!(what)) {                                                                     \
-			fprintf(stderr, "%s:%d: not so: %s (%s)\n", __FILE__, __LINE__, #what,     \
-				tow_error_message());                                              \
-			_exit(1);                                                                  \
-		}                                                                                  \
-	} while (0)
 
 /* The preload's; weak, so that the program runs without it as well. */
 extern size_t towline_malloc_placed(const void *memory) __attribute__((weak));

@@ -56,9 +56,9 @@ void swap_runtimes(void)
 	open_runtime();
 	other = runtime;
 	open_runtime();
-	MUST(sigaction(SIGUSR1, &action, NULL) == 0);
-	MUST(pthread_create(&swapping, NULL, swap_runtime, other) == 0);
-	MUST(pthread_create(&interrupting, NULL, interrupt_thread, &swapping) == 0);
+	TWT_MUST(sigaction(SIGUSR1, &action, NULL) == 0);
+	TWT_MUST(pthread_create(&swapping, NULL, swap_runtime, other) == 0);
+	TWT_MUST(pthread_create(&interrupting, NULL, interrupt_thread, &swapping) == 0);
 	for (time_t end = time(NULL) + 3; time(NULL) < end;) {
 		void *a;
 
@@ -68,7 +68,7 @@ void swap_runtimes(void)
 		while (detaches - before < 2)
 			sched_yield();
 		a = malloc(MIB);
-		MUST(is_placed(a));
+		TWT_MUST(is_placed(a));
 		free(a);
 		towline_malloc_detach(runtime);
 	}

@@ -1,6 +1,14 @@
 /* coll_job.c - ranks that run a scenario of collectives over each lane. */
 #include "coll_job.h"
 
+const char *const twt_job_addresses[TWT_JOB_ADDRESSES] = {
+#define TWT_LANE(name, near, far, one, pair) one ? NULL : near,
+#define TWT_VARIANT(...)
+#include "lanes.def"
+#undef TWT_LANE
+#undef TWT_VARIANT
+};
+
 int64_t twt_job_pool_bytes = 8 << 20;
 struct twt_job_marks *twt_marks;
 

@@ -77,6 +77,19 @@ void twt_job_sum(const struct twt_job *job, struct tow_group *group, uint64_t co
 /* Bits of the ranks that did not end with 0; those in `victims` may have been killed. */
 unsigned twt_job_wait(const pid_t *pids, int size, unsigned victims);
 
+/* Of lanes.def the lanes, without their variants. */
+enum {
+	TWT_JOB_ADDRESSES = 0
+#define TWT_LANE(...) +1
+#define TWT_VARIANT(...)
+#include "lanes.def"
+#undef TWT_LANE
+#undef TWT_VARIANT
+};
+
+/* For twt_job_run, each of these lanes. NULL: this build or system does not have the lane. */
+extern const char *const twt_job_addresses[TWT_JOB_ADDRESSES];
+
 /*
  * Runs a job. The bits of `victims` are the ranks that may die by SIGKILL; `watch`, if any, runs in
  * the parent meanwhile.

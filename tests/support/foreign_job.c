@@ -87,15 +87,15 @@ static struct tow_group *join_group(struct twt_fj *job, uint32_t rank)
 	struct tow_options options = TOW_OPTIONS_INIT;
 	struct tow_group *group;
 
-	FJ_MUST(tow_runtime_share(&options, &job->runtime) == TOW_OK);
+	TWT_MUST(tow_runtime_share(&options, &job->runtime) == TOW_OK);
 	if (job->old && rank + 1 == job->ranks)
 		twi_runtime_engine(job->runtime)->features.offered &=
 			~TWI_FEATURE_BIT(foreign_groups);
 	where.rank = rank;
 	where.world_size = job->ranks;
 	where.store = job->store;
-	FJ_MUST(tow_group_open(job->runtime, &where, &group) == TOW_OK);
-	FJ_MUST(tow_group_barrier(group, (uint64_t)LIMIT_S * 1000000000u) == TOW_OK);
+	TWT_MUST(tow_group_open(job->runtime, &where, &group) == TOW_OK);
+	TWT_MUST(tow_group_barrier(group, (uint64_t)LIMIT_S * 1000000000u) == TOW_OK);
 	return group;
 }
 
@@ -111,8 +111,8 @@ static void rank_main(struct twt_fj *job, uint32_t rank)
 		group = join_group(job, rank);
 	job->play(job, rank);
 	if (group != NULL) {
-		FJ_MUST(tow_group_close(group) == TOW_OK);
-		FJ_MUST(tow_runtime_close(job->runtime) == TOW_OK);
+		TWT_MUST(tow_group_close(group) == TOW_OK);
+		TWT_MUST(tow_runtime_close(job->runtime) == TOW_OK);
 	}
 	exit(0); /* not _exit: leaks are looked for at exit */
 }

@@ -13,6 +13,7 @@
 #ifndef TWT_FOREIGN_JOB_H
 #define TWT_FOREIGN_JOB_H
 
+#include "must.h"
 #include "twt.h"
 
 #include <stdatomic.h>
@@ -85,15 +86,5 @@ bool twt_fj_meet(struct twt_fj *job);
 
 /* It waits, if it is one to come late. */
 void twt_fj_dawdle(const struct twt_fj *job, uint32_t rank);
-
-/* Something that a rank cannot do without. */
-#define FJ_MUST(what)                                                                              \
-	do {                                                                                       \
-		if (!(what)) {                                                                     \
-			fprintf(stderr, "%s:%d: not so: %s (%s)\n", __FILE__, __LINE__, #what,     \
-				tow_error_message());                                              \
-			_exit(1);                                                                  \
-		}                                                                                  \
-	} while (0)
 
 #endif

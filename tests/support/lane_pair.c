@@ -9,6 +9,21 @@ const struct twt_lane_row twt_lane_rows[] = {
 #undef TWT_VARIANT
 };
 
+void twt_lane_cases(struct CMUnitTest cases[TWT_LANE_ROWS], CMUnitTestFunction test)
+{
+	for (size_t i = 0; i < TWT_LANE_ROWS; i++)
+		cases[i] = (struct CMUnitTest){ twt_lane_rows[i].name, test, NULL, NULL,
+						(void *)(uintptr_t)&twt_lane_rows[i] };
+}
+
+int twt_lane_main(CMUnitTestFunction test)
+{
+	struct CMUnitTest cases[TWT_LANE_ROWS];
+
+	twt_lane_cases(cases, test);
+	return _cmocka_run_group_tests("lanes", cases, TWT_LANE_ROWS, NULL, NULL);
+}
+
 void twt_lane_init(struct twt_lane_pair *pair, const struct twt_lane_row *lane)
 {
 	/* Endpoints of libfabric's take 2 MiB of it; and two sides may share one. */

@@ -10,6 +10,7 @@
 #define TWT_LANE_PAIR_H
 
 #include "pair.h"
+#include "twt.h"
 
 #include "diag/base/clock.h"
 #include "memreg/pool/pool.h"
@@ -47,6 +48,12 @@ struct twt_lane_pair {
 };
 
 void twt_lane_init(struct twt_lane_pair *pair, const struct twt_lane_row *lane);
+
+/* The cases of a program: the test over each lane, of which its state points to the row. */
+void twt_lane_cases(struct CMUnitTest cases[TWT_LANE_ROWS], CMUnitTestFunction test);
+
+/* A program of the test over each lane alone. Returns its exit status. */
+int twt_lane_main(CMUnitTestFunction test);
 
 void twt_lane_turn(struct twt_lane_pair *pair);
 

@@ -23,9 +23,9 @@ void *twt_np_symbol(const char *name)
 	module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	if (module == NULL)
 		fprintf(stderr, "%s\n", dlerror());
-	FJ_MUST(module != NULL);
+	TWT_MUST(module != NULL);
 	found = dlsym(module, name);
-	FJ_MUST(found != NULL);
+	TWT_MUST(found != NULL);
 	return found;
 }
 
@@ -73,7 +73,7 @@ void *twt_np_start(const struct twt_np *p, void *context, uint64_t type,
 	} else {
 		what.type = type;
 	}
-	FJ_MUST(p->v4->start(context, &event, &what) == 0);
+	TWT_MUST(p->v4->start(context, &event, &what) == 0);
 	return event;
 }
 
@@ -114,12 +114,12 @@ void twt_np_state(const struct twt_np *p, void *event, int state, size_t bytes)
 {
 	union nccl_state_arguments arguments = { .step_bytes = bytes };
 
-	FJ_MUST(p->v4->state(event, state, &arguments) == 0);
+	TWT_MUST(p->v4->state(event, state, &arguments) == 0);
 }
 
 void twt_np_stop(const struct twt_np *p, void *event)
 {
-	FJ_MUST(p->v4->stop(event) == 0);
+	TWT_MUST(p->v4->stop(event) == 0);
 }
 
 /* What the proxy does: a send and a receive of each channel, each state of all steps in turn. */

@@ -14,16 +14,6 @@
 #define COUNT   3000u
 #define FLIGHT  64
 
-static const char *const addresses[] = {
-#define TWT_LANE(name, near, far, one, pair) one ? NULL : near,
-#define TWT_VARIANT(...)
-#include "lanes.def"
-#undef TWT_LANE
-#undef TWT_VARIANT
-};
-
-#define LANES (sizeof(addresses) / sizeof(addresses[0]))
-
 static void meet(const struct twt_job *job, int mark)
 {
 	twt_job_mark(job, mark);
@@ -410,17 +400,17 @@ static const struct {
 /* A lane that this build or system has not got is left out, by who opens the first group. */
 static void run(size_t which)
 {
-	const char *address = addresses[which % LANES];
+	const char *address = twt_job_addresses[which % TWT_JOB_ADDRESSES];
 
 	if (address != NULL)
-		twt_job_run(address, cases[which / LANES].size, 0, cases[which / LANES].play, NULL,
-			    NULL);
+		twt_job_run(address, cases[which / TWT_JOB_ADDRESSES].size, 0,
+			    cases[which / TWT_JOB_ADDRESSES].play, NULL, NULL);
 }
 
 static void all_cases(void **state)
 {
 	(void)state;
-	twt_beside(LANES * sizeof(cases) / sizeof(cases[0]), AT_ONCE, run);
+	twt_beside(TWT_JOB_ADDRESSES * sizeof(cases) / sizeof(cases[0]), AT_ONCE, run);
 }
 
 static void play_single(struct twt_job *job, const void *arg)

@@ -11,16 +11,6 @@
 #define ROUNDS  12
 #define BLOCKS  64
 
-static const char *const addresses[] = {
-#define TWT_LANE(name, near, far, one, pair) one ? NULL : near,
-#define TWT_VARIANT(...)
-#include "lanes.def"
-#undef TWT_LANE
-#undef TWT_VARIANT
-};
-
-#define LANES (sizeof(addresses) / sizeof(addresses[0]))
-
 static uint64_t seed;
 
 static uint64_t own_bytes(const struct twt_job *job)
@@ -88,7 +78,7 @@ static void play(struct twt_job *job, const void *arg)
 /* A lane that this build or system has not got is left out, by who opens the first group. */
 static void run(size_t which)
 {
-	const char *address = addresses[which / 3];
+	const char *address = twt_job_addresses[which / 3];
 
 	if (address != NULL)
 		twt_job_run(address, 2 + (int)(which % 3), 0, play, NULL, NULL);
@@ -98,7 +88,7 @@ static void all_lanes(void **state)
 {
 	(void)state;
 	seed = twt_seed();
-	twt_beside(3 * LANES, AT_ONCE, run);
+	twt_beside(3 * TWT_JOB_ADDRESSES, AT_ONCE, run);
 }
 
 int main(void)

@@ -10,16 +10,6 @@
 #define RANKS   3
 #define COUNT   40000u /* of f32: small ones have no span, as a rule */
 
-static const char *const addresses[] = {
-#define TWT_LANE(name, near, far, one, pair) one ? NULL : near,
-#define TWT_VARIANT(...)
-#include "lanes.def"
-#undef TWT_LANE
-#undef TWT_VARIANT
-};
-
-#define LANES (sizeof(addresses) / sizeof(addresses[0]))
-
 static void meet(const struct twt_job *job, int mark)
 {
 	twt_job_mark(job, mark);
@@ -161,14 +151,14 @@ static void play(struct twt_job *job, const void *arg)
 
 static void run(size_t which)
 {
-	if (addresses[which] != NULL) /* else this build or system has not got the lane */
-		twt_job_run(addresses[which], RANKS, 0, play, NULL, NULL);
+	if (twt_job_addresses[which] != NULL) /* else this build or system has not got the lane */
+		twt_job_run(twt_job_addresses[which], RANKS, 0, play, NULL, NULL);
 }
 
 static void all_lanes(void **state)
 {
 	(void)state;
-	twt_beside(LANES, AT_ONCE, run);
+	twt_beside(TWT_JOB_ADDRESSES, AT_ONCE, run);
 }
 
 int main(void)

@@ -32,12 +32,12 @@ static void say_messages(const struct twt_fj *job, uint32_t rank, struct tow_for
 		message.peer = (rank + 1) % job->ranks;
 		message.device_ns = 100000;
 		message.wire_ns = victim && job->fault == FJ_LINK ? FJ_SLOW_NS : 200000;
-		FJ_MUST(tow_foreign_message(group, &message) == TOW_OK);
+		TWT_MUST(tow_foreign_message(group, &message) == TOW_OK);
 		message.sends = 0;
 		message.peer = (rank + job->ranks - 1) % job->ranks;
 		message.device_ns = victim && job->fault == FJ_DEVICE ? FJ_SLOW_NS : 100000;
 		message.wire_ns = 300000;
-		FJ_MUST(tow_foreign_message(group, &message) == TOW_OK);
+		TWT_MUST(tow_foreign_message(group, &message) == TOW_OK);
 	}
 }
 
@@ -50,26 +50,26 @@ static void play(struct twt_fj *job, uint32_t rank)
 	struct tow_runtime *runtime;
 	uint64_t seq;
 
-	FJ_MUST(tow_runtime_share(&runtime_options, &runtime) == TOW_OK);
+	TWT_MUST(tow_runtime_share(&runtime_options, &runtime) == TOW_OK);
 	options.name = FJ_NAME;
 	options.id = 0x1234567890abcdefu;
 	options.rank = rank;
 	options.ranks = job->ranks;
-	FJ_MUST(tow_foreign_open(runtime, &options, &group) == TOW_OK);
+	TWT_MUST(tow_foreign_open(runtime, &options, &group) == TOW_OK);
 	coll.bytes = 4 << 20;
 	coll.type = TOW_F32;
 	coll.reduce = TOW_SUM;
 	while (twt_fj_step(job, rank)) {
-		FJ_MUST(tow_foreign_coll_begin(group, &coll, &seq) == TOW_OK);
+		TWT_MUST(tow_foreign_coll_begin(group, &coll, &seq) == TOW_OK);
 		twt_fj_dawdle(job, rank);
-		FJ_MUST(tow_foreign_coll_enter(group, seq, 0) == TOW_OK);
+		TWT_MUST(tow_foreign_coll_enter(group, seq, 0) == TOW_OK);
 		say_messages(job, rank, group, seq);
 		if (!twt_fj_meet(job))
 			break;
-		FJ_MUST(tow_foreign_coll_end(group, seq, 0, TOW_OK) == TOW_OK);
+		TWT_MUST(tow_foreign_coll_end(group, seq, 0, TOW_OK) == TOW_OK);
 	}
 	tow_foreign_close(group);
-	FJ_MUST(tow_runtime_close(runtime) == TOW_OK);
+	TWT_MUST(tow_runtime_close(runtime) == TOW_OK);
 }
 
 static void play_case(size_t which)

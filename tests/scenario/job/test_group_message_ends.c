@@ -12,16 +12,6 @@
 #define WAITS   TWT_JOB_WAIT_NS
 #define GONE_NS 10000000000ull /* until it is known that nobody listens, which takes 0.7 s */
 
-static const char *const addresses[] = {
-#define TWT_LANE(name, near, far, one, pair) one ? NULL : near,
-#define TWT_VARIANT(...)
-#include "lanes.def"
-#undef TWT_LANE
-#undef TWT_VARIANT
-};
-
-#define LANES (sizeof(addresses) / sizeof(addresses[0]))
-
 #define must_end(job, op, status, words) end_with(job, op, status, words, __LINE__)
 
 static void end_with(const struct twt_job *job, struct tow_op *op, int status, const char *words,
@@ -413,8 +403,8 @@ static const struct play ends[] = { { 2, 0, play_close }, { 2, 0, play_close_unu
 
 static void run(size_t which)
 {
-	const char *address = addresses[which % LANES];
-	const struct play *play = &ends[which / LANES];
+	const char *address = twt_job_addresses[which % TWT_JOB_ADDRESSES];
+	const struct play *play = &ends[which / TWT_JOB_ADDRESSES];
 
 	/* Over ofi a rank that dies is missed when peer_timeout_ns is over. */
 	if (address != NULL && (play->victims == 0 || strncmp(address, "ofi", 3) != 0))
@@ -424,7 +414,7 @@ static void run(size_t which)
 static void all_lanes(void **state)
 {
 	(void)state;
-	twt_beside(LANES * sizeof(ends) / sizeof(ends[0]), AT_ONCE, run);
+	twt_beside(TWT_JOB_ADDRESSES * sizeof(ends) / sizeof(ends[0]), AT_ONCE, run);
 }
 
 int main(void)

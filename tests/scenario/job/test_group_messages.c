@@ -14,16 +14,6 @@
 #define HEAD     32u
 #define WAITS    TWT_JOB_WAIT_NS
 
-static const char *const addresses[] = {
-#define TWT_LANE(name, near, far, one, pair) one ? NULL : near,
-#define TWT_VARIANT(...)
-#include "lanes.def"
-#undef TWT_LANE
-#undef TWT_VARIANT
-};
-
-#define LANES (sizeof(addresses) / sizeof(addresses[0]))
-
 /* --- random traffic, of which every rank knows the plan by its seed --- */
 
 struct send {
@@ -341,18 +331,18 @@ static uint64_t seed;
 
 static void run(size_t which)
 {
-	const char *address = addresses[which % LANES];
+	const char *address = twt_job_addresses[which % TWT_JOB_ADDRESSES];
 	uint64_t own = seed + which;
 
 	if (address != NULL)
-		twt_job_run(address, sizes[which / LANES], 0, play_traffic, &own, NULL);
+		twt_job_run(address, sizes[which / TWT_JOB_ADDRESSES], 0, play_traffic, &own, NULL);
 }
 
 static void all_lanes(void **state)
 {
 	(void)state;
 	seed = twt_seed();
-	twt_beside(LANES * sizeof(sizes) / sizeof(sizes[0]), AT_ONCE, run);
+	twt_beside(TWT_JOB_ADDRESSES * sizeof(sizes) / sizeof(sizes[0]), AT_ONCE, run);
 }
 
 int main(void)

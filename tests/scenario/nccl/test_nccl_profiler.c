@@ -53,7 +53,7 @@ static void play_ring(const struct twt_np *p, struct twt_fj *job, uint32_t rank,
 	for (int c = 0; told && all_came && c < NP_CHANNELS; c++) {
 		union nccl_state_arguments arguments = { .device_clock = 1 };
 
-		FJ_MUST(p->v4->state(kernels[c], NCCL_STATE_KERNEL_STOP, &arguments) == 0);
+		TWT_MUST(p->v4->state(kernels[c], NCCL_STATE_KERNEL_STOP, &arguments) == 0);
 		twt_np_stop(p, kernels[c]);
 	}
 }
@@ -65,14 +65,14 @@ static void play(struct twt_fj *job, uint32_t rank)
 	void *context = NULL;
 	int mask = 0;
 
-	FJ_MUST(twt_np_init(&p, &context, &mask, FJ_NAME, COMM_ID, (int)job->ranks, (int)rank) ==
-		0);
-	FJ_MUST(context != NULL);
-	FJ_MUST(mask == (NCCL_EVENT_COLL | NCCL_EVENT_P2P | NCCL_EVENT_PROXY_OP |
-			 NCCL_EVENT_PROXY_STEP | NCCL_EVENT_KERNEL));
+	TWT_MUST(twt_np_init(&p, &context, &mask, FJ_NAME, COMM_ID, (int)job->ranks, (int)rank) ==
+		 0);
+	TWT_MUST(context != NULL);
+	TWT_MUST(mask == (NCCL_EVENT_COLL | NCCL_EVENT_P2P | NCCL_EVENT_PROXY_OP |
+			  NCCL_EVENT_PROXY_STEP | NCCL_EVENT_KERNEL));
 	while (twt_fj_step(job, rank))
 		play_ring(&p, job, rank, context);
-	FJ_MUST(p.v4->finalize(context) == 0);
+	TWT_MUST(p.v4->finalize(context) == 0);
 }
 
 static void play_case(size_t which)

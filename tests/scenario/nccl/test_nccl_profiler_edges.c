@@ -46,9 +46,9 @@ static void *own_symbol(const char *name)
 {
 	void *library = dlopen("libtowline.so.0", RTLD_NOW | RTLD_NOLOAD), *found;
 
-	FJ_MUST(library != NULL);
+	TWT_MUST(library != NULL);
 	found = dlsym(library, name);
-	FJ_MUST(found != NULL);
+	TWT_MUST(found != NULL);
 	return found;
 }
 
@@ -65,9 +65,9 @@ static char *own_document(const char *path)
 	*(void **)&share = own_symbol("tow_runtime_share");
 	*(void **)&get = own_symbol("tow_stats_get");
 	*(void **)&give = own_symbol("tow_runtime_close");
-	FJ_MUST(share(&options, &runtime) == TOW_OK);
-	FJ_MUST(get(runtime, path, &text) == TOW_OK);
-	FJ_MUST(give(runtime) == TOW_OK);
+	TWT_MUST(share(&options, &runtime) == TOW_OK);
+	TWT_MUST(get(runtime, path, &text) == TOW_OK);
+	TWT_MUST(give(runtime) == TOW_OK);
 	return text;
 }
 
@@ -102,31 +102,31 @@ static void when_it_is_over(const struct twt_np *p)
 	void *context, *coll, *channel, *op;
 	int mask;
 
-	FJ_MUST(twt_np_init(p, &context, &mask, "a", 1, 2, 0) == 0);
+	TWT_MUST(twt_np_init(p, &context, &mask, "a", 1, 2, 0) == 0);
 	kernel.parent = coll = twt_np_coll(p, context, "AllReduce");
 	channel = twt_np_start(p, context, NCCL_EVENT_KERNEL, kernel);
 	op = twt_np_op(p, context, coll, 1, 1);
 	twt_np_stop(p, op);
 	twt_np_stop(p, coll);
-	FJ_MUST(in_flight() == 1); /* the channel still runs */
+	TWT_MUST(in_flight() == 1); /* the channel still runs */
 	twt_np_stop(p, channel);
-	FJ_MUST(in_flight() == 0);
+	TWT_MUST(in_flight() == 0);
 	kernel.parent = coll = twt_np_coll(p, context, "AllReduce");
 	twt_np_stop(p, coll);
 	op = twt_np_op(p, context, coll, 1, 1);
 	twt_np_stop(p, op);
-	FJ_MUST(in_flight() == 1); /* its channels are to come */
+	TWT_MUST(in_flight() == 1); /* its channels are to come */
 	channel = twt_np_start(p, context, NCCL_EVENT_KERNEL, kernel);
 	op = twt_np_op(p, context, coll, 1, 1);
 	twt_np_stop(p, channel);
-	FJ_MUST(in_flight() == 1); /* an operation is under way */
+	TWT_MUST(in_flight() == 1); /* an operation is under way */
 	twt_np_stop(p, op);
-	FJ_MUST(in_flight() == 0);
+	TWT_MUST(in_flight() == 0);
 	coll = twt_np_coll(p, context, "AllReduce");
 	twt_np_stop(p, coll);
 	kernel.parent = twt_np_coll(p, context, "AllReduce");
-	FJ_MUST(in_flight() == 2);
-	FJ_MUST(p->v4->finalize(context) == 0);
+	TWT_MUST(in_flight() == 2);
+	TWT_MUST(p->v4->finalize(context) == 0);
 }
 
 /* What is counted: calls, bytes, messages by peer, kinds, and what is none of them. */
@@ -138,41 +138,41 @@ static void count_all(const struct twt_np *p)
 	void *context, *event;
 	int mask;
 
-	FJ_MUST(twt_np_init(p, &context, &mask, "named", 5, 3, 1) == 0);
+	TWT_MUST(twt_np_init(p, &context, &mask, "named", 5, 3, 1) == 0);
 	for (int i = 0; i < 3; i++) {
 		event = twt_np_coll(p, context, i == 2 ? "AllGather" : "AllReduce");
-		FJ_MUST(event != NULL);
+		TWT_MUST(event != NULL);
 		twt_np_stop(p, event);
 		twt_np_proxy(p, &job, 1, &quick, context, event);
 	}
-	FJ_MUST(twt_np_coll(p, context, "Unheard") == NULL);
+	TWT_MUST(twt_np_coll(p, context, "Unheard") == NULL);
 	what.p2p.function = "Send";
 	event = twt_np_start(p, context, NCCL_EVENT_P2P, what);
-	FJ_MUST(event != NULL);
+	TWT_MUST(event != NULL);
 	twt_np_stop(p, event);
 	twt_np_proxy(p, &job, 1, &quick, context, event);
 	group = json_array_get(own_groups(&root), 0);
-	FJ_MUST(strcmp(json_string_value(json_object_get(group, "name")), "named") == 0);
-	FJ_MUST(member(group, "started") == 3 && member(group, "in_flight") == 0);
-	FJ_MUST(member(group, "last_entered") == 3);
+	TWT_MUST(strcmp(json_string_value(json_object_get(group, "name")), "named") == 0);
+	TWT_MUST(member(group, "started") == 3 && member(group, "in_flight") == 0);
+	TWT_MUST(member(group, "last_entered") == 3);
 	row = json_array_get(json_object_get(group, "kinds"), 0);
-	FJ_MUST(member(row, "calls") == 2 && member(row, "bytes") == 2 * 4 * (json_int_t)NP_COUNT);
+	TWT_MUST(member(row, "calls") == 2 && member(row, "bytes") == 2 * 4 * (json_int_t)NP_COUNT);
 	row = json_array_get(json_object_get(group, "kinds"), 1);
-	FJ_MUST(member(row, "calls") == 1 && member(row, "bytes") == 3 * 4 * (json_int_t)NP_COUNT);
-	FJ_MUST(json_array_size(json_object_get(group, "peers")) == 2);
+	TWT_MUST(member(row, "calls") == 1 && member(row, "bytes") == 3 * 4 * (json_int_t)NP_COUNT);
+	TWT_MUST(json_array_size(json_object_get(group, "peers")) == 2);
 	for (size_t i = 0; i < 2; i++) {
 		row = json_array_get(json_object_get(group, "peers"), i);
-		FJ_MUST(member(row, "messages") == 4 * NP_CHANNELS * NP_STEPS);
-		FJ_MUST(member(row, "bytes") == (json_int_t)4 * NP_CHANNELS * NP_STEPS << 19);
-		FJ_MUST(member(row, "peer") ==
-			(json_is_true(json_object_get(row, "sends")) ? 2 : 0));
-		FJ_MUST(member(row, "wire_ns") > 0 && member(row, "device_ns") > 0);
+		TWT_MUST(member(row, "messages") == 4 * NP_CHANNELS * NP_STEPS);
+		TWT_MUST(member(row, "bytes") == (json_int_t)4 * NP_CHANNELS * NP_STEPS << 19);
+		TWT_MUST(member(row, "peer") ==
+			 (json_is_true(json_object_get(row, "sends")) ? 2 : 0));
+		TWT_MUST(member(row, "wire_ns") > 0 && member(row, "device_ns") > 0);
 	}
 	row = json_array_get(json_object_get(group, "last"), 0);
-	FJ_MUST(strcmp(json_string_value(json_object_get(row, "plan")), "RING/SIMPLE") == 0);
-	FJ_MUST(strcmp(json_string_value(json_object_get(row, "type")), "f32") == 0);
+	TWT_MUST(strcmp(json_string_value(json_object_get(row, "plan")), "RING/SIMPLE") == 0);
+	TWT_MUST(strcmp(json_string_value(json_object_get(row, "type")), "f32") == 0);
 	json_decref(root);
-	FJ_MUST(p->v4->finalize(context) == 0);
+	TWT_MUST(p->v4->finalize(context) == 0);
 }
 
 /* Two communicators, one without a name; a second life of the first one's row. */
@@ -182,27 +182,27 @@ static void several_communicators(const struct twt_np *p)
 	json_t *root, *groups;
 	int mask;
 
-	FJ_MUST(twt_np_init(p, &first, &mask, NULL, 0xabc, 2, 0) == 0);
-	FJ_MUST(twt_np_init(p, &second, &mask, "other", 0xdef, 2, 1) == 0);
+	TWT_MUST(twt_np_init(p, &first, &mask, NULL, 0xabc, 2, 0) == 0);
+	TWT_MUST(twt_np_init(p, &second, &mask, "other", 0xdef, 2, 1) == 0);
 	coll = twt_np_coll(p, first, "AllReduce");
 	groups = own_groups(&root);
-	FJ_MUST(json_array_size(groups) == 2);
-	FJ_MUST(strcmp(json_string_value(json_object_get(json_array_get(groups, 0), "name")),
-		       "nccl-0000000000000abc") == 0);
+	TWT_MUST(json_array_size(groups) == 2);
+	TWT_MUST(strcmp(json_string_value(json_object_get(json_array_get(groups, 0), "name")),
+			"nccl-0000000000000abc") == 0);
 	json_decref(root);
-	FJ_MUST(p->v4->finalize(first) == 0);
-	FJ_MUST(p->v4->finalize(first) != 0);
-	FJ_MUST(twt_np_init(p, &third, &mask, "third", 0x123, 2, 0) == 0);
-	FJ_MUST(third != first);
+	TWT_MUST(p->v4->finalize(first) == 0);
+	TWT_MUST(p->v4->finalize(first) != 0);
+	TWT_MUST(twt_np_init(p, &third, &mask, "third", 0x123, 2, 0) == 0);
+	TWT_MUST(third != first);
 	twt_np_stop(p, coll); /* of a communicator that is over: nobody's */
-	FJ_MUST(twt_np_coll(p, first, "AllReduce") == NULL);
-	FJ_MUST(twt_np_op(p, third, coll, 1, 1) != NULL);
+	TWT_MUST(twt_np_coll(p, first, "AllReduce") == NULL);
+	TWT_MUST(twt_np_op(p, third, coll, 1, 1) != NULL);
 	groups = own_groups(&root);
-	FJ_MUST(json_array_size(groups) == 2);
-	FJ_MUST(member(json_array_get(groups, 1), "in_flight") == 0);
+	TWT_MUST(json_array_size(groups) == 2);
+	TWT_MUST(member(json_array_get(groups, 1), "in_flight") == 0);
 	json_decref(root);
-	FJ_MUST(p->v4->finalize(third) == 0);
-	FJ_MUST(p->v4->finalize(second) == 0);
+	TWT_MUST(p->v4->finalize(third) == 0);
+	TWT_MUST(p->v4->finalize(second) == 0);
 }
 
 /* What init refuses, and what TOW_NCCL_EVENTS asks for. */
@@ -211,26 +211,26 @@ static void settings(const struct twt_np *p)
 	void *context;
 	int mask;
 
-	FJ_MUST(twt_np_init(p, NULL, &mask, "a", 1, 2, 0) != 0);
-	FJ_MUST(twt_np_init(p, &context, NULL, "a", 1, 2, 0) != 0);
-	FJ_MUST(twt_np_init(p, &context, &mask, "a", 1, 2, 2) != 0);
-	FJ_MUST(twt_np_init(p, &context, &mask, "a", 1, 2, -1) != 0);
-	FJ_MUST(twt_np_init(p, &context, &mask, "a", 1, 0, 0) != 0);
+	TWT_MUST(twt_np_init(p, NULL, &mask, "a", 1, 2, 0) != 0);
+	TWT_MUST(twt_np_init(p, &context, NULL, "a", 1, 2, 0) != 0);
+	TWT_MUST(twt_np_init(p, &context, &mask, "a", 1, 2, 2) != 0);
+	TWT_MUST(twt_np_init(p, &context, &mask, "a", 1, 2, -1) != 0);
+	TWT_MUST(twt_np_init(p, &context, &mask, "a", 1, 0, 0) != 0);
 	setenv("TOW_NCCL_EVENTS", "none", 1);
-	FJ_MUST(twt_np_init(p, &context, &mask, "a", 1, 2, 0) == 0 && mask == 0);
-	FJ_MUST(p->v4->finalize(context) == 0);
+	TWT_MUST(twt_np_init(p, &context, &mask, "a", 1, 2, 0) == 0 && mask == 0);
+	TWT_MUST(p->v4->finalize(context) == 0);
 	setenv("TOW_NCCL_EVENTS", "network", 1);
-	FJ_MUST(twt_np_init(p, &context, &mask, "a", 1, 2, 0) == 0 &&
-		(mask & NCCL_EVENT_KERNEL) == 0 && (mask & NCCL_EVENT_PROXY_STEP) != 0);
-	FJ_MUST(p->v4->finalize(context) == 0);
+	TWT_MUST(twt_np_init(p, &context, &mask, "a", 1, 2, 0) == 0 &&
+		 (mask & NCCL_EVENT_KERNEL) == 0 && (mask & NCCL_EVENT_PROXY_STEP) != 0);
+	TWT_MUST(p->v4->finalize(context) == 0);
 	setenv("TOW_NCCL_EVENTS", "device", 1);
-	FJ_MUST(twt_np_init(p, &context, &mask, "a", 1, 2, 0) == 0 &&
-		(mask & NCCL_EVENT_KERNEL) != 0 && (mask & NCCL_EVENT_PROXY_OP) == 0);
-	FJ_MUST(p->v4->finalize(context) == 0);
+	TWT_MUST(twt_np_init(p, &context, &mask, "a", 1, 2, 0) == 0 &&
+		 (mask & NCCL_EVENT_KERNEL) != 0 && (mask & NCCL_EVENT_PROXY_OP) == 0);
+	TWT_MUST(p->v4->finalize(context) == 0);
 	setenv("TOW_NCCL_EVENTS", "everything", 1);
-	FJ_MUST(twt_np_init(p, &context, &mask, "a", 1, 2, 0) == 0 &&
-		(mask & NCCL_EVENT_PROXY_STEP) != 0);
-	FJ_MUST(p->v4->finalize(context) == 0);
+	TWT_MUST(twt_np_init(p, &context, &mask, "a", 1, 2, 0) == 0 &&
+		 (mask & NCCL_EVENT_PROXY_STEP) != 0);
+	TWT_MUST(p->v4->finalize(context) == 0);
 }
 
 #define KEPT 64
@@ -271,8 +271,8 @@ static void hostile(const struct twt_np *p)
 	json_t *root;
 	int mask;
 
-	FJ_MUST(twt_np_init(p, &contexts[0], &mask, "a", 1, 4, 0) == 0);
-	FJ_MUST(twt_np_init(p, &contexts[1], &mask, "b", 2, 4, 3) == 0);
+	TWT_MUST(twt_np_init(p, &contexts[0], &mask, "a", 1, 4, 0) == 0);
+	TWT_MUST(twt_np_init(p, &contexts[1], &mask, "b", 2, 4, 3) == 0);
 	contexts[2] = NULL;
 	p->v4->start(contexts[0], NULL, NULL);
 	p->v4->stop(NULL);
@@ -299,10 +299,10 @@ static void hostile(const struct twt_np *p)
 				twt_np_state(p, event, (int)twt_random_below(&random, 26), 77);
 		}
 	}
-	FJ_MUST(json_array_size(own_groups(&root)) == 2);
+	TWT_MUST(json_array_size(own_groups(&root)) == 2);
 	json_decref(root);
-	FJ_MUST(p->v4->finalize(contexts[0]) == 0);
-	FJ_MUST(p->v4->finalize(contexts[1]) == 0);
+	TWT_MUST(p->v4->finalize(contexts[0]) == 0);
+	TWT_MUST(p->v4->finalize(contexts[1]) == 0);
 }
 
 /* More steps than there is room for: the others are counted, and what ended gives room again. */
@@ -313,21 +313,21 @@ static void bounded(const struct twt_np *p)
 	unsigned got = 0;
 	int mask;
 
-	FJ_MUST(twt_np_init(p, &context, &mask, "a", 1, 2, 0) == 0);
+	TWT_MUST(twt_np_init(p, &context, &mask, "a", 1, 2, 0) == 0);
 	op = twt_np_op(p, context, twt_np_coll(p, context, "AllReduce"), 1, 1);
 	for (unsigned i = 0; i < 6000; i++) {
 		steps[i] = twt_np_step(p, context, op, (int)i);
 		got += steps[i] != NULL;
 	}
-	FJ_MUST(got == 4095);
+	TWT_MUST(got == 4095);
 	twt_np_stop(p, op); /* before its steps */
 	for (unsigned i = 0; i < 6000; i++)
 		twt_np_stop(p, steps[i]);
 	op = twt_np_op(p, context, NULL, 1, 1);
-	FJ_MUST(op != NULL && twt_np_step(p, context, op, 0) != NULL);
+	TWT_MUST(op != NULL && twt_np_step(p, context, op, 0) != NULL);
 	for (unsigned i = 0; i < 600; i++) /* calls that never stop */
-		FJ_MUST(twt_np_coll(p, context, "AllReduce") != NULL);
-	FJ_MUST(p->v4->finalize(context) == 0);
+		TWT_MUST(twt_np_coll(p, context, "AllReduce") != NULL);
+	TWT_MUST(p->v4->finalize(context) == 0);
 }
 
 static json_int_t messages_so_far(void)
@@ -346,24 +346,24 @@ static void stale(const struct twt_np *p)
 	void *context, *op, *first, *second;
 	int mask;
 
-	FJ_MUST(twt_np_init(p, &context, &mask, "a", 1, 2, 0) == 0);
+	TWT_MUST(twt_np_init(p, &context, &mask, "a", 1, 2, 0) == 0);
 	op = twt_np_op(p, context, NULL, 1, 1);
 	first = twt_np_step(p, context, op, 0);
 	twt_np_stop(p, first);
 	second = twt_np_step(p, context, op, 1);
-	FJ_MUST(second != NULL && second != first && messages_so_far() == 1);
+	TWT_MUST(second != NULL && second != first && messages_so_far() == 1);
 	twt_np_stop(p, first);
 	twt_np_state(p, first, NCCL_STATE_SEND_WAIT, 5);
-	FJ_MUST(messages_so_far() == 1);
+	TWT_MUST(messages_so_far() == 1);
 	twt_np_stop(p, second);
 	twt_np_stop(p, second);
-	FJ_MUST(messages_so_far() == 2);
+	TWT_MUST(messages_so_far() == 2);
 	what.op.pid = (int32_t)getpid() + 1;
 	what.op.peer = 1;
-	FJ_MUST(twt_np_start(p, context, NCCL_EVENT_PROXY_OP, what) == NULL);
+	TWT_MUST(twt_np_start(p, context, NCCL_EVENT_PROXY_OP, what) == NULL);
 	what.op.pid = (int32_t)getpid();
-	FJ_MUST(twt_np_start(p, context, NCCL_EVENT_PROXY_OP, what) != NULL);
-	FJ_MUST(p->v4->finalize(context) == 0);
+	TWT_MUST(twt_np_start(p, context, NCCL_EVENT_PROXY_OP, what) != NULL);
+	TWT_MUST(p->v4->finalize(context) == 0);
 }
 
 struct crowd {
@@ -395,16 +395,16 @@ static void several_threads(const struct twt_np *p)
 	json_t *root;
 	int mask;
 
-	FJ_MUST(twt_np_init(p, &context, &mask, "crowd", 1, 4, 0) == 0);
+	TWT_MUST(twt_np_init(p, &context, &mask, "crowd", 1, 4, 0) == 0);
 	for (int i = 0; i < 4; i++) {
 		crowd[i] = (struct crowd){ p, context, i % 2 == 0 };
-		FJ_MUST(pthread_create(&threads[i], NULL, crowd_run, &crowd[i]) == 0);
+		TWT_MUST(pthread_create(&threads[i], NULL, crowd_run, &crowd[i]) == 0);
 	}
 	for (int i = 0; i < 4; i++)
 		pthread_join(threads[i], NULL);
-	FJ_MUST(member(json_array_get(own_groups(&root), 0), "started") == 160);
+	TWT_MUST(member(json_array_get(own_groups(&root), 0), "started") == 160);
 	json_decref(root);
-	FJ_MUST(p->v4->finalize(context) == 0);
+	TWT_MUST(p->v4->finalize(context) == 0);
 }
 
 /* A message of the network half, within the process. */
@@ -418,35 +418,35 @@ static void send_to_self(void *net_context)
 	void *room = calloc(1, bytes), *payload = calloc(1, bytes);
 	int tag = 0, done;
 
-	FJ_MUST(net->listen(net_context, 0, handle, &listening) == 0);
+	TWT_MUST(net->listen(net_context, 0, handle, &listening) == 0);
 	while (sending == NULL || receiving == NULL) {
 		if (sending == NULL)
-			FJ_MUST(net->connect(net_context, 0, handle, &sending, NULL) == 0);
+			TWT_MUST(net->connect(net_context, 0, handle, &sending, NULL) == 0);
 		if (receiving == NULL)
-			FJ_MUST(net->accept(listening, &receiving, NULL) == 0);
+			TWT_MUST(net->accept(listening, &receiving, NULL) == 0);
 	}
 	while (requests[0] == NULL)
-		FJ_MUST(net->isend(sending, payload, bytes, 0, NULL, NULL, &requests[0]) == 0);
+		TWT_MUST(net->isend(sending, payload, bytes, 0, NULL, NULL, &requests[0]) == 0);
 	for (int i = 0; i < 300; i++) { /* it has come before somebody wants it: it is copied */
 		done = 0;
 		if (requests[0] != NULL)
-			FJ_MUST(net->test(requests[0], &done, NULL) == 0);
+			TWT_MUST(net->test(requests[0], &done, NULL) == 0);
 		requests[0] = done ? NULL : requests[0];
 		twt_np_nap(100);
-		FJ_MUST(net->accept(listening, &nobody, NULL) == 0 && nobody == NULL);
+		TWT_MUST(net->accept(listening, &nobody, NULL) == 0 && nobody == NULL);
 	}
 	while (requests[1] == NULL)
-		FJ_MUST(net->irecv(receiving, 1, &room, &bytes, &tag, NULL, NULL, &requests[1]) ==
-			0);
+		TWT_MUST(net->irecv(receiving, 1, &room, &bytes, &tag, NULL, NULL, &requests[1]) ==
+			 0);
 	while (requests[0] != NULL || requests[1] != NULL)
 		for (int i = 0; i < 2; i++) {
 			done = 0;
 			if (requests[i] != NULL)
-				FJ_MUST(net->test(requests[i], &done, NULL) == 0);
+				TWT_MUST(net->test(requests[i], &done, NULL) == 0);
 			requests[i] = done ? NULL : requests[i];
 		}
-	FJ_MUST(net->close_send(sending) == 0 && net->close_recv(receiving) == 0);
-	FJ_MUST(net->close_listen(listening) == 0);
+	TWT_MUST(net->close_send(sending) == 0 && net->close_recv(receiving) == 0);
+	TWT_MUST(net->close_listen(listening) == 0);
 	free(room);
 	free(payload);
 }
@@ -476,14 +476,14 @@ static void net_has_names(const struct twt_np *p)
 
 	setenv("NCCL_SOCKET_IFNAME", "lo", 1);
 	setenv("TOW_NCCL_LANE", "tcp", 1);
-	FJ_MUST(twt_np_init(p, &context, &mask, "zebra\tdp", 77, 2, 0) == 0);
-	FJ_MUST(net->init(&contexts[0], 77, &config, twt_np_log, NULL) == 0);
-	FJ_MUST(net->init(&contexts[1], 78, &config, twt_np_log, NULL) == 0);
-	FJ_MUST(!is_named(contexts[1], "zebra")); /* of one that nobody has named */
-	FJ_MUST(is_named(contexts[0], "zebra?dp"));
-	FJ_MUST(p->v4->finalize(context) == 0); /* the network goes on */
+	TWT_MUST(twt_np_init(p, &context, &mask, "zebra\tdp", 77, 2, 0) == 0);
+	TWT_MUST(net->init(&contexts[0], 77, &config, twt_np_log, NULL) == 0);
+	TWT_MUST(net->init(&contexts[1], 78, &config, twt_np_log, NULL) == 0);
+	TWT_MUST(!is_named(contexts[1], "zebra")); /* of one that nobody has named */
+	TWT_MUST(is_named(contexts[0], "zebra?dp"));
+	TWT_MUST(p->v4->finalize(context) == 0); /* the network goes on */
 	send_to_self(contexts[0]);
-	FJ_MUST(net->finalize(contexts[0]) == 0 && net->finalize(contexts[1]) == 0);
+	TWT_MUST(net->finalize(contexts[0]) == 0 && net->finalize(contexts[1]) == 0);
 }
 
 static void one_process(void **state)

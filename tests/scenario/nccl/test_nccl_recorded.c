@@ -42,11 +42,11 @@ static struct record open_record(const struct twt_fj *job, uint32_t rank)
 	snprintf(path, sizeof(path), "%s/tests/scenario/nccl/recorded/%s.%u", folder_of(),
 		 twt_fj_names[job->fault], rank);
 	out.file = fopen(path, "r");
-	FJ_MUST(out.file != NULL);
-	FJ_MUST(fgets(line, sizeof(line), out.file) != NULL);
-	FJ_MUST(sscanf(line, "begins %llu", &begins) == 1);
-	FJ_MUST(fgets(line, sizeof(line), out.file) != NULL);
-	FJ_MUST(sscanf(line, "%*c %llu", &after) == 1);
+	TWT_MUST(out.file != NULL);
+	TWT_MUST(fgets(line, sizeof(line), out.file) != NULL);
+	TWT_MUST(sscanf(line, "begins %llu", &begins) == 1);
+	TWT_MUST(fgets(line, sizeof(line), out.file) != NULL);
+	TWT_MUST(sscanf(line, "%*c %llu", &after) == 1);
 	out.first_us = begins + after;
 	return out;
 }
@@ -71,7 +71,7 @@ struct player {
 
 static void **event_of(struct player *player, unsigned number)
 {
-	FJ_MUST(number < EVENTS);
+	TWT_MUST(number < EVENTS);
 	return &player->events[number];
 }
 
@@ -81,8 +81,8 @@ static void start_collective(struct player *player, const char *rest, unsigned n
 	struct nccl_event_descriptor what = { .rank = 0 };
 	unsigned channels;
 
-	FJ_MUST(sscanf(rest, "%31s %zu %31s %u %31s %31s", function, &what.coll.count, type,
-		       &channels, algorithm, protocol) == 6);
+	TWT_MUST(sscanf(rest, "%31s %zu %31s %u %31s %31s", function, &what.coll.count, type,
+			&channels, algorithm, protocol) == 6);
 	what.coll.function = function;
 	what.coll.type = type;
 	what.coll.channels = (uint8_t)channels;
@@ -99,19 +99,19 @@ static void start_below(struct player *player, char kind, const char *rest, unsi
 	unsigned parent, channel;
 	int own, used;
 
-	FJ_MUST(sscanf(rest, "%u%n", &parent, &used) == 1);
+	TWT_MUST(sscanf(rest, "%u%n", &parent, &used) == 1);
 	what.parent = *event_of(player, parent);
 	if (kind == 'O') {
-		FJ_MUST(sscanf(rest + used, "%d %u %d %d %d %d", &own, &channel, &what.op.peer,
-			       &what.op.steps, &what.op.chunk_bytes, &what.op.sends) == 6);
+		TWT_MUST(sscanf(rest + used, "%d %u %d %d %d %d", &own, &channel, &what.op.peer,
+				&what.op.steps, &what.op.chunk_bytes, &what.op.sends) == 6);
 		what.op.pid = own ? (int32_t)getpid() : 1;
 		what.op.channel = (uint8_t)channel;
 	} else if (kind == 'T') {
 		type = NCCL_EVENT_PROXY_STEP;
-		FJ_MUST(sscanf(rest + used, "%d", &what.step.step) == 1);
+		TWT_MUST(sscanf(rest + used, "%d", &what.step.step) == 1);
 	} else {
 		type = NCCL_EVENT_KERNEL;
-		FJ_MUST(kind == 'K' && sscanf(rest + used, "%u", &channel) == 1);
+		TWT_MUST(kind == 'K' && sscanf(rest + used, "%u", &channel) == 1);
 		what.kernel.channel = (uint8_t)channel;
 	}
 	*event_of(player, number) = twt_np_start(&player->table, player->context, type, what);
@@ -126,7 +126,7 @@ static void play_line(struct player *player, char kind, const char *rest, unsign
 	if (kind == 'C') {
 		start_collective(player, rest, number);
 	} else if (kind == 'S') {
-		FJ_MUST(sscanf(rest, "%d %zu", &state, &bytes) == 2);
+		TWT_MUST(sscanf(rest, "%d %zu", &state, &bytes) == 2);
 		twt_np_state(&player->table, *event_of(player, number), state, bytes);
 	} else if (kind == 'E') {
 		twt_np_stop(&player->table, *event_of(player, number));
@@ -148,9 +148,9 @@ static void play_record(struct twt_fj *job, struct player *player, struct record
 
 	clock_gettime(CLOCK_MONOTONIC, &start);
 	rewind(record->file);
-	FJ_MUST(fgets(line, sizeof(line), record->file) != NULL);
+	TWT_MUST(fgets(line, sizeof(line), record->file) != NULL);
 	while (fgets(line, sizeof(line), record->file) != NULL) {
-		FJ_MUST(sscanf(line, "%c %llu %u%n", &kind, &after, &number, &used) == 3);
+		TWT_MUST(sscanf(line, "%c %llu %u%n", &kind, &after, &number, &used) == 3);
 		at_us += first ? 0 : after;
 		first = false;
 		sleep_until(start, at_us);
@@ -166,15 +166,15 @@ static void play(struct twt_fj *job, uint32_t rank)
 	struct record own = open_record(job, rank), other = open_record(job, 1 - rank);
 	int mask = 0;
 
-	FJ_MUST(player != NULL);
+	TWT_MUST(player != NULL);
 	player->table = twt_np_load(VERSION);
-	FJ_MUST(twt_np_init(&player->table, &player->context, &mask, FJ_NAME, COMM_ID, (int)RANKS,
-			    (int)rank) == 0);
+	TWT_MUST(twt_np_init(&player->table, &player->context, &mask, FJ_NAME, COMM_ID, (int)RANKS,
+			     (int)rank) == 0);
 	while (twt_fj_meet(job))
 		play_record(job, player, &own,
 			    own.first_us < other.first_us ? own.first_us : other.first_us);
-	FJ_MUST(player->read > 2000);
-	FJ_MUST(player->table.v4->finalize(player->context) == 0);
+	TWT_MUST(player->read > 2000);
+	TWT_MUST(player->table.v4->finalize(player->context) == 0);
 	fclose(own.file);
 	fclose(other.file);
 	free(player);

@@ -4,6 +4,7 @@
  *
  * That they may differ is said to a runtime before it meets the other: a time namespace of its own.
  */
+#include "must.h"
 #include "twt.h"
 
 #include <jansson.h>
@@ -25,15 +26,6 @@
 
 #define LIMIT_S 60
 
-#define MUST(what)                                                                                 \
-	do {                                                                                       \
-		if (!(what)) {                                                                     \
-			fprintf(stderr, "line %d: not so: %s (%s)\n", __LINE__, #what,             \
-				tow_error_message());                                              \
-			abort();                                                                   \
-		}                                                                                  \
-	} while (0)
-
 struct rank {
 	uint32_t number;
 	bool apart; /* the clocks may differ */
@@ -49,7 +41,7 @@ static uint64_t exchanges(struct tow_runtime *runtime)
 	uint64_t count = 0;
 	char *text;
 
-	MUST(tow_stats_get(runtime, "/v1/peers", &text) == TOW_OK);
+	TWT_MUST(tow_stats_get(runtime, "/v1/peers", &text) == TOW_OK);
 	root = json_loads(text, 0, NULL);
 	tow_stats_release(text);
 	peers = json_object_get(root, "peers");
@@ -86,16 +78,16 @@ static void *capture_one(void *arg)
 	await_exchanges(rank->runtime, TWI_LINK_BURST + 1);
 	began_ns = twi_now_ns();
 	before = exchanges(rank->runtime);
-	MUST(tow_trace_begin(rank->runtime) == TOW_OK);
+	TWT_MUST(tow_trace_begin(rank->runtime) == TOW_OK);
 	usleep(200000);
 	begun = await_exchanges(rank->runtime, before + more);
-	MUST(begun >= before + more);
-	MUST(tow_trace_end(rank->runtime, &trace) == TOW_OK);
+	TWT_MUST(begun >= before + more);
+	TWT_MUST(tow_trace_end(rank->runtime, &trace) == TOW_OK);
 	tow_trace_release(trace);
 	after = await_exchanges(rank->runtime, begun + more);
-	MUST(after >= begun + more);
+	TWT_MUST(after >= begun + more);
 	/* On a machine that stood still for long the next one of itself may be among them. */
-	MUST(after == before + 2 * more || twi_now_ns() - began_ns > TWI_LINK_EVERY_NS / 2);
+	TWT_MUST(after == before + 2 * more || twi_now_ns() - began_ns > TWI_LINK_EVERY_NS / 2);
 	atomic_store(over, true);
 	return NULL;
 }
@@ -112,30 +104,30 @@ static void play(uint32_t number, uint32_t captures, bool apart, const char *sto
 	alarm(LIMIT_S);
 	options.premap_memory_bytes = 8 << 20;
 	options.stats = 0;
-	MUST(tow_runtime_open(&options, &rank.runtime) == TOW_OK);
+	TWT_MUST(tow_runtime_open(&options, &rank.runtime) == TOW_OK);
 	if (apart)
 		twi_runtime_engine(rank.runtime)->self.time_namespace += 1 + number;
 	where.rank = number;
 	where.world_size = 2;
 	where.store = store;
 	where.address = "tcp://127.0.0.1:0";
-	MUST(tow_group_open(rank.runtime, &where, &group) == TOW_OK);
+	TWT_MUST(tow_group_open(rank.runtime, &where, &group) == TOW_OK);
 	if (number == captures)
-		MUST(pthread_create(&thread, NULL, capture_one, &rank) == 0);
+		TWT_MUST(pthread_create(&thread, NULL, capture_one, &rank) == 0);
 	while (end == 0) { /* both see the end in the same round */
 		struct tow_op *op;
 
 		sum = atomic_load(over) ? 1 : 0;
-		MUST(tow_coll_all_reduce_start(group, &sum, &end, 1, TOW_U32, TOW_MAX, NULL, &op) ==
-		     TOW_OK);
-		MUST(tow_op_wait(op, TOW_FOREVER) == TOW_OK);
+		TWT_MUST(tow_coll_all_reduce_start(group, &sum, &end, 1, TOW_U32, TOW_MAX, NULL,
+						   &op) == TOW_OK);
+		TWT_MUST(tow_op_wait(op, TOW_FOREVER) == TOW_OK);
 		tow_op_release(op);
 		usleep(1000);
 	}
 	if (number == captures)
-		MUST(pthread_join(thread, NULL) == 0);
-	MUST(tow_group_close(group) == TOW_OK);
-	MUST(tow_runtime_close(rank.runtime) == TOW_OK);
+		TWT_MUST(pthread_join(thread, NULL) == 0);
+	TWT_MUST(tow_group_close(group) == TOW_OK);
+	TWT_MUST(tow_runtime_close(rank.runtime) == TOW_OK);
 	exit(0); /* not _exit: leaks are looked for at exit */
 }
 

@@ -152,6 +152,25 @@ static void many(uint32_t n, struct tow_group **groups, int which, uint64_t *buf
 	free(ops);
 }
 
+/* Ranks over a network that neither delays nor breaks. pipe_bytes 0: as usual. */
+static void open_calm_pipes(uint32_t n, uint32_t pipe_bytes)
+{
+	memset(&sim, 0, sizeof(sim));
+	sim.n = n;
+	twt_sim_knobs(&sim);
+	sim.options.reproducible = 0;
+	sim.options.coll_plan = NULL;
+	sim.network = (struct twi_loop_config){ .pipe_bytes = pipe_bytes,
+						.delay_min_ns = 1000,
+						.delay_max_ns = 1000 };
+	twt_sim_open(&sim);
+}
+
+static void open_calm(uint32_t n)
+{
+	open_calm_pipes(n, 0);
+}
+
 /* As many as a large machine has: setting up, an all-reduce, a broadcast, a barrier. */
 static void many_ranks(void **state)
 {
@@ -162,14 +181,7 @@ static void many_ranks(void **state)
 	struct twi_diag *diag;
 
 	(void)state;
-	memset(&sim, 0, sizeof(sim));
-	sim.n = n;
-	twt_sim_knobs(&sim);
-	sim.options.reproducible = 0;
-	sim.options.coll_plan = NULL;
-	sim.network = (struct twi_loop_config){ .pipe_bytes = 4096, .delay_min_ns = 1000 };
-	sim.network.delay_max_ns = 1000;
-	twt_sim_open(&sim);
+	open_calm_pipes(n, 4096);
 	for (uint32_t r = 0; r < n; r++) {
 		buffers[2 * (uint64_t)r] = r + 1;
 		sum += r + 1;
@@ -248,18 +260,6 @@ static void one_is_overtaken(void **state)
 	}
 	twt_sim_close(&sim);
 	free(big);
-}
-
-/* Ranks over a network that neither delays nor breaks. */
-static void open_calm(uint32_t n)
-{
-	memset(&sim, 0, sizeof(sim));
-	sim.n = n;
-	twt_sim_knobs(&sim);
-	sim.options.reproducible = 0;
-	sim.options.coll_plan = NULL;
-	sim.network = (struct twi_loop_config){ .delay_min_ns = 1000, .delay_max_ns = 1000 };
-	twt_sim_open(&sim);
 }
 
 /* Counts the ranks of a list that begins with 1. Returns what follows the list. */

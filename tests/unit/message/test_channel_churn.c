@@ -167,9 +167,7 @@ int main(void)
 {
 	struct CMUnitTest tests[TWT_LANE_ROWS + 1];
 
-	for (size_t i = 0; i < TWT_LANE_ROWS; i++)
-		tests[i] = (struct CMUnitTest){ twt_lane_rows[i].name, test_lane, NULL, NULL,
-						(void *)(uintptr_t)&twt_lane_rows[i] };
+	twt_lane_cases(tests, test_lane);
 	tests[TWT_LANE_ROWS] = (struct CMUnitTest)cmocka_unit_test(test_some_went);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

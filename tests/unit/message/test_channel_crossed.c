@@ -70,15 +70,11 @@ static void test_lane(void **state)
 
 int main(void)
 {
-	struct CMUnitTest tests[TWT_LANE_ROWS];
 	int failed;
 
 	from = calloc(1, BYTES);
 	to = calloc(1, BYTES);
-	for (size_t i = 0; i < TWT_LANE_ROWS; i++)
-		tests[i] = (struct CMUnitTest){ twt_lane_rows[i].name, test_lane, NULL, NULL,
-						(void *)(uintptr_t)&twt_lane_rows[i] };
-	failed = cmocka_run_group_tests(tests, NULL, NULL);
+	failed = twt_lane_main(test_lane);
 	free(from);
 	free(to);
 	return failed;

@@ -126,10 +126,5 @@ static void test_bound(void **state)
 
 int main(void)
 {
-	struct CMUnitTest tests[TWT_LANE_ROWS];
-
-	for (size_t i = 0; i < TWT_LANE_ROWS; i++)
-		tests[i] = (struct CMUnitTest){ twt_lane_rows[i].name, test_bound, NULL, NULL,
-						(void *)(uintptr_t)&twt_lane_rows[i] };
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return twt_lane_main(test_bound);
 }

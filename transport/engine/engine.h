@@ -170,7 +170,7 @@ struct twi_engine {
 	struct twi_uring_closer *uring_closer; /* NULL: no ring closed yet (uring/ring_closer.h) */
 	_Atomic uint32_t rings_closing;
 	struct twi_ring *rings[TWI_RING_SLOTS];
-	struct twi_life *lives[TWI_RING_SLOTS]; /* lives of the threads that the rings belong to */
+	struct twi_thread_record *ring_threads[TWI_RING_SLOTS]; /* the owner of each ring */
 	struct twi_fd fds[TWI_RING_SLOTS];
 	struct twi_background *background; /* NULL: none (yet) */
 	_Atomic uint32_t background_mark;  /* mark of its thread (engine_thread.h); 0: none (yet) */

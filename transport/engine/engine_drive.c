@@ -53,7 +53,8 @@ static void drop_ended_rings(struct twi_engine *engine)
 	for (unsigned i = 0; i < TWI_RING_SLOTS; i++) {
 		struct twi_ring *ring = engine->rings[i];
 
-		if (ring != NULL && ring->notices > 0 && twi_life_ended(engine->lives[i]) &&
+		if (ring != NULL && ring->notices > 0 &&
+		    twi_thread_record_ended(engine->ring_threads[i]) &&
 		    twi_engine_may_drop_ring(engine))
 			twi_engine_drop_ring(engine, i);
 	}

@@ -39,8 +39,8 @@ void twi_engine_drop_ring(struct twi_engine *engine, unsigned index)
 		engine->moving[i]->ops->ring_gone(engine->moving[i], index);
 	twi_processes_ring_gone(engine, index);
 	engine->rings[index] = NULL;
-	twi_life_release(engine->lives[index]);
-	engine->lives[index] = NULL;
+	twi_thread_record_release(engine->ring_threads[index]);
+	engine->ring_threads[index] = NULL;
 	twi_pool_registrar_remove(engine->pool, ring->poller->registrar, ring);
 	twi_ring_destroy(ring);
 }
@@ -119,7 +119,7 @@ static unsigned find_slot(struct twi_engine *engine, bool *taken_out)
 	if (twi_background_self(engine))
 		return TWI_RING_BACKGROUND;
 	for (unsigned i = 0; i < TWI_RINGS_MAX; i++) {
-		if (engine->rings[i] != NULL && twi_life_ended(engine->lives[i]) &&
+		if (engine->rings[i] != NULL && twi_thread_record_ended(engine->ring_threads[i]) &&
 		    twi_engine_may_drop_ring(engine))
 			twi_engine_drop_ring(engine, i);
 	}
@@ -159,7 +159,7 @@ static int add_ring(struct twi_engine *engine)
 	if (!ring->deferred)
 		engine->plain_rings = true;
 	engine->rings[slot] = ring;
-	engine->lives[slot] = twi_life_acquire();
+	engine->ring_threads[slot] = twi_thread_record_acquire();
 	twi_self.binding = engine->binding;
 	twi_self.ring = ring;
 	return TOW_OK;
@@ -169,7 +169,7 @@ static struct twi_ring *find_ring(struct twi_engine *engine, uint32_t mark)
 {
 	for (unsigned i = 0; i < TWI_RING_SLOTS; i++) {
 		if (engine->rings[i] != NULL && engine->rings[i]->mark == mark &&
-		    !twi_life_ended(engine->lives[i]))
+		    !twi_thread_record_ended(engine->ring_threads[i]))
 			return engine->rings[i];
 	}
 	return NULL;

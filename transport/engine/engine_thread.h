@@ -1,10 +1,11 @@
 /*
- * engine_thread.h - what the engines know of a thread: its mark, its life, and the ring that it
+ * engine_thread.h - what the engines know of a thread: its mark, its record, and the ring that it
  * used last.
  *
- * A ring belongs to one thread, and is taken down when that thread has ended. A *life* says whether
- * it has: a small object with a reference count, which the thread and each of its rings share. So
- * no thread is looked up by number, and no life is overwritten, or read after it was freed.
+ * A ring belongs to one thread, and is taken down when that thread has ended. The *record* of the
+ * thread says whether it has. It is a small object with a reference count, which the thread and
+ * each of its rings share. So no thread is looked up by number, and no record is overwritten, or
+ * read after it was freed.
  */
 #ifndef TWI_ENGINE_THREAD_H
 #define TWI_ENGINE_THREAD_H
@@ -41,7 +42,7 @@ struct twi_polled {
 	uint32_t colls;      /* collectives of whose end it has learned, in any way */
 };
 
-struct twi_life {
+struct twi_thread_record {
 	_Atomic uint32_t holds; /* references: one of the living thread, one of each ring */
 	_Atomic uint32_t ended;
 	_Atomic uint32_t inside;  /* between twi_thread_enter and _leave */
@@ -52,7 +53,7 @@ struct twi_life {
 struct twi_thread {
 	uint32_t mark; /* no other living thread has this number; 0: not given yet */
 	int tid;       /* the kernel's thread id, set with the mark */
-	struct twi_life *life;
+	struct twi_thread_record *record;
 	uint64_t binding; /* binding of the engine that `ring` belongs to; 0: none */
 	struct twi_ring *ring;
 };
@@ -69,16 +70,16 @@ static inline uint32_t twi_thread_mark(void)
 }
 
 /*
- * Takes a reference to the calling thread's life. NULL: there was no memory for a life, and the
+ * Takes a reference to the calling thread's record. NULL: there was no memory for a record, and the
  * thread counts as living for ever.
  */
-struct twi_life *twi_life_acquire(void);
-void twi_life_release(struct twi_life *life);
+struct twi_thread_record *twi_thread_record_acquire(void);
+void twi_thread_record_release(struct twi_thread_record *record);
 
-static inline bool twi_life_ended(const struct twi_life *life)
+static inline bool twi_thread_record_ended(const struct twi_thread_record *record)
 {
 	/* acquire: pairs with the release at the thread's end */
-	return life != NULL && atomic_load_explicit(&life->ended, memory_order_acquire) != 0;
+	return record != NULL && atomic_load_explicit(&record->ended, memory_order_acquire) != 0;
 }
 
 /* The number of forks between this process and the first one: the child of a fork adds one. */
@@ -106,36 +107,36 @@ void twi_barrier_all(void);
  * enter returns what leave takes. Each costs one store where the kernel has the barrier of
  * twi_barrier_all.
  */
-static inline struct twi_life *twi_thread_enter(void);
-static inline void twi_thread_leave(struct twi_life *life);
+static inline struct twi_thread_record *twi_thread_enter(void);
+static inline void twi_thread_leave(struct twi_thread_record *record);
 void twi_threads_wait_outside(void);
 
-/* The same for a thread without a life, or without such a barrier. enter makes a life if it can. */
-struct twi_life *twi_thread_enter_slowly(void);
+/* The same for a thread without a record (it makes one if it can), or without such a barrier. */
+struct twi_thread_record *twi_thread_enter_slowly(void);
 void twi_thread_leave_slowly(void);
 extern _Atomic bool twi_has_barrier; /* twi_barrier_all works on this kernel */
 
-static inline struct twi_life *twi_thread_enter(void)
+static inline struct twi_thread_record *twi_thread_enter(void)
 {
-	struct twi_life *life = twi_self.life;
+	struct twi_thread_record *record = twi_self.record;
 
-	if (__builtin_expect(life == NULL, 0) ||
+	if (__builtin_expect(record == NULL, 0) ||
 	    __builtin_expect(!atomic_load_explicit(&twi_has_barrier, memory_order_relaxed), 0))
 		return twi_thread_enter_slowly();
-	atomic_store_explicit(&life->inside, 1, memory_order_relaxed);
+	atomic_store_explicit(&record->inside, 1, memory_order_relaxed);
 	/*
 	 * Keeps the compiler from moving later loads up; the barrier of the waiting thread does the
 	 * rest.
 	 */
 	atomic_signal_fence(memory_order_seq_cst);
-	return life;
+	return record;
 }
 
-static inline void twi_thread_leave(struct twi_life *life)
+static inline void twi_thread_leave(struct twi_thread_record *record)
 {
 	/* release: the waiting thread sees all that was done inside */
-	if (__builtin_expect(life != NULL, 1))
-		atomic_store_explicit(&life->inside, 0, memory_order_release);
+	if (__builtin_expect(record != NULL, 1))
+		atomic_store_explicit(&record->inside, 0, memory_order_release);
 	else
 		twi_thread_leave_slowly();
 }

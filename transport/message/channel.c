@@ -193,7 +193,7 @@ static bool control_send(struct tow_peer *peer, enum twi_channel_kind kind, uint
 /* The credit that has been given back since the last report. */
 static uint64_t credit_due(const struct twi_credit_in *credit)
 {
-	return twi_min(credit->given - credit->told, TWI_CHANNEL_VALUE_MAX);
+	return twi_min(credit->given - credit->reported, TWI_CHANNEL_VALUE_MAX);
 }
 
 static bool credit_send(struct tow_peer *peer, uint16_t number, struct twi_credit_in *credit)
@@ -202,7 +202,7 @@ static bool credit_send(struct tow_peer *peer, uint16_t number, struct twi_credi
 
 	if (due != 0 && !control_send(peer, TWI_CHANNEL_CREDIT, number, due))
 		return false;
-	credit->told += due;
+	credit->reported += due;
 	return true;
 }
 

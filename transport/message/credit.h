@@ -26,7 +26,7 @@ struct twi_credit_out {
 struct twi_credit_in {
 	uint64_t bytes;
 	uint64_t charged, given;
-	uint64_t told; /* how much of `given` was reported to the sender */
+	uint64_t reported; /* how much of `given` was reported to the sender */
 };
 
 /* Is there credit to send a message of this cost? */
@@ -44,7 +44,7 @@ static inline bool twi_credit_allows(const struct twi_credit_in *credit, uint64_
 /* Should the sender get a report of what was given? */
 static inline bool twi_credit_is_due(const struct twi_credit_in *credit)
 {
-	return credit->given - credit->told >= credit->bytes / 4;
+	return credit->given - credit->reported >= credit->bytes / 4;
 }
 
 #endif

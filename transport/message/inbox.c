@@ -158,10 +158,10 @@ void twi_inbox_corrupt(struct twi_inbox *inbox, struct tow_op *op, uint64_t byte
 	twi_inbox_end(inbox, op, TOW_ECORRUPT, bytes);
 }
 
-bool twi_inbox_same_sum(const struct twi_inbox *inbox, uint32_t told, uint32_t sum)
+bool twi_inbox_same_sum(const struct twi_inbox *inbox, uint32_t sent_sum, uint32_t sum)
 {
 	twi_count(inbox->peer->engine->diag, TWI_C_checksums_checked, 1);
-	return told == sum;
+	return sent_sum == sum;
 }
 
 bool twi_inbox_withdraw(struct twi_inbox *inbox, struct tow_op *op, int status, bool force)

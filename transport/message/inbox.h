@@ -61,7 +61,7 @@ struct twi_filling {
 	uint8_t *at;               /* where its next byte goes; NULL: nowhere */
 	uint64_t room;             /* how many bytes go there; the rest is dropped */
 	uint64_t seq, bytes, left; /* left 0: no message */
-	uint32_t told, sum;        /* checksums: of the sender, of what has come so far */
+	uint32_t sent_sum, sum;    /* checksums: of the sender, of what has come so far */
 	uint16_t channel;
 	uint8_t space;
 	bool summed;
@@ -220,7 +220,7 @@ void twi_inbox_drop_channel(struct twi_inbox *inbox, uint16_t channel);
 void twi_inbox_forget_channel(struct twi_inbox *inbox, uint16_t channel);
 
 /* Are the checksums equal? Counts the comparison. */
-bool twi_inbox_same_sum(const struct twi_inbox *inbox, uint32_t told, uint32_t sum);
+bool twi_inbox_same_sum(const struct twi_inbox *inbox, uint32_t sent_sum, uint32_t sum);
 
 /* --- between inbox.c, inbox_fill.c, inbox_channel.c and instant.c --- */
 

@@ -144,7 +144,7 @@ static void filling_end(struct twi_inbox *inbox)
 	struct twi_unexpected *kept = filling->kept;
 	struct tow_op *op = filling->op;
 	bool corrupt = twi_unlikely(filling->summed) && filling->at != NULL &&
-		       !twi_inbox_same_sum(inbox, filling->told, filling->sum);
+		       !twi_inbox_same_sum(inbox, filling->sent_sum, filling->sum);
 
 	filling->op = NULL;
 	filling->kept = NULL;
@@ -225,7 +225,7 @@ int twi_inbox_begin(struct twi_inbox *inbox, const struct twi_inbound *in)
 					 .seq = in->seq,
 					 .bytes = in->bytes,
 					 .left = in->bytes,
-					 .told = in->sum,
+					 .sent_sum = in->sum,
 					 .channel = in->channel,
 					 .space = in->space,
 					 .summed = in->summed };

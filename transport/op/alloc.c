@@ -106,14 +106,14 @@ static int free_open(struct tow_runtime *runtime, void *memory, struct twi_site 
 
 TOW_PUBLIC int tow_free(struct tow_runtime *runtime, void *memory)
 {
-	struct twi_life *life;
+	struct twi_thread_record *record;
 	int status;
 
 	if (twi_unlikely(runtime == NULL || !twi_handle_is(runtime, TWI_HANDLE_RUNTIME)))
 		return free_closed(runtime, memory);
-	life = twi_thread_enter();
+	record = twi_thread_enter();
 	status = free_open(runtime, memory, TWI_SITE_HERE);
-	twi_thread_leave(life);
+	twi_thread_leave(record);
 	if (twi_unlikely(status == TOW_ECLOSED)) /* it was closed between the two checks */
 		return free_closed(runtime, memory);
 	return status;

@@ -31,7 +31,7 @@
  *	                      counts a large message of unregistered memory; why it is copied
  *	twi_op_at, twi_op_end_of, twi_op_in_parts
  *	                      where the payload lies, which may be in parts (parts.h)
- *	twi_op_reach, twi_op_reach_ends, twi_reached, twi_reach_maps, twi_reach_plain
+ *	twi_op_reach, twi_op_reach_ends, twi_access_check, twi_reach_maps, twi_reach_plain
  *	                      whether memory that the library is about to touch is accessible
  *	twi_op_checksum       the checksum of the payload, also of parts
  *	twi_op_fault, twi_op_fault_theirs

@@ -23,7 +23,7 @@
 /* The calling thread's record. NULL: there was no memory for one, and the figures are lost. */
 static inline struct twi_polled *twi_polled_mine(void)
 {
-	return twi_self.life != NULL ? &twi_self.life->polled : NULL;
+	return twi_self.record != NULL ? &twi_self.record->polled : NULL;
 }
 
 /*

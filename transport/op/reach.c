@@ -75,8 +75,8 @@ uint64_t twi_reach(const void *at, uint64_t bytes, bool write)
 	return rc == 0 ? bytes : probe_pages(first, bytes, page, write);
 }
 
-bool twi_reached(struct twi_reached *known, uint64_t seq, const void *at, uint64_t bytes,
-		 const void *end, bool write)
+bool twi_access_check(struct twi_access_checked *known, uint64_t seq, const void *at,
+		      uint64_t bytes, const void *end, bool write)
 {
 	uintptr_t from = (uintptr_t)at;
 	uint64_t left = (uintptr_t)end - from;
@@ -85,7 +85,7 @@ bool twi_reached(struct twi_reached *known, uint64_t seq, const void *at, uint64
 		       bytes <= known->to - from))
 		return true;
 	left = twi_min(left, twi_max(bytes, (uint64_t)AHEAD_BYTES));
-	*known = (struct twi_reached){ .seq = seq, .from = from };
+	*known = (struct twi_access_checked){ .seq = seq, .from = from };
 	known->to = from + twi_reach(at, left, write);
 	return bytes <= known->to - from;
 }

@@ -27,7 +27,7 @@ uint64_t twi_reach(const void *at, uint64_t bytes, bool write);
 uint64_t twi_reach_ends(const void *at, uint64_t bytes, bool write);
 
 /* Payload of message seq that was found good, for code that moves it in small pieces. */
-struct twi_reached {
+struct twi_access_checked {
 	uint64_t seq;
 	uintptr_t from, to;
 };
@@ -36,8 +36,8 @@ struct twi_reached {
  * Whether `bytes` at `at`, of a message whose memory ends at `end`, can be read or written. It asks
  * once for each MiB. The pieces of a message must come in order.
  */
-bool twi_reached(struct twi_reached *known, uint64_t seq, const void *at, uint64_t bytes,
-		 const void *end, bool write);
+bool twi_access_check(struct twi_access_checked *known, uint64_t seq, const void *at,
+		      uint64_t bytes, const void *end, bool write);
 
 /*
  * Whether the range is readable memory without a file: no load from it can end the process. maps:

@@ -43,7 +43,7 @@ struct tow_stream {
 	struct twi_list pulls;
 	struct twi_chunk chunks[TWI_RPC_CHUNKS];
 	unsigned chunk_head, chunk_count;
-	uint64_t taken, told;
+	uint64_t taken, reported;
 	bool ended;
 	struct twi_parcel window;
 	uint8_t window_data[TWI_RPC_HEAD_BYTES];

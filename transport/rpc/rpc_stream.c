@@ -83,7 +83,7 @@ struct tow_stream *twi_stream_acquire(struct twi_rpc_peer *rp, uint64_t id, stru
 	stream->in = in;
 	stream->failed = 0;
 	stream->closed = stream->ending = stream->end_sent = stream->ended = false;
-	stream->sent = stream->taken_there = stream->taken = stream->told = 0;
+	stream->sent = stream->taken_there = stream->taken = stream->reported = 0;
 	stream->chunk_head = stream->chunk_count = 0;
 	twi_list_init(&stream->pushes);
 	twi_list_init(&stream->pulls);
@@ -199,9 +199,9 @@ static void retire_chunks(struct tow_stream *stream)
 		stream->taken++;
 	}
 	if (stream->failed == 0 && !stream->ended && !stream->closed &&
-	    stream->taken - stream->told >= TWI_RPC_CHUNKS / 4 &&
+	    stream->taken - stream->reported >= TWI_RPC_CHUNKS / 4 &&
 	    !twi_parcel_busy(&stream->window)) {
-		head.a = stream->told = stream->taken;
+		head.a = stream->reported = stream->taken;
 		twi_parcel_send(&stream->window, stream->rp, &head, NULL, 0, TWI_SITE_NONE);
 	}
 }

@@ -124,7 +124,7 @@ struct twi_session {
 	uint32_t head_fill;
 	uint32_t skip_bytes; /* payload to skip, after the session has failed */
 	uint64_t rx_total;   /* bytes of the control stream that have been read */
-	uint64_t rx_total_told;
+	uint64_t rx_total_reported;
 	uint64_t received_ns, input_ns; /* when the last message came, and the present input */
 	uint32_t acks_owed;
 	struct twi_inbox inbox;

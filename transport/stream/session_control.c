@@ -191,7 +191,7 @@ int twi_session_control_in(struct twi_session *session, const uint8_t *data, siz
 	}
 	if (twi_unlikely(session->pong_owed))
 		twi_session_say_pong(session);
-	if (session->rx_total - session->rx_total_told >= TWI_RECEIVED_URGENT)
+	if (session->rx_total - session->rx_total_reported >= TWI_RECEIVED_URGENT)
 		session->urgent = true;
 	if (twi_unlikely(session->stuck))
 		return twi_error(TOW_EPEER, "peer %s does not read its control stream",

@@ -200,7 +200,7 @@ static bool say_count(struct twi_session *session, uint8_t type)
 
 	if (!twi_session_put(session, &frame))
 		return false;
-	session->rx_total_told = session->rx_total;
+	session->rx_total_reported = session->rx_total;
 	session->urgent = true;
 	return true;
 }
@@ -243,13 +243,14 @@ static void refill_output(struct twi_session *session)
 
 bool twi_session_ack(struct twi_session *session)
 {
-	uint64_t untold = session->rx_total - session->rx_total_told, hold_ns;
+	uint64_t unreported = session->rx_total - session->rx_total_reported, hold_ns;
 	struct twi_frame frame = { .type = TWI_FRAME_ACK };
 	bool any = false;
 
 	if (session->failed != 0)
 		return false; /* after a failure BYE is the last frame */
-	if (session->acks_owed > 0 || session->inbox.credit.told != session->inbox.credit.given) {
+	if (session->acks_owed > 0 ||
+	    session->inbox.credit.reported != session->inbox.credit.given) {
 		hold_ns = twi_engine_now(session->engine) - session->received_ns;
 		frame.seq = session->inbox.seq_received;
 		frame.tag = session->inbox.credit.given;
@@ -257,10 +258,10 @@ bool twi_session_ack(struct twi_session *session)
 		if (!twi_session_put(session, &frame))
 			return false;
 		session->acks_owed = 0;
-		session->inbox.credit.told = session->inbox.credit.given;
+		session->inbox.credit.reported = session->inbox.credit.given;
 		any = true;
 	}
-	if (untold >= (any ? TWI_RECEIVED_EVERY : TWI_RECEIVED_URGENT))
+	if (unreported >= (any ? TWI_RECEIVED_EVERY : TWI_RECEIVED_URGENT))
 		any = say_count(session, TWI_FRAME_RECEIVED) || any;
 	return any;
 }
@@ -350,7 +351,7 @@ size_t twi_session_control_resume_put(struct twi_session *session, uint8_t *out)
 	twi_put_le32(out, RECORD_BYTES);
 	twi_put_le32(out + 4, TWI_STREAM_CONTROL);
 	twi_put_le64(out + 8, session->rx_total);
-	session->rx_total_told = session->rx_total;
+	session->rx_total_reported = session->rx_total;
 	twi_session_resume_said(session, 0, out, RECORD_BYTES, false);
 	return RECORD_BYTES;
 }

@@ -96,7 +96,7 @@ static void lane_forget(struct twi_inbox *of, struct twi_unexpected *offer)
 
 static void lane_credit(struct twi_inbox *of)
 {
-	of->credit.told = of->credit.given;
+	of->credit.reported = of->credit.given;
 }
 
 static const struct twi_inbox_ops ops = { .matched = lane_matched,

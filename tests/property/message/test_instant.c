@@ -50,7 +50,7 @@ static uint8_t byte_of(uint64_t seq, uint64_t at)
 
 static void lane_credit(struct twi_inbox *of)
 {
-	of->credit.told = of->credit.given;
+	of->credit.reported = of->credit.given;
 }
 
 static const struct twi_inbox_ops ops = { .credit_due = lane_credit };

@@ -110,7 +110,7 @@ static void test_dual_stack(void **state)
 	assert_string_equal(peer->address, to);
 	TWT_OK(twt_finish(accept, &result));
 	assert_non_null(strstr(result.peer->address, "tcp://127.0.0.1:"));
-	assert_int_equal(((struct twi_tcp_peer *)(void *)peer)->told.count, 1);
+	assert_int_equal(((struct twi_tcp_peer *)(void *)peer)->advertised.count, 1);
 	TWT_OK(tow_runtime_close(runtime));
 }
 

@@ -140,7 +140,7 @@ static void test_cut_in_the_middle(void **state)
 	twt_duo_init(&duo);
 	duo.proxied = true;
 	twt_duo_open(&duo, child_large);
-	tcp_of(&duo)->told.count = 0; /* the proxy is the only way */
+	tcp_of(&duo)->advertised.count = 0; /* the proxy is the only way */
 	TWT_OK(tow_recv_start(duo.side.peer, data, LARGE, 1, NULL, &op));
 	for (uint64_t until = now_ns() + 60 * TWT_SECOND; cuts < 3 && now_ns() < until;) {
 		tow_op_test(op);
@@ -234,7 +234,7 @@ static void test_vanish(void **state)
 	duo.parent.heartbeat_ns = duo.child.heartbeat_ns = (int64_t)TWT_SECOND / 10;
 	twt_duo_open(&duo, child_vanish);
 	/* The proxy is the only way: the acceptor forgets what it was told. */
-	tcp_of(&duo)->told.count = 0;
+	tcp_of(&duo)->advertised.count = 0;
 	assert_int_equal(warm_up(&duo), 0);
 	for (uint64_t until = now_ns() + TWT_SECOND / 2; now_ns() < until;)
 		tow_progress(duo.side.runtime); /* pings go to and fro */
@@ -268,7 +268,7 @@ static void test_operations_while_broken(void **state)
 	twt_duo_init(&duo);
 	duo.proxied = true;
 	twt_duo_open(&duo, child_broken);
-	tcp_of(&duo)->told.count = 0;
+	tcp_of(&duo)->advertised.count = 0;
 	assert_int_equal(warm_up(&duo), 0);
 	twt_proxy_stall(&duo.proxy, true);
 	twt_proxy_cut(&duo.proxy, TWT_PROXY_ALL);
@@ -384,7 +384,7 @@ static void test_resumed_in_vain(void **state)
 	twt_duo_init(&duo);
 	duo.proxied = true;
 	twt_duo_open(&duo, child_in_vain);
-	tcp_of(&duo)->told.count = 0; /* the proxy is the only way */
+	tcp_of(&duo)->advertised.count = 0; /* the proxy is the only way */
 	atomic_store(&duo.proxy.largest, 8192);
 	TWT_OK(tow_send_start(duo.side.peer, &word, 8, 3, NULL, &op));
 	assert_int_equal(twt_finish(op, NULL), TOW_OK);

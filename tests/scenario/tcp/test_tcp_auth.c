@@ -264,9 +264,9 @@ static void test_bad_words(void **state)
 	say_after_proof(runtime, where, words, TWI_HELLO_FRAME + 4);
 	twi_put_le32(words + TWI_HELLO_FRAME, 0);
 	say_after_proof(runtime, where, words, TWI_HELLO_FRAME + 4);
-	twi_put_le32(words + TWI_HELLO_FRAME, TWI_TCP_TOLD_BYTES);
+	twi_put_le32(words + TWI_HELLO_FRAME, TWI_TCP_ADVERTISED_BYTES);
 	words[TWI_HELLO_FRAME + 4] = 77;
-	say_after_proof(runtime, where, words, TWI_HELLO_FRAME + 4 + TWI_TCP_TOLD_BYTES);
+	say_after_proof(runtime, where, words, TWI_HELLO_FRAME + 4 + TWI_TCP_ADVERTISED_BYTES);
 	/* a bulk stream and a resume of a session that nobody has, with any record */
 	hello = (struct twi_hello){ .kind = TWI_STREAM_BULK, .session = 7, .token = 8 };
 	twi_hello_put(words + TWI_FRAME_BYTES, &hello);

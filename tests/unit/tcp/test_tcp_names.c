@@ -1,5 +1,5 @@
 /*
- * test_tcp_names.c - addresses of the tcp lane: text, numbers, the record that a peer is told;
+ * test_tcp_names.c - addresses of the tcp lane: text, numbers, the record of addresses for a peer;
  * which interfaces may be used, and which ways to a peer there are.
  */
 #include "twt.h"
@@ -79,19 +79,19 @@ static void test_kinds(void **state)
 
 static void test_told(void **state)
 {
-	struct twi_tcp_told told = { .count = 3 }, back;
-	uint8_t bytes[TWI_TCP_TOLD_BYTES], copy[TWI_TCP_TOLD_BYTES];
+	struct twi_tcp_advertised advertised = { .count = 3 }, back;
+	uint8_t bytes[TWI_TCP_ADVERTISED_BYTES], copy[TWI_TCP_ADVERTISED_BYTES];
 
 	(void)state;
-	told.rows[0] = at("10.1.2.3:4000");
-	told.rows[1] = at("[2001:db8::1]:4001");
-	told.rows[2] = at("192.168.0.1:1");
-	twi_tcp_told_put(bytes, &told);
-	assert_int_equal(twi_tcp_told_get(bytes, false, &back), TOW_OK);
+	advertised.rows[0] = at("10.1.2.3:4000");
+	advertised.rows[1] = at("[2001:db8::1]:4001");
+	advertised.rows[2] = at("192.168.0.1:1");
+	twi_tcp_advertised_put(bytes, &advertised);
+	assert_int_equal(twi_tcp_advertised_get(bytes, false, &back), TOW_OK);
 	assert_int_equal(back.count, 3);
 	for (unsigned i = 0; i < 3; i++) {
-		assert_true(twi_tcp_same_host(&told.rows[i], &back.rows[i]));
-		assert_int_equal(twi_tcp_port(&told.rows[i]), twi_tcp_port(&back.rows[i]));
+		assert_true(twi_tcp_same_host(&advertised.rows[i], &back.rows[i]));
+		assert_int_equal(twi_tcp_port(&advertised.rows[i]), twi_tcp_port(&back.rows[i]));
 	}
 	/* Any reserved byte that is not zero, and any count too many. */
 	for (size_t i = 1; i < sizeof(bytes); i++) {
@@ -99,25 +99,25 @@ static void test_told(void **state)
 			continue;
 		memcpy(copy, bytes, sizeof(copy));
 		copy[i] = 1;
-		assert_int_equal(twi_tcp_told_get(copy, false, &back), TOW_EPROTOCOL);
+		assert_int_equal(twi_tcp_advertised_get(copy, false, &back), TOW_EPROTOCOL);
 	}
 	for (unsigned count = 4; count < 256; count++) {
 		memcpy(copy, bytes, sizeof(copy));
 		copy[0] = (uint8_t)count; /* the fourth row has no port */
-		assert_int_equal(twi_tcp_told_get(copy, false, &back), TOW_EPROTOCOL);
+		assert_int_equal(twi_tcp_advertised_get(copy, false, &back), TOW_EPROTOCOL);
 	}
 	copy[0] = 0; /* rows that do not count are zero */
-	assert_int_equal(twi_tcp_told_get(copy, false, &back), TOW_EPROTOCOL);
+	assert_int_equal(twi_tcp_advertised_get(copy, false, &back), TOW_EPROTOCOL);
 }
 
 static void refuse_row(const char *text, bool local, int status)
 {
-	struct twi_tcp_told told = { .count = 1 }, back;
-	uint8_t bytes[TWI_TCP_TOLD_BYTES];
+	struct twi_tcp_advertised advertised = { .count = 1 }, back;
+	uint8_t bytes[TWI_TCP_ADVERTISED_BYTES];
 
-	told.rows[0] = at(text);
-	twi_tcp_told_put(bytes, &told);
-	assert_int_equal(twi_tcp_told_get(bytes, local, &back), status);
+	advertised.rows[0] = at(text);
+	twi_tcp_advertised_put(bytes, &advertised);
+	assert_int_equal(twi_tcp_advertised_get(bytes, local, &back), status);
 }
 
 static void test_told_that_is_nowhere(void **state)
@@ -187,7 +187,7 @@ static void expect(const struct twi_tcp_rails *rails, unsigned i, const char *na
 static void test_rails(void **state)
 {
 	struct twi_tcp_address dialed = at("10.0.0.9:4000");
-	struct twi_tcp_told told = { 0 }, none = { 0 };
+	struct twi_tcp_advertised advertised = { 0 }, none = { 0 };
 	struct twi_tcp_rails rails;
 
 	(void)state;
@@ -195,12 +195,12 @@ static void test_rails(void **state)
 	assert_int_equal(rails.count, 1);
 	expect(&rails, 0, "", "10.0.0.9:4000");
 	/* What was told and lies in one of our subnets is one more way; what does not is not. */
-	told.count = 4;
-	told.rows[0] = dialed;
-	told.rows[1] = at("10.0.1.9:4000");
-	told.rows[2] = at("192.168.7.7:4000");
-	told.rows[3] = at("[2001:db8::9]:4000");
-	twi_tcp_rails_choose("", host(), &dialed, &told, &rails);
+	advertised.count = 4;
+	advertised.rows[0] = dialed;
+	advertised.rows[1] = at("10.0.1.9:4000");
+	advertised.rows[2] = at("192.168.7.7:4000");
+	advertised.rows[3] = at("[2001:db8::9]:4000");
+	twi_tcp_rails_choose("", host(), &dialed, &advertised, &rails);
 	assert_int_equal(rails.count, 3);
 	expect(&rails, 1, "eth1", "10.0.1.9:4000");
 	expect(&rails, 2, "eth2", "[2001:db8::9]:4000");
@@ -210,7 +210,7 @@ static void test_rails_of_a_knob(void **state)
 {
 	struct twi_tcp_address dialed = at("10.0.0.9:4000"), far = at("172.16.0.1:4000");
 	struct twi_tcp_address lo = at("127.0.0.1:4000");
-	struct twi_tcp_told none = { 0 };
+	struct twi_tcp_advertised none = { 0 };
 	struct twi_tcp_interfaces have = { 0 };
 	struct twi_tcp_rails rails;
 
@@ -237,24 +237,25 @@ static void test_tell(void **state)
 	struct twi_tcp_address any = at("0.0.0.0:4000"), any6 = at("[::]:4000");
 	struct twi_tcp_address one = at("10.0.0.5:4000"), lo = at("127.0.0.1:4000");
 	struct twi_tcp_address here = at("10.0.1.5:33333"), here_lo = at("127.0.0.1:33333");
-	struct twi_tcp_told told;
+	struct twi_tcp_advertised advertised;
 
 	(void)state;
-	twi_tcp_tell(host(), &one, &here, &told);
-	assert_int_equal(told.count, 1);
-	twi_tcp_tell(host(), &lo, &here, &told); /* only good on this host, and the peer is not */
-	assert_int_equal(told.count, 0);
-	twi_tcp_tell(host(), &lo, &here_lo, &told);
-	assert_int_equal(told.count, 1);
-	twi_tcp_tell(host(), &any, &here, &told);
-	assert_int_equal(told.count, 2);
-	assert_true(twi_tcp_same_host(&told.rows[0], &here)); /* the way it came first */
-	assert_true(twi_tcp_same_host(&told.rows[1], &one));
-	assert_int_equal(twi_tcp_port(&told.rows[0]), 4000);
-	twi_tcp_tell(host(), &any6, &here, &told);
-	assert_int_equal(told.count, 3);
-	twi_tcp_tell(host(), &any, &here_lo, &told);
-	assert_int_equal(told.count, 1);
+	twi_tcp_tell(host(), &one, &here, &advertised);
+	assert_int_equal(advertised.count, 1);
+	twi_tcp_tell(host(), &lo, &here,
+		     &advertised); /* only good on this host, and the peer is not */
+	assert_int_equal(advertised.count, 0);
+	twi_tcp_tell(host(), &lo, &here_lo, &advertised);
+	assert_int_equal(advertised.count, 1);
+	twi_tcp_tell(host(), &any, &here, &advertised);
+	assert_int_equal(advertised.count, 2);
+	assert_true(twi_tcp_same_host(&advertised.rows[0], &here)); /* the way it came first */
+	assert_true(twi_tcp_same_host(&advertised.rows[1], &one));
+	assert_int_equal(twi_tcp_port(&advertised.rows[0]), 4000);
+	twi_tcp_tell(host(), &any6, &here, &advertised);
+	assert_int_equal(advertised.count, 3);
+	twi_tcp_tell(host(), &any, &here_lo, &advertised);
+	assert_int_equal(advertised.count, 1);
 }
 
 int main(void)

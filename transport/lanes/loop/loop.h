@@ -137,7 +137,7 @@ struct twi_loop_peer {
 	bool peer_broke_protocol;       /* the other side has broken the protocol */
 	struct twi_loop_late late[TWI_LOOP_STREAMS];
 	uint64_t deadline_ns; /* closing: lets go at this time at the latest */
-	struct twi_reached readable[TWI_LOOP_STREAMS], writable[TWI_LOOP_STREAMS];
+	struct twi_access_checked readable[TWI_LOOP_STREAMS], writable[TWI_LOOP_STREAMS];
 };
 
 _Static_assert(offsetof(struct twi_loop_peer, session) == offsetof(struct twi_stream_peer, session),

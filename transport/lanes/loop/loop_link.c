@@ -128,16 +128,16 @@ static bool can_read(struct twi_loop_peer *peer, unsigned stream, const struct t
 	const struct tow_op *op = out->op;
 
 	return op == NULL || out->payload_part < 0 ||
-	       twi_reached(&peer->readable[stream], op->seq, out->parts[out->payload_part].iov_base,
-			   out->payload_bytes,
-			   twi_op_end_of(op, out->parts[out->payload_part].iov_base), false);
+	       twi_access_check(&peer->readable[stream], op->seq,
+				out->parts[out->payload_part].iov_base, out->payload_bytes,
+				twi_op_end_of(op, out->parts[out->payload_part].iov_base), false);
 }
 
 static bool can_write(struct twi_loop_peer *peer, unsigned stream, const struct tow_op *op,
 		      struct iovec part)
 {
-	return op == NULL || twi_reached(&peer->writable[stream], op->seq, part.iov_base,
-					 part.iov_len, twi_op_end_of(op, part.iov_base), true);
+	return op == NULL || twi_access_check(&peer->writable[stream], op->seq, part.iov_base,
+					      part.iov_len, twi_op_end_of(op, part.iov_base), true);
 }
 
 /* The payload among the first `bytes` of what goes out, unless a chunk has staged it. */

@@ -46,7 +46,7 @@ bool twi_ofi_ack(struct twi_ofi_peer *peer)
 	uint64_t hold_ns;
 
 	if (peer->state != TWI_OFI_UP || peer->broken != 0 ||
-	    (peer->acks_owed == 0 && peer->inbox.credit.told == peer->inbox.credit.given))
+	    (peer->acks_owed == 0 && peer->inbox.credit.reported == peer->inbox.credit.given))
 		return false;
 	hold_ns = twi_engine_now(peer->base.engine) - peer->received_ns;
 	hold_ns = twi_min(hold_ns, (uint64_t)TWI_WIRE_HOLD_MAX_NS);
@@ -54,7 +54,7 @@ bool twi_ofi_ack(struct twi_ofi_peer *peer)
 			 hold_ns))
 		return false;
 	peer->acks_owed = 0;
-	peer->inbox.credit.told = peer->inbox.credit.given;
+	peer->inbox.credit.reported = peer->inbox.credit.given;
 	return true;
 }
 

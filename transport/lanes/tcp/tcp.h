@@ -151,7 +151,7 @@ struct twi_tcp_peer {
 	int dial_errno;      /* of its last failed connect; 0: none has failed */
 	struct twi_tcp_listener *listener;
 	struct twi_tcp_address remote; /* connector: dialed; acceptor: source of control */
-	struct twi_tcp_told told;
+	struct twi_tcp_advertised advertised;
 	struct twi_tcp_rails rails;
 	uint64_t session_id, token;
 	uint64_t last_flush_ns;

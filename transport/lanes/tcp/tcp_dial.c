@@ -131,8 +131,8 @@ static void choose_rails(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer,
 			 const struct twi_tcp_address *dialed)
 {
 	twi_tcp_refresh_interfaces(lane);
-	twi_tcp_rails_choose(lane->base.engine->knobs.interfaces, &lane->have, dialed, &peer->told,
-			     &peer->rails);
+	twi_tcp_rails_choose(lane->base.engine->knobs.interfaces, &lane->have, dialed,
+			     &peer->advertised, &peer->rails);
 	twi_tcp_rails_bind(&peer->rails, &peer->listener->at);
 }
 
@@ -237,7 +237,7 @@ static const struct twi_tcp_address *dialed_address(const struct twi_tcp_peer *p
 {
 	if (peer->base.connector)
 		return &peer->remote;
-	return peer->told.count > 0 ? &peer->told.rows[0] : NULL;
+	return peer->advertised.count > 0 ? &peer->advertised.rows[0] : NULL;
 }
 
 static bool goes_by(const struct twi_tcp_rail *rail, const struct twi_tcp_way *way)

@@ -72,14 +72,14 @@ static void hello_of(const struct twi_tcp_stream *stream, struct twi_tcp_words *
 static void add_address(struct twi_tcp_lane *lane, const struct twi_tcp_stream *stream,
 			struct twi_tcp_words *words)
 {
-	struct twi_tcp_told told = { 0 };
+	struct twi_tcp_advertised advertised = { 0 };
 	struct twi_tcp_address local;
 
 	twi_tcp_refresh_interfaces(lane);
 	if (stream->peer->listener->endpoint != NULL && twi_tcp_local(stream->fd, &local))
-		twi_tcp_tell(&lane->have, &stream->peer->listener->at, &local, &told);
-	twi_tcp_told_put(words->tail, &told);
-	words->tail_bytes = TWI_TCP_TOLD_BYTES;
+		twi_tcp_tell(&lane->have, &stream->peer->listener->at, &local, &advertised);
+	twi_tcp_advertised_put(words->tail, &advertised);
+	words->tail_bytes = TWI_TCP_ADVERTISED_BYTES;
 }
 
 static void add_record(const struct twi_tcp_stream *stream, struct twi_tcp_words *words)
@@ -123,9 +123,9 @@ static int take_address(const struct twi_tcp_stream *stream, struct twi_tcp_peer
 		     twi_tcp_same_host(&here, &there);
 
 	local = local || (twi_tcp_loopback(&here) && twi_tcp_loopback(&there));
-	if (words->tail_bytes != TWI_TCP_TOLD_BYTES)
+	if (words->tail_bytes != TWI_TCP_ADVERTISED_BYTES)
 		return twi_error(TOW_EPROTOCOL, "handshake: the ADDRESS record is missing");
-	return twi_tcp_told_get(words->tail, local, &peer->told);
+	return twi_tcp_advertised_get(words->tail, local, &peer->advertised);
 }
 
 /* Computes what both sides can do. Both get the same result from the same two sets of features. */

@@ -198,16 +198,17 @@ void twi_tcp_set_port(struct twi_tcp_address *address, uint16_t port)
  *
  * Rows from `count` on are zero.
  */
-void twi_tcp_told_put(uint8_t out[TWI_TCP_TOLD_BYTES], const struct twi_tcp_told *told)
+void twi_tcp_advertised_put(uint8_t out[TWI_TCP_ADVERTISED_BYTES],
+			    const struct twi_tcp_advertised *advertised)
 {
-	/* Read once, because for the compiler `out` may overlap `told`. */
-	const unsigned count = told->count;
+	/* Read once, because for the compiler `out` may overlap `advertised`. */
+	const unsigned count = advertised->count;
 
-	twi_assert(count <= TWI_TCP_TOLD_MAX);
-	memset(out, 0, TWI_TCP_TOLD_BYTES);
+	twi_assert(count <= TWI_TCP_ADVERTISED_MAX);
+	memset(out, 0, TWI_TCP_ADVERTISED_BYTES);
 	out[0] = (uint8_t)count;
 	for (unsigned i = 0; i < count; i++) {
-		const struct twi_tcp_address *row = &told->rows[i];
+		const struct twi_tcp_address *row = &advertised->rows[i];
 		uint8_t *at = out + 4 + i * 18;
 
 		if (row->any.sa_family == AF_INET) {
@@ -229,16 +230,17 @@ static void get_row(const uint8_t *at, struct twi_tcp_address *out)
 	twi_tcp_set_port(out, twi_get_le16(at + 16));
 }
 
-int twi_tcp_told_get(const uint8_t in[TWI_TCP_TOLD_BYTES], bool local, struct twi_tcp_told *out)
+int twi_tcp_advertised_get(const uint8_t in[TWI_TCP_ADVERTISED_BYTES], bool local,
+			   struct twi_tcp_advertised *out)
 {
-	struct twi_tcp_told told = { .count = in[0] };
-	uint8_t again[TWI_TCP_TOLD_BYTES];
+	struct twi_tcp_advertised advertised = { .count = in[0] };
+	uint8_t again[TWI_TCP_ADVERTISED_BYTES];
 
-	if (told.count > TWI_TCP_TOLD_MAX)
+	if (advertised.count > TWI_TCP_ADVERTISED_MAX)
 		return twi_error(TOW_EPROTOCOL, "a peer sent %u addresses, more than %u",
-				 told.count, TWI_TCP_TOLD_MAX);
-	for (unsigned i = 0; i < told.count; i++) {
-		struct twi_tcp_address *row = &told.rows[i];
+				 advertised.count, TWI_TCP_ADVERTISED_MAX);
+	for (unsigned i = 0; i < advertised.count; i++) {
+		struct twi_tcp_address *row = &advertised.rows[i];
 
 		get_row(in + 4 + i * 18, row);
 		if (twi_tcp_port(row) == 0 || twi_tcp_wildcard(row) || is_multicast(row) ||
@@ -247,9 +249,9 @@ int twi_tcp_told_get(const uint8_t in[TWI_TCP_TOLD_BYTES], bool local, struct tw
 					 "a peer sent an address that cannot be reached");
 	}
 	/* There is one encoding: reserved bytes are zero. */
-	twi_tcp_told_put(again, &told);
-	if (memcmp(again, in, TWI_TCP_TOLD_BYTES) != 0)
+	twi_tcp_advertised_put(again, &advertised);
+	if (memcmp(again, in, TWI_TCP_ADVERTISED_BYTES) != 0)
 		return twi_error(TOW_EPROTOCOL, "a peer's ADDRESS record is malformed");
-	*out = told;
+	*out = advertised;
 	return TOW_OK;
 }

@@ -25,12 +25,12 @@ struct twi_tcp_address {
 };
 
 /* How many addresses are sent to a peer, and their bytes on the wire. */
-#define TWI_TCP_TOLD_MAX   4u
-#define TWI_TCP_TOLD_BYTES (4u + TWI_TCP_TOLD_MAX * 18u)
+#define TWI_TCP_ADVERTISED_MAX   4u
+#define TWI_TCP_ADVERTISED_BYTES (4u + TWI_TCP_ADVERTISED_MAX * 18u)
 
-struct twi_tcp_told {
+struct twi_tcp_advertised {
 	unsigned count;
-	struct twi_tcp_address rows[TWI_TCP_TOLD_MAX];
+	struct twi_tcp_address rows[TWI_TCP_ADVERTISED_MAX];
 };
 
 /* lane.h's resolve: "HOST:PORT" or "[HOST]:PORT" becomes the same with numbers. */
@@ -63,7 +63,9 @@ void twi_tcp_set_port(struct twi_tcp_address *address, uint16_t port);
  * that mean nothing on another host (loopback, link-local, wildcard, multicast) are refused. With
  * `local`, both ends of the connection are one host, and loopback and link-local are allowed.
  */
-void twi_tcp_told_put(uint8_t out[TWI_TCP_TOLD_BYTES], const struct twi_tcp_told *told);
-int twi_tcp_told_get(const uint8_t in[TWI_TCP_TOLD_BYTES], bool local, struct twi_tcp_told *out);
+void twi_tcp_advertised_put(uint8_t out[TWI_TCP_ADVERTISED_BYTES],
+			    const struct twi_tcp_advertised *advertised);
+int twi_tcp_advertised_get(const uint8_t in[TWI_TCP_ADVERTISED_BYTES], bool local,
+			   struct twi_tcp_advertised *out);
 
 #endif

@@ -168,8 +168,8 @@ static void add_routed(struct twi_tcp_rails *out, const struct twi_tcp_interface
 }
 
 void twi_tcp_rails_choose(const char *knob, const struct twi_tcp_interfaces *have,
-			  const struct twi_tcp_address *dialed, const struct twi_tcp_told *told,
-			  struct twi_tcp_rails *out)
+			  const struct twi_tcp_address *dialed,
+			  const struct twi_tcp_advertised *advertised, struct twi_tcp_rails *out)
 {
 	/* Traffic within the host uses no interface that the knob could name. */
 	bool free_choice = knob[0] == '\0' || twi_tcp_loopback(dialed);
@@ -180,9 +180,9 @@ void twi_tcp_rails_choose(const char *knob, const struct twi_tcp_interfaces *hav
 	add_direct(out, have, dialed, free_choice ? 1 : 0);
 	if (out->count == 0)
 		add_routed(out, have, dialed);
-	for (unsigned i = 0; i < told->count; i++) {
-		if (!twi_tcp_same_host(&told->rows[i], dialed))
-			add_direct(out, have, &told->rows[i], 0);
+	for (unsigned i = 0; i < advertised->count; i++) {
+		if (!twi_tcp_same_host(&advertised->rows[i], dialed))
+			add_direct(out, have, &advertised->rows[i], 0);
 	}
 	if (out->count == 0) /* the knob leaves none: the connect reports the error */
 		add_rail(out, NULL, dialed);
@@ -220,7 +220,7 @@ void twi_tcp_rails_bind(struct twi_tcp_rails *rails, const struct twi_tcp_addres
 }
 
 void twi_tcp_tell(const struct twi_tcp_interfaces *have, const struct twi_tcp_address *listening,
-		  const struct twi_tcp_address *local, struct twi_tcp_told *out)
+		  const struct twi_tcp_address *local, struct twi_tcp_advertised *out)
 {
 	uint16_t port = twi_tcp_port(listening);
 
@@ -239,7 +239,7 @@ void twi_tcp_tell(const struct twi_tcp_interfaces *have, const struct twi_tcp_ad
 	}
 	if (twi_tcp_loopback(local))
 		return;
-	for (unsigned i = 0; i < have->count && out->count < TWI_TCP_TOLD_MAX; i++) {
+	for (unsigned i = 0; i < have->count && out->count < TWI_TCP_ADVERTISED_MAX; i++) {
 		const struct twi_tcp_address *at = &have->rows[i].address;
 
 		if (twi_tcp_loopback(at) || twi_tcp_link_local(at) ||

@@ -51,10 +51,10 @@ void twi_tcp_interfaces_read(const char *knob, struct twi_tcp_interfaces *out);
 const char *twi_tcp_interface_of(const struct twi_tcp_interfaces *have,
 				 const struct twi_tcp_address *at);
 
-/* The rails to a peer that was dialed at `dialed` and has sent `told`; at least one. Pure. */
+/* The rails to a peer that was dialed at `dialed` and has sent `advertised`; at least one. Pure. */
 void twi_tcp_rails_choose(const char *knob, const struct twi_tcp_interfaces *have,
-			  const struct twi_tcp_address *dialed, const struct twi_tcp_told *told,
-			  struct twi_tcp_rails *out);
+			  const struct twi_tcp_address *dialed,
+			  const struct twi_tcp_advertised *advertised, struct twi_tcp_rails *out);
 
 /*
  * The endpoint is bound to one address, so all rails begin at `from`. Rails of other interfaces are
@@ -69,6 +69,6 @@ void twi_tcp_rails_bind(struct twi_tcp_rails *rails, const struct twi_tcp_addres
  * Pure.
  */
 void twi_tcp_tell(const struct twi_tcp_interfaces *have, const struct twi_tcp_address *listening,
-		  const struct twi_tcp_address *local, struct twi_tcp_told *out);
+		  const struct twi_tcp_address *local, struct twi_tcp_advertised *out);
 
 #endif

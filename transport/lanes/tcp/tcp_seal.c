@@ -31,7 +31,7 @@ struct twi_tcp_seal {
 	size_t out_head, out_tail;
 	size_t in_fill;
 	size_t plain_at, plain_bytes; /* opened, and not yet taken by the session */
-	struct twi_reached readable, writable;
+	struct twi_access_checked readable, writable;
 	uint8_t out[SEALED_BYTES];
 	uint8_t in[SEALED_BYTES];
 	uint8_t plain[TWI_CIPHER_RECORD_MAX];
@@ -47,7 +47,7 @@ int twi_tcp_seal_create(struct twi_tcp_stream *stream, struct twi_auth *auth)
 	seal->out_head = seal->out_tail = 0;
 	seal->in_fill = 0;
 	seal->plain_at = seal->plain_bytes = 0;
-	seal->readable = seal->writable = (struct twi_reached){ 0 };
+	seal->readable = seal->writable = (struct twi_access_checked){ 0 };
 	twi_auth_ciphers(auth, &seal->send, &seal->receive);
 	stream->seal = seal;
 	return TOW_OK;
@@ -102,11 +102,11 @@ static bool seal_control(struct twi_session *session, struct twi_tcp_seal *seal)
 	return true;
 }
 
-static bool memory_accessible(struct twi_reached *known, const struct tow_op *op, struct iovec part,
-			      bool write)
+static bool memory_accessible(struct twi_access_checked *known, const struct tow_op *op,
+			      struct iovec part, bool write)
 {
-	return twi_reached(known, op->seq, part.iov_base, part.iov_len,
-			   twi_op_end_of(op, part.iov_base), write);
+	return twi_access_check(known, op->seq, part.iov_base, part.iov_len,
+				twi_op_end_of(op, part.iov_base), write);
 }
 
 /* Headers and commits have records of their own: they are 32 bytes, in a chunk of megabytes. */

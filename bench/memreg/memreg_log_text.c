@@ -90,7 +90,7 @@ static int next_size(const struct memreg_reader *reader, char **at, uint64_t fal
 		return memreg_reader_refuse(reader, "bytes is missing", NULL);
 	if (parse_number(text, out) || memreg_parse_bytes(text, out))
 		return 0;
-	return memreg_reader_refuse(reader, "bytes is no size such as 4096 or 1.5MiB:", text);
+	return memreg_reader_refuse(reader, "bytes is not a size such as 4096 or 1.5MiB:", text);
 }
 
 /* Reads the next field as a tag or a caller: a number up to `most`, a word, or nothing. */
@@ -110,7 +110,7 @@ static int next_name(struct memreg_reader *reader, char **at, enum memreg_named 
 		snprintf(what, sizeof(what), "%s is larger than %llu:", names[kind],
 			 (unsigned long long)most);
 	} else if (strchr("+-.0123456789", *text) != NULL) {
-		snprintf(what, sizeof(what), "%s is no number, and no word:", names[kind]);
+		snprintf(what, sizeof(what), "%s is neither a number nor a word:", names[kind]);
 	} else if (strlen(text) >= MEMREG_NAME_ROOM) {
 		snprintf(what, sizeof(what), "%s is longer than %d characters:", names[kind],
 			 MEMREG_NAME_ROOM - 1);
@@ -121,7 +121,7 @@ static int next_name(struct memreg_reader *reader, char **at, enum memreg_named 
 		if (*out != 0)
 			return 0;
 		snprintf(what, sizeof(what),
-			 "%s is one word more than the %d that are kept:", names[kind],
+			 "%s is a new word, and %d words are kept at most:", names[kind],
 			 kind == MEMREG_NAMED_TAG ? MEMREG_TAG_WORDS : MEMREG_CALLER_WORDS);
 	}
 	return memreg_reader_refuse(reader, what, text);
@@ -156,7 +156,8 @@ static int read_alloc(struct memreg_reader *reader, char **at, struct twi_alloc_
 		return rc;
 	align = align != 0 ? align : 64;
 	if ((align & (align - 1)) != 0 || align > (UINT64_C(2) << 20))
-		return memreg_reader_refuse(reader, "align is no power of two up to 2097152", NULL);
+		return memreg_reader_refuse(reader, "align is not a power of two up to 2097152",
+					    NULL);
 	if (event->bytes > UINT64_C(1) << 40)
 		return memreg_reader_refuse(reader, "bytes are more than 2^40", NULL);
 	event->align_log2 = (uint8_t)__builtin_ctzll(align);

@@ -94,13 +94,13 @@ static void warn_unknown(struct twi_diag *diag, const char *name, size_t bytes)
 
 	if (nearest != NULL)
 		twi_log(diag, 2,
-			"the environment has %.*s, which is no knob and does nothing; did you "
-			"mean %s?",
+			"the environment has %.*s, which is not a knob and does nothing; did "
+			"you mean %s?",
 			(int)twi_min(bytes, (size_t)NAME_MAX_BYTES), name, nearest);
 	else
 		twi_log(diag, 2,
-			"the environment has %.*s, which is no knob and does nothing; `towstat "
-			"knobs` lists them",
+			"the environment has %.*s, which is not a knob and does nothing; "
+			"`towstat knobs` lists the knobs",
 			(int)twi_min(bytes, (size_t)NAME_MAX_BYTES), name);
 }
 
@@ -117,6 +117,8 @@ void twi_environment_check(struct twi_diag *diag, char *const *variables)
 			warn_unknown(diag, *variables, bytes);
 	}
 	if (found > WARNINGS_MAX)
-		twi_log(diag, 2, "the environment has %u more variables TOW_... that are no knobs",
+		twi_log(diag, 2,
+			"the environment has %u more variables TOW_... that are not "
+			"knobs",
 			found - WARNINGS_MAX);
 }

@@ -229,21 +229,21 @@ static const struct {
 	{                                                                                          \
 		"pool_" name, help, offsetof(struct twi_pool_stats, field)                         \
 	}
-	GAUGE(asked, "premap_memory_bytes as asked for"),
+	GAUGE(asked, "Value of premap_memory_bytes"),
 	GAUGE(mapped, "Bytes the pool has mapped"),
 	GAUGE(mlocked, "Bytes of the pool that are locked in memory"),
 	GAUGE(registered, "Bytes of the pool that every registrar knows"),
 	GAUGE(allocated, "Bytes allocated from the pool"),
 	GAUGE(allocated_peak, "Most bytes ever allocated at once"),
-	GAUGE(waste, "Bytes allocated but not asked for, by rounding up"),
+	GAUGE(waste, "Bytes allocated beyond the requests, by rounding up"),
 	GAUGE(largest_free, "Largest block that can be allocated"),
 	GAUGE(leased, "Bytes a transport still holds"),
 	GAUGE(leased_peak, "Most bytes ever leased at once"),
 	GAUGE(deferred, "Bytes that were freed while a transport held them"),
 	NAMED("grown_now", grown, "Bytes that the pool has grown by; raise premap_memory_bytes"),
 	NAMED("overflow_now", overflow, "Bytes allocated outside the pool because it was full"),
-	GAUGE(demand, "Most bytes ever allocated and asked for at once"),
-	GAUGE(recommended, "What premap_memory_bytes should be at least, by the demand so far"),
+	GAUGE(demand, "Most bytes ever allocated at once, refused requests included"),
+	GAUGE(recommended, "Recommended minimum of premap_memory_bytes, by the demand so far"),
 #undef GAUGE
 #undef NAMED
 };

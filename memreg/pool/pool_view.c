@@ -340,7 +340,10 @@ static const struct {
 	{ "pool_pinned", "Bytes of the pool that are registered with some io_uring", pinned_of },
 	{ "process_pinned", "VmPin: bytes pinned in this process by anyone", total_of },
 	{ "process_pinned_by_towline", "Of these: Towline's", towline_of },
-	{ "process_pinned_by_others", "Of these: pinned by other code in the process", others_of },
+	{ "process_pinned_by_others",
+	  "Part of VmPin: bytes pinned by other code in the "
+	  "process",
+	  others_of },
 };
 
 /* The offset of a view gauge is its row. */

@@ -17,7 +17,7 @@ static int check_root(const struct twmpi_request *call, int root)
 {
 	if (root >= 0 && (uint32_t)root < call->comm->size)
 		return MPI_SUCCESS;
-	return twmpi_fail(MPI_ERR_ROOT, "%d is no rank of %u", root, call->comm->size);
+	return twmpi_fail(MPI_ERR_ROOT, "%d is not a rank of %u", root, call->comm->size);
 }
 
 static int check_buffer(const void *buffer, uint64_t bytes)
@@ -159,7 +159,8 @@ static int start_all_to_all(struct twmpi_request *call, const void *in, int in_c
 	if (code == MPI_SUCCESS && in != MPI_IN_PLACE)
 		code = span_buffer(in, in_count, in_type, &mine);
 	if (code == MPI_SUCCESS && in != MPI_IN_PLACE && mine != bytes)
-		code = twmpi_fail(MPI_ERR_COUNT, "%llu bytes go to each rank, and %llu come of it",
+		code = twmpi_fail(MPI_ERR_COUNT,
+				  "%llu bytes go to each rank, and %llu come from it",
 				  (unsigned long long)mine, (unsigned long long)bytes);
 	if (code != MPI_SUCCESS)
 		return code;

@@ -18,7 +18,7 @@ int twmpi_comm_find(MPIABI_Comm handle, struct twmpi_comm **comm_out)
 		return MPI_SUCCESS;
 	if (handle == MPI_COMM_NULL)
 		return twmpi_fail(MPI_ERR_COMM, "the communicator is MPI_COMM_NULL");
-	return twmpi_fail(MPI_ERR_COMM, "%#lx is no communicator, or was freed",
+	return twmpi_fail(MPI_ERR_COMM, "%#lx is not a communicator, or was freed",
 			  (unsigned long)handle);
 }
 

@@ -180,7 +180,7 @@ static int set_handler(struct twmpi_comm *comm, MPIABI_Errhandler errhandler)
 	struct twmpi_errhandler *own = twmpi_object(TWMPI_Errhandler, errhandler), *old;
 
 	if (own == NULL && errhandler != MPI_ERRORS_ARE_FATAL && errhandler != MPI_ERRORS_RETURN)
-		return twmpi_fail(MPI_ERR_ARG, "%#lx is no error handler",
+		return twmpi_fail(MPI_ERR_ARG, "%#lx is not an error handler",
 				  (unsigned long)errhandler);
 	if (own != NULL)
 		atomic_fetch_add(&own->holders, 1);
@@ -226,7 +226,7 @@ TWMPI_PUBLIC int MPIABI_Errhandler_free(MPIABI_Errhandler *errhandler)
 
 	if (own == NULL && *errhandler != MPI_ERRORS_ARE_FATAL && *errhandler != MPI_ERRORS_RETURN)
 		return twmpi_end(NULL, "MPI_Errhandler_free",
-				 twmpi_fail(MPI_ERR_ARG, "%#lx is no error handler",
+				 twmpi_fail(MPI_ERR_ARG, "%#lx is not an error handler",
 					    (unsigned long)*errhandler));
 	if (own != NULL) {
 		twmpi_handle_end(TWMPI_Errhandler, *errhandler);
@@ -253,7 +253,7 @@ TWMPI_PUBLIC int MPIABI_Error_class(int errorcode, int *errorclass)
 {
 	if (errorcode < 0 || errorcode > MPI_ERR_LASTCODE)
 		return twmpi_end(NULL, "MPI_Error_class",
-				 twmpi_fail(MPI_ERR_ARG, "%d is no error code", errorcode));
+				 twmpi_fail(MPI_ERR_ARG, "%d is not an error code", errorcode));
 	*errorclass = errorcode;
 	return MPI_SUCCESS;
 }
@@ -264,7 +264,7 @@ TWMPI_PUBLIC int MPIABI_Error_string(int errorcode, char *string, int *resultlen
 
 	if (errorcode < 0 || errorcode > MPI_ERR_LASTCODE)
 		return twmpi_end(NULL, "MPI_Error_string",
-				 twmpi_fail(MPI_ERR_ARG, "%d is no error code", errorcode));
+				 twmpi_fail(MPI_ERR_ARG, "%d is not an error code", errorcode));
 	text = errorcode == thread_code && errorcode != MPI_SUCCESS ? thread_text
 								    : class_texts[errorcode];
 	*resultlen = snprintf(string, TWMPI_ERROR_STRING, "%s", text);

@@ -31,7 +31,7 @@ static int find_info(MPIABI_Info handle, struct twmpi_info **info_out)
 		return MPI_SUCCESS;
 	if (handle == MPI_INFO_NULL)
 		return twmpi_fail(MPI_ERR_INFO, "the info object is MPI_INFO_NULL");
-	return twmpi_fail(MPI_ERR_INFO, "%#lx is no info object, or was freed",
+	return twmpi_fail(MPI_ERR_INFO, "%#lx is not an info object, or was freed",
 			  (unsigned long)handle);
 }
 

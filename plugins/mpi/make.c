@@ -234,7 +234,7 @@ TWMPI_PUBLIC int MPIABI_Comm_split_type(MPIABI_Comm comm, int split_type, int ke
 		code = twmpi_info_check(info); /* hints may be ignored */
 	if (code == MPI_SUCCESS && split_type != MPI_COMM_TYPE_SHARED &&
 	    split_type != MPI_UNDEFINED)
-		code = twmpi_fail(MPI_ERR_ARG, "%d is no way to split", split_type);
+		code = twmpi_fail(MPI_ERR_ARG, "%d is not a type of split", split_type);
 	if (code == MPI_SUCCESS)
 		code = split_comm(c, "MPI_Comm_split_type", color, key, newcomm);
 	return twmpi_end(c, "MPI_Comm_split_type", code);

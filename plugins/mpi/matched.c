@@ -135,7 +135,7 @@ static int end_matched(MPIABI_Message *message, void *data, int count, MPIABI_Da
 	*comm_out = NULL;
 	*status = (MPIABI_Status){ .MPI_SOURCE = MPI_PROC_NULL, .MPI_TAG = MPI_ANY_TAG };
 	if (matched == NULL && *message != MPI_MESSAGE_NO_PROC)
-		return twmpi_fail(MPI_ERR_REQUEST, "%#lx is no message, or was received before",
+		return twmpi_fail(MPI_ERR_REQUEST, "%#lx is not a message, or was received before",
 				  (unsigned long)*message);
 	code = MPI_SUCCESS;
 	if (matched != NULL) {

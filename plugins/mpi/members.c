@@ -64,7 +64,7 @@ int twmpi_members_find(MPIABI_Group group, struct twmpi_members **members_out)
 	*members_out = group == MPI_GROUP_EMPTY ? &nobody : twmpi_object(TWMPI_Group, group);
 	if (*members_out != NULL)
 		return MPI_SUCCESS;
-	return twmpi_fail(MPI_ERR_GROUP, "%#lx is no group", (unsigned long)group);
+	return twmpi_fail(MPI_ERR_GROUP, "%#lx is not a group", (unsigned long)group);
 }
 
 /* Consumes new members, and returns a handle for them. The empty group has a constant handle. */
@@ -115,7 +115,7 @@ static int check_rank(const struct twmpi_members *members, int rank)
 {
 	if (rank >= 0 && (uint32_t)rank < members->size)
 		return MPI_SUCCESS;
-	return twmpi_fail(MPI_ERR_RANK, "%d is no rank of a group of %u", rank, members->size);
+	return twmpi_fail(MPI_ERR_RANK, "%d is not a rank of a group of %u", rank, members->size);
 }
 
 static int translate_ranks(const struct twmpi_members *from, int n, const int *ranks1,
@@ -307,7 +307,7 @@ TWMPI_PUBLIC int MPIABI_Group_free(MPIABI_Group *group)
 	if (members == NULL && *group != MPI_GROUP_EMPTY)
 		return twmpi_end(
 			NULL, "MPI_Group_free",
-			twmpi_fail(MPI_ERR_GROUP, "%#lx is no group", (unsigned long)*group));
+			twmpi_fail(MPI_ERR_GROUP, "%#lx is not a group", (unsigned long)*group));
 	if (members != NULL) {
 		twmpi_handle_end(TWMPI_Group, *group);
 		twmpi_members_drop(members);

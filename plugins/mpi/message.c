@@ -107,7 +107,7 @@ int twmpi_partner_check(const struct twmpi_comm *comm, int rank, int tag, bool r
 {
 	if (rank != MPI_PROC_NULL && !(receives && rank == MPI_ANY_SOURCE) &&
 	    (rank < 0 || (uint32_t)rank >= comm->size))
-		return twmpi_fail(MPI_ERR_RANK, "%d is no rank of %u", rank, comm->size);
+		return twmpi_fail(MPI_ERR_RANK, "%d is not a rank of %u", rank, comm->size);
 	if (tag < 0 && !(receives && tag == MPI_ANY_TAG))
 		return twmpi_fail(MPI_ERR_TAG, "the tag is %d", tag);
 	return MPI_SUCCESS;

@@ -45,7 +45,8 @@ int twmpi_op_find(MPIABI_Op handle, struct twmpi_op **op_out)
 		return MPI_SUCCESS;
 	if (handle == MPI_OP_NULL)
 		return twmpi_fail(MPI_ERR_OP, "the operator is MPI_OP_NULL");
-	return twmpi_fail(MPI_ERR_OP, "%#lx is no operator, or was freed", (unsigned long)handle);
+	return twmpi_fail(MPI_ERR_OP, "%#lx is not an operator, or was freed",
+			  (unsigned long)handle);
 }
 
 static size_t find_row(const struct twmpi_op *op)
@@ -87,7 +88,7 @@ int twmpi_op_check(const struct twmpi_op *op, const struct twmpi_type *type)
 	if (type->elements == 1 && (rows[row].families & 1u << twmpi_family(type->base)) != 0)
 		return MPI_SUCCESS;
 	return twmpi_fail(MPI_ERR_OP, "%s is not for %s", rows[row].name,
-			  type->name[0] != '\0' ? type->name : "a datatype of the program's");
+			  type->name[0] != '\0' ? type->name : "a datatype of the program");
 }
 
 void twmpi_op_apply(struct twmpi_op *op, struct twmpi_type *type, const void *in, void *in_out,

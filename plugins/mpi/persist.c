@@ -39,7 +39,7 @@ static int start_again(MPIABI_Request handle, struct twmpi_comm **comm_out)
 	int code;
 
 	if (call == NULL || !call->persistent)
-		return twmpi_fail(MPI_ERR_REQUEST, "%#lx is no persistent request",
+		return twmpi_fail(MPI_ERR_REQUEST, "%#lx is not a persistent request",
 				  (unsigned long)handle);
 	*comm_out = call->comm;
 	if (call->active)

@@ -99,7 +99,7 @@ static int start_reduce(struct twmpi_request *call, const void *in, void *out, i
 	int code;
 
 	if (root < 0 || (uint32_t)root >= call->comm->size)
-		return twmpi_fail(MPI_ERR_ROOT, "%d is no rank of %u", root, call->comm->size);
+		return twmpi_fail(MPI_ERR_ROOT, "%d is not a rank of %u", root, call->comm->size);
 	if (in == MPI_IN_PLACE && !is_root)
 		return twmpi_fail(MPI_ERR_BUFFER, "MPI_IN_PLACE is for the root alone");
 	code = check_reduction(&what, in, is_root ? out : in, count, datatype, op);

@@ -166,7 +166,7 @@ int twmpi_finish_move(struct twmpi_request *request)
 
 static int fail_request(MPIABI_Request handle)
 {
-	return twmpi_fail(MPI_ERR_REQUEST, "%#lx is no request, or has ended before",
+	return twmpi_fail(MPI_ERR_REQUEST, "%#lx is not a request, or has ended before",
 			  (unsigned long)handle);
 }
 

@@ -63,7 +63,8 @@ int twmpi_type_find(MPIABI_Datatype handle, struct twmpi_type **type_out)
 		return MPI_SUCCESS;
 	if (handle == MPI_DATATYPE_NULL)
 		return twmpi_fail(MPI_ERR_TYPE, "the datatype is MPI_DATATYPE_NULL");
-	return twmpi_fail(MPI_ERR_TYPE, "%#lx is no datatype, or was freed", (unsigned long)handle);
+	return twmpi_fail(MPI_ERR_TYPE, "%#lx is not a datatype, or was freed",
+			  (unsigned long)handle);
 }
 
 int twmpi_span(int count, MPIABI_Datatype datatype, uint64_t *bytes_out)

@@ -295,7 +295,7 @@ static void persistent(void)
 	expect(flag);
 	CALL(MPIABI_Request_free(&requests[0]));
 	CALL(MPIABI_Request_free(&requests[1]));
-	FAILS(MPIABI_Start(&requests[0]), MPI_ERR_REQUEST, "no persistent request");
+	FAILS(MPIABI_Start(&requests[0]), MPI_ERR_REQUEST, "not a persistent request");
 }
 
 /* Tags of a communicator are its own, and no collective takes a message. */
@@ -333,7 +333,7 @@ static void mistakes(void)
 	void *detached;
 
 	FAILS(MPIABI_Send(data, 1, MPI_INT, world_size, 0, MPI_COMM_WORLD), MPI_ERR_RANK,
-	      "no rank of");
+	      "not a rank of");
 	FAILS(MPIABI_Send(data, 1, MPI_INT, MPI_ANY_SOURCE, 0, MPI_COMM_WORLD), MPI_ERR_RANK, "-2");
 	FAILS(MPIABI_Send(data, 1, MPI_INT, 0, -4, MPI_COMM_WORLD), MPI_ERR_TAG, "the tag is -4");
 	FAILS(MPIABI_Recv(data, -1, MPI_INT, 0, 0, MPI_COMM_WORLD, &status), MPI_ERR_COUNT, "-1");
@@ -452,7 +452,7 @@ static void matched(void)
 	expect(!flag && none == MPI_MESSAGE_NULL);
 	CALL(MPIABI_Mrecv(got, 2, MPI_INT, &first, &status));
 	expect(got[0] == 1 && got[1] == 11 && first == MPI_MESSAGE_NULL);
-	FAILS(MPIABI_Mrecv(got, 2, MPI_INT, &first, &status), MPI_ERR_REQUEST, "is no message");
+	FAILS(MPIABI_Mrecv(got, 2, MPI_INT, &first, &status), MPI_ERR_REQUEST, "is not a message");
 	CALL(MPIABI_Waitall(2, requests, MPI_STATUSES_IGNORE));
 	CALL(MPIABI_Isend(one, 2, MPI_INT, next, 22, MPI_COMM_WORLD, &requests[0]));
 	CALL(MPIABI_Isend(one, 2, MPI_INT, next, 23, MPI_COMM_WORLD, &requests[1]));

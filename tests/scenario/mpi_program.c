@@ -97,7 +97,7 @@ static void split_comms(void)
 	compare_comms(comm, MPI_COMM_WORLD, MPI_CONGRUENT); /* one host */
 	CALL(MPIABI_Comm_free(&comm));
 	FAILS(MPIABI_Comm_split_type(MPI_COMM_WORLD, 77, 0, MPI_INFO_NULL, &comm), MPI_ERR_ARG,
-	      "77 is no way to split");
+	      "77 is not a type of split");
 	FAILS(MPIABI_Comm_split(MPI_COMM_WORLD, -5, 0, &comm), MPI_ERR_ARG, "color -5");
 }
 
@@ -141,7 +141,7 @@ static void create_comms(void)
 	CALL(MPIABI_Group_free(&world));
 	if (rest != MPI_GROUP_EMPTY)
 		CALL(MPIABI_Group_free(&rest));
-	FAILS(MPIABI_Group_size(world, &size), MPI_ERR_GROUP, "is no group");
+	FAILS(MPIABI_Group_size(world, &size), MPI_ERR_GROUP, "is not a group");
 }
 
 static void range_groups(void)
@@ -158,7 +158,8 @@ static void range_groups(void)
 	CALL(MPIABI_Group_free(&turned));
 	FAILS(MPIABI_Group_incl(world, 2, zeros, &turned), MPI_ERR_RANK, "rank 0 is listed twice");
 	FAILS(MPIABI_Group_range_incl(world, 2, ranges, &turned), MPI_ERR_RANK, "listed twice");
-	FAILS(MPIABI_Group_range_incl(world, 1, &ranges[1], &turned), MPI_ERR_RANK, "is no rank");
+	FAILS(MPIABI_Group_range_incl(world, 1, &ranges[1], &turned), MPI_ERR_RANK,
+	      "is not a rank");
 	CALL(MPIABI_Group_free(&world));
 }
 
@@ -283,11 +284,11 @@ static void part_errors(void)
 	MPIABI_Comm gone;
 
 	FAILS(MPIABI_Bcast(data, 1, MPI_INT, world_size, MPI_COMM_WORLD), MPI_ERR_ROOT,
-	      "no rank of");
+	      "not a rank of");
 	FAILS(MPIABI_Bcast(data, -3, MPI_INT, 0, MPI_COMM_WORLD), MPI_ERR_COUNT, "the count is -3");
 	FAILS(MPIABI_Bcast(data, 1, MPI_INT, 0, MPI_COMM_NULL), MPI_ERR_COMM, "MPI_COMM_NULL");
 	FAILS(MPIABI_Bcast(data, 1, MPI_DATATYPE_NULL, 0, MPI_COMM_WORLD), MPI_ERR_TYPE, "NULL");
-	FAILS(MPIABI_Bcast(data, 1, MPI_SUM, 0, MPI_COMM_WORLD), MPI_ERR_TYPE, "is no datatype");
+	FAILS(MPIABI_Bcast(data, 1, MPI_SUM, 0, MPI_COMM_WORLD), MPI_ERR_TYPE, "is not a datatype");
 	FAILS(MPIABI_Allreduce(data, out, 1, MPI_FLOAT, MPI_BAND, MPI_COMM_WORLD), MPI_ERR_OP,
 	      "MPI_BAND is not for MPI_FLOAT");
 	FAILS(MPIABI_Allreduce(data, out, 1, MPI_C_COMPLEX, MPI_MAX, MPI_COMM_WORLD), MPI_ERR_OP,
@@ -304,8 +305,8 @@ static void part_errors(void)
 	      MPI_ERR_COUNT, "MPI_Iallreduce");
 	expect(request == MPI_REQUEST_NULL);
 	CALL(MPIABI_Wait(&request, MPI_STATUS_IGNORE));
-	FAILS(MPIABI_Wait(&made_up, MPI_STATUS_IGNORE), MPI_ERR_REQUEST, "is no request");
-	FAILS(MPIABI_Test(&made_up, &flag, MPI_STATUS_IGNORE), MPI_ERR_REQUEST, "is no request");
+	FAILS(MPIABI_Wait(&made_up, MPI_STATUS_IGNORE), MPI_ERR_REQUEST, "is not a request");
+	FAILS(MPIABI_Test(&made_up, &flag, MPI_STATUS_IGNORE), MPI_ERR_REQUEST, "is not a request");
 	FAILS(MPIABI_File_open(MPI_COMM_WORLD, "x", 0, MPI_INFO_NULL, NULL),
 	      MPI_ERR_UNSUPPORTED_OPERATION, "MPI_File_open");
 	FAILS(MPIABI_Win_fence(), MPI_ERR_UNSUPPORTED_OPERATION, "MPI_Win_fence");
@@ -314,7 +315,7 @@ static void part_errors(void)
 	MPIABI_Comm was = gone;
 
 	CALL(MPIABI_Comm_free(&gone));
-	FAILS(MPIABI_Barrier(was), MPI_ERR_COMM, "is no communicator, or was freed");
+	FAILS(MPIABI_Barrier(was), MPI_ERR_COMM, "is not a communicator, or was freed");
 	CALL(MPIABI_Error_string(MPI_ERR_WIN, text, &length));
 	expect(strcmp(text, "the window is not valid") == 0);
 	CALL(MPIABI_Barrier(MPI_COMM_WORLD));

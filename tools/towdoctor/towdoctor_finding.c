@@ -45,7 +45,7 @@ void raise_to(struct finding *out, enum severity severity)
 void not_known(struct finding *out, const char *what)
 {
 	raise_to(out, SEVERITY_NOTE);
-	SAY(out->found, "not known: %s cannot be looked at here", what);
+	SAY(out->found, "not known: %s cannot be read here", what);
 	SAY(out->effect, "this was not checked");
 }
 

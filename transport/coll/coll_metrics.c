@@ -113,7 +113,8 @@ void twi_coll_metrics(void *arg, struct twi_emit *emit)
 			     "kind and lane");
 	emit_histograms(account, "towline_coll_seconds", false, emit);
 	twi_emit_metric_head(emit, "towline_coll_skew_seconds", "histogram", "seconds",
-			     "how long after this rank the last other one came to a collective");
+			     "time from this rank's arrival at a collective to that of the "
+			     "last other rank");
 	emit_histograms(account, "towline_coll_skew_seconds", true, emit);
 	twi_emit_metric_head(emit, "towline_coll_slack_seconds", "summary", "seconds",
 			     "time from the start call of a collective to the first wait for it, "
@@ -123,8 +124,9 @@ void twi_coll_metrics(void *arg, struct twi_emit *emit)
 			     "time from the first wait for a collective to its end");
 	emit_waits(account, emit);
 	twi_emit_metric_head(emit, "towline_coll_bytes", "counter", "bytes",
-			     "bytes that collectives have moved, by lane; in shared memory they "
-			     "count at the rank that reads (received) or writes (sent) another's");
+			     "bytes that collectives have moved, by lane; in shared memory the "
+			     "rank counts them that reads (received) or writes (sent) another "
+			     "rank's memory");
 	for (unsigned i = 0; i < TWI_COLL_KINDS * TWI_LANE_COUNT; i++)
 		emit_kind_bytes(account, i / TWI_LANE_COUNT, i % TWI_LANE_COUNT, emit);
 }

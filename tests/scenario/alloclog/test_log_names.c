@@ -283,13 +283,13 @@ static void text_has_words(void **state)
 static const struct {
 	const char *text, *words;
 } bad[] = {
-	{ "alloc 1 64 64 0 5x\n", ":1: tag is no number, and no word: '5x'" },
+	{ "alloc 1 64 64 0 5x\n", ":1: tag is neither a number nor a word: '5x'" },
 	{ "alloc 1 64 64 0 4026531840\n", ":1: tag is larger than 4026531839: '4026531840'" },
-	{ "alloc 1 64 64 0 a -b\n", ":1: caller is no number, and no word: '-b'" },
+	{ "alloc 1 64 64 0 a -b\n", ":1: caller is neither a number nor a word: '-b'" },
 	{ "alloc 1 64 64 0 a 0xffffffffffffffff\n", ":1: caller is larger than" },
-	{ "alloc 1 1TiB\n", ":1: bytes is no size such as 4096 or 1.5MiB: '1TiB'" },
-	{ "alloc 1 1.5\n", ":1: bytes is no size" },
-	{ "alloc 1 \033]0;x\n", ":1: bytes is no size such as 4096 or 1.5MiB: '?]0;x'" },
+	{ "alloc 1 1TiB\n", ":1: bytes is not a size such as 4096 or 1.5MiB: '1TiB'" },
+	{ "alloc 1 1.5\n", ":1: bytes is not a size" },
+	{ "alloc 1 \033]0;x\n", ":1: bytes is not a size such as 4096 or 1.5MiB: '?]0;x'" },
 	{ "alloc 1 64\n# before 2GIB\n", ":2: # before takes a size up to 2^40 bytes" },
 };
 
@@ -323,7 +323,7 @@ static void words_are_bounded(void **state)
 	write_file("many.tsv", text);
 	free(text);
 	run_line("bench/tow-size", "--quick --replay many.tsv");
-	twt_command_expect(&ran, 2, ":1025: tag is one word more than the 1024 that are kept", 1);
+	twt_command_expect(&ran, 2, ":1025: tag is a new word, and 1024 words are kept at most", 1);
 }
 
 /* A pool that is larger than all that is in it: each line makes sense, and they add up. */

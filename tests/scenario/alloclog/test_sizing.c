@@ -370,7 +370,7 @@ static const struct {
 	{ "kind id bytes align\\n", "--replay %s", 2, "no allocation" },
 	{ "alloc 1 64\\nalloc 1 64\\n", "--replay %s", 2, "live already" },
 	{ "alloc 1 64\\nmove 1\\n", "--replay %s", 2, ":2: the kind" },
-	{ "alloc 1 x\\n", "--replay %s", 2, ":1: bytes is no size such as 4096 or 1.5MiB: 'x'" },
+	{ "alloc 1 x\\n", "--replay %s", 2, ":1: bytes is not a size such as 4096 or 1.5MiB: 'x'" },
 	{ "alloc 1\\n", "--replay %s", 2, ":1: bytes is missing" },
 	{ "alloc 1 64 3\\n", "--replay %s", 2, ":1: align" },
 	{ "alloc 1 64 64 0 0 0 0\\n", "--replay %s", 2, ":1: more than" },

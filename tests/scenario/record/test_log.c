@@ -19,7 +19,7 @@
 #include "twt.h"
 
 #define MISSPELT "TOW_JOBKEY"
-#define WARNING  "the environment has TOW_JOBKEY, which is no knob and does nothing"
+#define WARNING  "the environment has TOW_JOBKEY, which is not a knob and does nothing"
 
 static char folder[64], path[96];
 

@@ -86,8 +86,9 @@ static void warnings(void **state)
 	assert_int_equal(twi_diag_create(&diag), TOW_OK);
 	twi_environment_check(diag, variables);
 	twi_log_read(diag, keep_all, text);
-	assert_non_null(strstr(text, "TOW_JOBKEY, which is no knob and does nothing; did you mean "
-				     "TOW_JOB_KEY?"));
+	assert_non_null(strstr(text,
+			       "TOW_JOBKEY, which is not a knob and does nothing; did you mean "
+			       "TOW_JOB_KEY?"));
 	assert_null(strstr(text, "0123456789"));
 	assert_null(strstr(text, "PATH"));
 	assert_null(strchr(text, 0x1b));

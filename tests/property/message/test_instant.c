@@ -5,6 +5,7 @@
  * with a sender that keeps account of the credit, and without. TOW_TEST_SEED replays a run.
  */
 #include "inbox_model.h"
+#include "lone_peer.h"
 #include "twt.h"
 
 #include <string.h>
@@ -307,31 +308,16 @@ static void test_instant(void **state)
 
 static int set_up(void **state)
 {
-	static const struct twi_lane_ops lane_ops = { .id = TWI_LANE_LOOP };
-	static struct twi_lane lane = { .ops = &lane_ops };
-	struct tow_options options = TOW_OPTIONS_INIT;
-
 	(void)state;
 	rng = seed;
-	options.premap_memory_bytes = 1 << 20;
-	assert_int_equal(twi_runtime_open_sim(&options, &runtime), TOW_OK);
-	engine = twi_runtime_engine(runtime);
-	twi_engine_enter(engine);
-	peer = calloc(1, sizeof(*peer));
-	assert_non_null(peer);
-	strcpy(peer->address, "loop://them");
-	peer->engine = engine;
-	peer->lane = &lane;
-	twi_peer_claims_init(&peer->claims);
+	twt_lone_open(&runtime, &engine, &peer);
 	return 0;
 }
 
 static int tear_down(void **state)
 {
 	(void)state;
-	free(peer);
-	twi_engine_leave(engine);
-	return tow_runtime_close(runtime);
+	return twt_lone_close(runtime, peer);
 }
 
 int main(void)

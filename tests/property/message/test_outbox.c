@@ -4,6 +4,7 @@
  * credit, true and false ones; offers that arrive, are refused or taken back; sends canceled at
  * each of their stages, and a peer that goes. TOW_TEST_SEED replays a run.
  */
+#include "lone_peer.h"
 #include "twt.h"
 
 #include <string.h>
@@ -550,22 +551,9 @@ static void test_channel_drain(void **state)
 
 static int set_up(void **state)
 {
-	static const struct twi_lane_ops lane_ops = { .id = TWI_LANE_LOOP };
-	static struct twi_lane lane = { .ops = &lane_ops };
-	struct tow_options options = TOW_OPTIONS_INIT;
-
 	(void)state;
 	rng = seed;
-	options.premap_memory_bytes = 1 << 20;
-	assert_int_equal(twi_runtime_open_sim(&options, &runtime), TOW_OK);
-	engine = twi_runtime_engine(runtime);
-	twi_engine_enter(engine);
-	peer = calloc(1, sizeof(*peer));
-	assert_non_null(peer);
-	strcpy(peer->address, "loop://them");
-	peer->engine = engine;
-	peer->lane = &lane;
-	twi_peer_claims_init(&peer->claims);
+	twt_lone_open(&runtime, &engine, &peer);
 	for (unsigned i = 0; i < sizeof(payload); i++)
 		payload[i] = (uint8_t)rnd(256);
 	return 0;
@@ -575,9 +563,7 @@ static int tear_down(void **state)
 {
 	(void)state;
 	twi_latency_leave(engine->diag, &peer->latency_row);
-	free(peer);
-	twi_engine_leave(engine);
-	return tow_runtime_close(runtime);
+	return twt_lone_close(runtime, peer);
 }
 
 int main(void)

@@ -39,6 +39,12 @@ bool twt_job_reached(unsigned ranks, int value)
 	return false;
 }
 
+void twt_job_meet(const struct twt_job *job, int mark)
+{
+	twt_job_mark(job, mark);
+	twt_must(twt_job_reached((1u << job->size) - 1, mark));
+}
+
 int twt_job_end(const struct twt_job *job, struct tow_op *op, char text[512])
 {
 	int status = tow_op_wait(op, TWT_JOB_WAIT_NS);

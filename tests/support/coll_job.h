@@ -68,6 +68,9 @@ void twt_job_mark(const struct twt_job *job, int value);
 /* All ranks in the bits of `ranks` have come to `value`. False: not within the time. */
 bool twt_job_reached(unsigned ranks, int value);
 
+/* Sets this rank's mark, and waits until all ranks have it. */
+void twt_job_meet(const struct twt_job *job, int mark);
+
 /* Waits for an operation; its status, and its message in `text`. */
 int twt_job_end(const struct twt_job *job, struct tow_op *op, char text[512]);
 

@@ -14,12 +14,6 @@
 #define COUNT   3000u
 #define FLIGHT  64
 
-static void meet(const struct twt_job *job, int mark)
-{
-	twt_job_mark(job, mark);
-	twt_must(twt_job_reached((1u << job->size) - 1, mark));
-}
-
 /* A group of all ranks, connected and used. */
 static struct tow_group *make(const struct twt_job *job)
 {
@@ -180,7 +174,7 @@ static void play_flight(struct twt_job *job, const void *arg)
 		snprintf(words, sizeof(words), "rank %d has aborted the group: round %d", by, i);
 		if (job->rank != 0)
 			take_off(job, group, counts[i / 2], i < 4, &flight);
-		meet(job, mark++);
+		twt_job_meet(job, mark++);
 		if (job->rank == by) {
 			snprintf(words, sizeof(words), "round %d", i);
 			abort_beside(job, group, words);
@@ -216,7 +210,7 @@ static void play_two(struct twt_job *job, const void *arg)
 	(void)arg;
 	if (job->rank == 1)
 		take_off(job, group, 5, true, &flight);
-	meet(job, 1);
+	twt_job_meet(job, 1);
 	if (job->rank != 1)
 		abort_beside(job, group, job->rank == 0 ? "zero" : "two");
 	if (job->rank == 1)
@@ -240,7 +234,7 @@ static void play_unused(struct twt_job *job, const void *arg)
 	(void)arg;
 	twt_must(tow_group_split(job->group, 0, 0, TWT_JOB_WAIT_NS, &group) == TOW_OK);
 	twt_must(tow_group_split(job->group, 0, 0, TWT_JOB_WAIT_NS, &other) == TOW_OK);
-	meet(job, 1);
+	twt_job_meet(job, 1);
 	if (job->rank == 1) {
 		memset(long_reason, 'r', sizeof(long_reason));
 		long_reason[sizeof(long_reason) - 1] = '\0';
@@ -275,7 +269,7 @@ static void play_waits(struct twt_job *job, const void *arg)
 		struct tow_group *group = make(job);
 		int status = TOW_OK;
 
-		meet(job, 2 * kind + 1);
+		twt_job_meet(job, 2 * kind + 1);
 		if (job->rank == 2) {
 			usleep(30000); /* they wait by then, or are refused at once */
 			twt_must(tow_group_abort(group, "enough") == TOW_OK);
@@ -291,7 +285,7 @@ static void play_waits(struct twt_job *job, const void *arg)
 			twt_must(status == TOW_EABORTED);
 			must_say(job, tow_error_message(), "rank 2 has aborted the group: enough");
 		}
-		meet(job, 2 * kind + 2);
+		twt_job_meet(job, 2 * kind + 2);
 		twt_must(tow_group_close(group) == TOW_OK);
 		must_live(job);
 	}
@@ -354,7 +348,7 @@ static void play_broken(struct twt_job *job, const void *arg)
 		twt_must(tow_coll_barrier_start(group, &options, &op) == TOW_OK);
 		twt_must(twt_job_end(job, op, text) < 0);
 	}
-	meet(job, 1);
+	twt_job_meet(job, 1);
 	if (job->rank == 0)
 		twt_must(tow_group_abort(group, "broken") == TOW_OK);
 	else
@@ -374,7 +368,7 @@ static void play_close(struct twt_job *job, const void *arg)
 
 		if (job->rank != 0)
 			take_off(job, group, 9, i % 2 == 0, &flight);
-		meet(job, i + 1);
+		twt_job_meet(job, i + 1);
 		if (job->rank == i % job->size)
 			twt_must(tow_group_abort(group, "and closed") == TOW_OK);
 		if (job->rank != 0 && job->rank == i % job->size) {

@@ -10,12 +10,6 @@
 #define RANKS   3
 #define COUNT   40000u /* of f32: small ones have no span, as a rule */
 
-static void meet(const struct twt_job *job, int mark)
-{
-	twt_job_mark(job, mark);
-	twt_must(twt_job_reached((1u << job->size) - 1, mark));
-}
-
 static void must_say(const struct twt_job *job, const char *text, const char *words)
 {
 	if (strstr(text, words) == NULL) {
@@ -106,7 +100,7 @@ static void abort_it(const struct twt_job *job, struct tow_group *group)
 {
 	char text[512] = "";
 
-	meet(job, 3);
+	twt_job_meet(job, 3);
 	if (job->rank == 0)
 		twt_must(tow_group_abort(group, "enough") == TOW_OK);
 	else
@@ -128,7 +122,7 @@ static void play(struct twt_job *job, const void *arg)
 	must_tell(job, "/v1/coll", "\"name\":\"grads\"");
 	must_tell(job, "/v1/slack", "\"name\":\"grads of dp\"");
 	wait_for_nothing(job, group);
-	meet(job, 1);
+	twt_job_meet(job, 1);
 	if (job->rank != 2) { /* whose text is the other's names the group once, too */
 		twt_must(reduce(job, group, "late", 300000000, text) == TOW_EDEADLINE);
 		must_say(job, text, "rank 2 never entered");
@@ -137,7 +131,7 @@ static void play(struct twt_job *job, const void *arg)
 		twt_must(strstr(strstr(text, "\"dp\"") + 1, "\"dp\"") == NULL);
 		must_tell(job, "/v1/coll", "\"broken_why\":\"");
 	}
-	meet(job, 2);
+	twt_job_meet(job, 2);
 	twt_must(tow_group_shrink(group, TWT_JOB_WAIT_NS, &shrunk) == TOW_OK);
 	must_be(job, shrunk, "dp");
 	abort_it(job, shrunk);

@@ -43,12 +43,6 @@ static void must_fail(const struct twt_job *job, struct tow_group *parent, const
 	twt_must(strstr(tow_error_message(), words) != NULL);
 }
 
-static void meet(const struct twt_job *job, int mark)
-{
-	twt_job_mark(job, mark);
-	twt_must(twt_job_reached((1u << job->size) - 1, mark));
-}
-
 /* By members alone, in an order of their own, and a group of that group; the rest does nothing. */
 static void play_members(struct twt_job *job, const void *arg)
 {
@@ -58,7 +52,7 @@ static void play_members(struct twt_job *job, const void *arg)
 
 	(void)arg;
 	if (job->rank == 0 || job->rank == 2) {
-		meet(job, 1);
+		twt_job_meet(job, 1);
 		return;
 	}
 	group = create(job, job->group, list, 3, NULL);
@@ -80,7 +74,7 @@ static void play_members(struct twt_job *job, const void *arg)
 	use(job, group);
 	twt_must(tow_group_barrier(group, TWT_JOB_WAIT_NS) == TOW_OK);
 	twt_must(tow_group_close(group) == TOW_OK);
-	meet(job, 1);
+	twt_job_meet(job, 1);
 }
 
 /* What is wrong with a list is told by the rank that says it, without the others. */
@@ -106,7 +100,7 @@ static void play_lists(struct twt_job *job, const void *arg)
 	must_fail(job, job->group, beyond, 2, "", TOW_EINVAL, "the name must have");
 	twt_must(tow_group_create(job->group, beyond, 2, NULL, SHORT, NULL) == TOW_EINVAL);
 	twt_must(tow_group_create(NULL, beyond, 2, NULL, SHORT, &none) == TOW_EINVAL);
-	meet(job, 1);
+	twt_job_meet(job, 1);
 }
 
 /* Ranks that disagree, and one that does not come. Afterwards all is as before. */
@@ -120,7 +114,7 @@ static void play_wrong(struct twt_job *job, const void *arg)
 				  TWT_JOB_WAIT_NS, &made) == TOW_EMISMATCH);
 	twt_must(strstr(tow_error_message(), "rank 2 of the job lists 0, 2, 1") != NULL);
 	twt_must(strstr(tow_error_message(), "of the job lists 0-2") != NULL);
-	meet(job, 1);
+	twt_job_meet(job, 1);
 	if (job->rank < 2) {
 		twt_must(tow_group_create(job->group, job->rank == 0 ? two : all,
 					  job->rank == 0 ? 2 : 3, "n", TWT_JOB_WAIT_NS,
@@ -129,12 +123,12 @@ static void play_wrong(struct twt_job *job, const void *arg)
 		twt_must(strstr(tow_error_message(), "rank 1 of the job lists 0-2") != NULL);
 		twt_must(strstr(tow_error_message(), "rank 0 of the job lists 0, 1") != NULL);
 	}
-	meet(job, 2);
+	twt_job_meet(job, 2);
 	if (job->rank != 1)
 		must_fail(job, job->group, all, 3, NULL, TOW_EDEADLINE, "rank 1 of the job");
-	meet(job, 3);
+	twt_job_meet(job, 3);
 	use(job, create(job, job->group, all, 3, NULL));
-	meet(job, 4);
+	twt_job_meet(job, 4);
 }
 
 struct worker {
@@ -175,7 +169,7 @@ static void play_threads(struct twt_job *job, const void *arg)
 	}
 	for (int i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
-	meet(job, 1);
+	twt_job_meet(job, 1);
 }
 
 /* The parent is broken, and one of its ranks is dead: the others make groups of it all the same. */
@@ -188,7 +182,7 @@ static void play_broken(struct twt_job *job, const void *arg)
 
 	(void)arg;
 	twt_job_sum(job, job->group, COUNT);
-	meet(job, 1);
+	twt_job_meet(job, 1);
 	if (job->rank == 1)
 		raise(SIGKILL);
 	twt_must(tow_coll_barrier_start(job->group, NULL, &op) == TOW_OK);
@@ -223,7 +217,7 @@ static void play_many(struct twt_job *job, const void *arg)
 		}
 		twt_must(tow_group_close(group) == TOW_OK);
 	}
-	meet(job, 1);
+	twt_job_meet(job, 1);
 }
 
 static const struct {

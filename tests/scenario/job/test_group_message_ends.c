@@ -25,12 +25,6 @@ static void end_with(const struct twt_job *job, struct tow_op *op, int status, c
 	twt_must(ended == status && strstr(text, words) != NULL);
 }
 
-static void meet(const struct twt_job *job, int mark)
-{
-	twt_job_mark(job, mark);
-	twt_must(twt_job_reached((1u << job->size) - 1, mark));
-}
-
 static struct tow_op *hear(const struct twt_job *job, struct tow_group *group, uint64_t rank,
 			   uint64_t tag, uint8_t *data, uint64_t bytes)
 {
@@ -83,19 +77,19 @@ static void close_group(struct twt_job *job, bool used)
 		ops[0] = hear(job, group, 1, 77, memory[0], 8);
 		ops[1] = hear(job, group, TOW_RANK_ANY, 78, memory[1], 8);
 		ops[2] = hear(job, group, 0, 79, memory[2], 8);
-		meet(job, 1);
-		meet(job, 2);
+		twt_job_meet(job, 1);
+		twt_job_meet(job, 2);
 		twt_must(tow_group_close(group) == TOW_OK);
 		for (int i = 0; i < 3; i++)
 			must_end(job, ops[i], TOW_ECLOSED, "was closed");
-		meet(job, 3);
+		twt_job_meet(job, 3);
 	} else {
-		meet(job, 1);
+		twt_job_meet(job, 1);
 		ops[0] = say(job, group, 0, 1, memory[0], sizeof(memory[0])); /* nobody takes it */
 		ops[1] = hear(job, group, 0, 2, memory[1], 8);
 		ops[2] = hear(job, group, TOW_RANK_ANY, 2, memory[2], 8);
-		meet(job, 2);
-		meet(job, 3);
+		twt_job_meet(job, 2);
+		twt_job_meet(job, 3);
 		must_end(job, ops[0], TOW_EPEER, "has closed group ");
 		must_end(job, ops[1], TOW_EPEER, "has closed group ");
 		must_end(job, say(job, group, 0, 3, memory[0], 8), TOW_EPEER, "has closed group ");
@@ -106,7 +100,7 @@ static void close_group(struct twt_job *job, bool used)
 	}
 	must_end(job, say(job, job->group, to, 5, memory[0], 8), TOW_OK, "");
 	must_end(job, other, TOW_OK, "");
-	meet(job, 4);
+	twt_job_meet(job, 4);
 }
 
 static void play_close(struct twt_job *job, const void *arg)
@@ -129,7 +123,7 @@ static void play_gone(struct twt_job *job, const void *arg)
 	(void)arg;
 	if (job->rank == 0)
 		twt_must(tow_group_close(group) == TOW_OK);
-	meet(job, 1);
+	twt_job_meet(job, 1);
 	if (job->rank == 1) {
 		struct tow_op *heard = hear(job, group, 0, 1, memory[1], 8);
 
@@ -139,7 +133,7 @@ static void play_gone(struct twt_job *job, const void *arg)
 		must_end(job, heard, TOW_EPEER, "has closed group ");
 		twt_must(tow_group_close(group) == TOW_OK);
 	}
-	meet(job, 2);
+	twt_job_meet(job, 2);
 }
 
 /* Messages to a group that is made at the other side long after. */
@@ -171,7 +165,7 @@ static void play_early(struct twt_job *job, const void *arg)
 		twt_must(tow_group_barrier(group, WAITS) == TOW_OK);
 		twt_must(tow_group_close(group) == TOW_OK);
 	}
-	meet(job, 1);
+	twt_job_meet(job, 1);
 }
 
 /* One rank aborts: posted, of any rank, to oneself, large and unmatched, small and unconnected. */
@@ -198,7 +192,7 @@ static void play_abort(struct twt_job *job, const void *arg)
 	twt_must(late == NULL && strstr(tow_error_message(), "enough") != NULL);
 	must_end(job, say(job, job->group, mine, 6, memory[0], 8), TOW_OK, "");
 	must_end(job, hear(job, job->group, mine, 6, memory[1], 8), TOW_OK, "");
-	meet(job, 2);
+	twt_job_meet(job, 2);
 	twt_must(tow_group_close(group) == TOW_OK);
 }
 
@@ -258,13 +252,13 @@ static void play_ends(struct twt_job *job, const void *arg)
 			twt_must(tow_op_cancel(ops[i]) == TOW_OK);
 			must_end(job, ops[i], TOW_ECANCELED, "");
 		}
-		meet(job, 1 + turn);
+		twt_job_meet(job, 1 + turn);
 	}
 	/* All is as before. */
 	ops[0] = say(job, job->group, to, 4, memory[2], sizeof(memory[2]));
 	must_end(job, hear(job, job->group, to, 4, memory[0], sizeof(memory[0])), TOW_OK, "");
 	must_end(job, ops[0], TOW_OK, "");
-	meet(job, 3);
+	twt_job_meet(job, 3);
 }
 
 /* A receive that waits for its connection has its place among those of any rank. */
@@ -276,18 +270,18 @@ static void play_order(struct twt_job *job, const void *arg)
 	if (job->rank == 0) {
 		first = hear(job, job->group, 1, 1, memory[0], 8);
 		second = hear(job, job->group, TOW_RANK_ANY, 1, memory[1], 8);
-		meet(job, 1);
+		twt_job_meet(job, 1);
 		must_end(job, first, TOW_OK, "");
 		must_end(job, second, TOW_OK, "");
 		twt_must(memory[0][0] == 1 && memory[1][0] == 2);
 	} else {
-		meet(job, 1);
+		twt_job_meet(job, 1);
 		memory[0][0] = 1;
 		must_end(job, say(job, job->group, 0, 1, memory[0], 8), TOW_OK, "");
 		memory[1][0] = 2;
 		must_end(job, say(job, job->group, 0, 1, memory[1], 8), TOW_OK, "");
 	}
-	meet(job, 2);
+	twt_job_meet(job, 2);
 }
 
 #define THREADS 4
@@ -339,7 +333,7 @@ static void play_threads(struct twt_job *job, const void *arg)
 	}
 	for (int i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
-	meet(job, 1);
+	twt_job_meet(job, 1);
 	twt_must(tow_group_close(group) == TOW_OK);
 }
 
@@ -386,7 +380,7 @@ static void play_wrong(struct twt_job *job, const void *arg)
 	twt_must(tow_group_peer_rank(job->group, peer) == 1 - (uint32_t)job->rank);
 	twt_must(tow_group_peer_rank(job->group, NULL) == UINT32_MAX);
 	twt_must(tow_group_id(NULL) == UINT64_MAX);
-	meet(job, 1);
+	twt_job_meet(job, 1);
 }
 
 struct play {

@@ -212,7 +212,7 @@ static int apply_option(struct memreg_options *options, int option, char *value)
 		puts("tow-size " TOW_VERSION);
 		return -1;
 	default:
-		fputs("tow-size --help tells the options\n", stderr);
+		fputs("tow-size --help lists the options\n", stderr);
 		return MEMREG_USAGE; /* getopt has printed why */
 	}
 	return rc;

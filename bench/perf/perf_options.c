@@ -30,7 +30,7 @@ static const char help[] =
 	"  -i, --interval S    a line each S seconds while it measures; without --seconds and\n"
 	"                      --iters each measurement takes 10 s\n"
 	"  -p, --port N        TCP port to listen at, and of HOST without one [7000]\n"
-	"  -1, --one           who listens ends after one client\n"
+	"  -1, --one           the side that listens ends after one client\n"
 	"  --lane LANE         a lane of `towstat lanes`, or LANE:REST for LANE://REST, such as\n"
 	"                      ofi:PROVIDER, or tow (the best of them): two processes;\n"
 	"                      loop: two threads of one process [tcp]\n"

@@ -274,7 +274,7 @@ static int apply_option(int option, const char *value)
 		puts("tow-rpc " TOW_VERSION);
 		return 0;
 	}
-	fputs("tow-rpc --help tells the options\n", stderr); /* getopt has printed why */
+	fputs("tow-rpc --help lists the options\n", stderr); /* getopt has printed why */
 	return 2;
 }
 

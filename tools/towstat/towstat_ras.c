@@ -30,12 +30,12 @@
 #define TEXT_ROOM 512
 
 static const char usage[] =
-	"towstat ras - a job's groups, as NCCL's RAS tells communicators\n"
+	"towstat ras - a job's groups, as NCCL's RAS shows communicators\n"
 	"\n"
 	"  towstat ras [OPTION...] [JOB]\n"
 	"\n"
 	"Answers on the port of NCCL's RAS to what watches that: ncclras, Ray Train, SGLang, or\n"
-	"echo verbose status | nc localhost 28028. Groups are told as communicators, with their\n"
+	"echo verbose status | nc localhost 28028. Groups appear as communicators, with their\n"
 	"ranks, which of them do not answer, and how many collectives each has begun. Without JOB\n"
 	"the only job here is meant. Serves until SIGINT, SIGTERM or SIGHUP, or until all of its\n"
 	"ranks on this host have ended.\n"

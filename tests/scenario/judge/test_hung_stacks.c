@@ -193,7 +193,7 @@ static void test_knob(void **state)
 		int64_t trace_signal; /* 0: none */
 	} rows[] = {
 		{ 65, TOW_EINVAL, "stacks_signal", 0 },
-		{ SIGSEGV, TOW_EINVAL, "SIGSEGV tells of a fault", 0 },
+		{ SIGSEGV, TOW_EINVAL, "SIGSEGV is the signal of a fault", 0 },
 		{ SIGKILL, TOW_EINVAL, "stacks_signal = 9", 0 },
 		{ SIGUSR1, TOW_EBUSY, "the program handles that signal itself", 0 },
 		{ SIGUSR2, TOW_EINVAL, "is trace_signal as well", SIGUSR2 },

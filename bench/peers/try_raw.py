@@ -124,7 +124,8 @@ def main():
             port = free.getsockname()[1]
         try_pair(f"tcp:127.0.0.1:{port}", ("bw", "lat"), ["lat", "bw"], "tcp, spinning",
                  RAW_SPIN="1")
-        for order, says in (((0, 0, 8, 1, 1, 0), "no order"), ((MAGIC, 9, 8, 1, 1, 0), "no order"),
+        for order, says in (((0, 0, 8, 1, 1, 0), "not an order"),
+                            ((MAGIC, 9, 8, 1, 1, 0), "not an order"),
                             ((MAGIC, 1, 1 << 60, 1, 1, 0), "bytes of memory"),
                             ((MAGIC, 2, 4096, 1, 1 << 20, 0), "bytes of memory")):
             try_foreign_order(folder, order, says)

@@ -223,7 +223,8 @@ static void play_dead(struct twt_job *job, const void *arg)
 		twt_must(twt_job_reached(1, 2));
 		since_ns = twt_job_now();
 		ended = twt_job_end(job, hear(job, job->group, 2, 3, memory[2], 8), text);
-		twt_must(ended == TOW_EPEER || ended == TOW_EREFUSED);
+		/* The kernel may hold a killed process's sockets for long (docs/testing.md). */
+		twt_must(ended == TOW_EPEER || ended == TOW_EREFUSED || ended == TOW_EDEADLINE);
 		twt_must(twt_job_now() - since_ns < GONE_NS);
 		twt_must(strstr(text, "there is no connection to rank 2 of the job") != NULL);
 	}

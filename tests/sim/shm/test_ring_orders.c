@@ -63,6 +63,7 @@ static void begin(void)
 	near.fenced = fenced;
 	near.socket.fd = BELL;
 	twi_list_init(&far.copying);
+	twi_list_init(&far.helped);
 	lane.barriers = !fenced;
 	accepted = taken_back = settled = 0;
 	payload = 0;

@@ -186,8 +186,10 @@ static int piece_of(struct twi_coll_run *run, const struct cut *cut, uint32_t ra
 		*out = run->in + ref.offset;
 		return TOW_OK;
 	}
-	if (atomic_load_explicit(&slot_of(run, local)->ring, memory_order_relaxed) == run->seq)
+	if (atomic_load_explicit(&slot_of(run, local)->ring, memory_order_relaxed) == run->seq) {
 		ref.offset = ((k & 1) * cut->parts + part) * cut->column;
+		run->read_ring = true;
+	}
 	status = twi_coll_resolve_window(run, local, &ref, 0, bytes_of(cut, k), false, &at);
 	*out = at;
 	return status;
@@ -240,9 +242,12 @@ static int take_piece(struct twi_coll_run *run, const struct cut *cut, uint32_t 
 static int work_on(struct twi_coll_run *run, const struct cut *cut, uint64_t k)
 {
 	const struct twi_coll_call *call = &run->entry->call;
+	struct twi_engine *engine = run->coll->engine;
+	uint64_t begun_ns = twi_engine_clock(engine);
 	uint32_t size = run->coll->size;
 	int status = TOW_OK;
 
+	run->read_ring = false;
 	if (call->kind == TWI_COLL_ALL_REDUCE || call->kind == TWI_COLL_REDUCE_SCATTER) {
 		status = reduce_piece(run, cut, k);
 	} else if (call->kind == TWI_COLL_BROADCAST) {
@@ -254,7 +259,10 @@ static int work_on(struct twi_coll_run *run, const struct cut *cut, uint64_t k)
 			status = take_piece(run, cut, (run->coll->rank + i) % size, k);
 	}
 	if (status == TOW_OK)
-		run->coll->engine->coll_work += bytes_of(cut, k);
+		engine->coll_work += bytes_of(cut, k);
+	if (status == TOW_OK && run->read_ring)
+		twi_path_piece_read(engine, twi_engine_clock(engine) - begun_ns,
+				    bytes_of(cut, k) * cut->parts);
 	return status;
 }
 

@@ -72,6 +72,7 @@ struct twi_coll_run {
 	uint8_t *scale_memory; /* pool memory for scaled input outside OUT; NULL: none */
 	uint8_t *staged;       /* memory of the pool; NULL: none */
 	bool staged_in, staged_out;
+	bool read_ring;        /* the piece in hand came from another rank's ring */
 	uint64_t staged_bytes; /* bytes copied so far */
 	bool outside;          /* memory is outside the pool: this rank asks for the pipeline... */
 	bool pipelined;        /* ...which is used, as one of the ranks asks for it */

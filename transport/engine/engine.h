@@ -152,11 +152,12 @@ struct twi_engine {
 	struct twi_list polled;                /* parts with items (part.h) */
 	struct twi_part parts[TWI_PART_COUNT]; /* by enum twi_part_id */
 	uint64_t coll_messages, coll_work;     /* messages started; bytes reduced and copied */
-	struct twi_coll_table *coll_table;     /* NULL: none */
-	struct twi_list coll_groups;           /* groups that can have collectives */
-	struct twi_list series;                /* series of groups' calls (job/series.h) */
-	struct twi_list foreign_groups;        /* groups of other libraries (foreign/foreign.h) */
-	struct twi_list formings;              /* groups that wait for all ranks (job/forming.h) */
+	uint32_t piece_cost, pieces_read, pieces_around; /* of collectives (op/path.h) */
+	struct twi_coll_table *coll_table;               /* NULL: none */
+	struct twi_list coll_groups;                     /* groups that can have collectives */
+	struct twi_list series;               /* series of groups' calls (job/series.h) */
+	struct twi_list foreign_groups;       /* groups of other libraries (foreign/foreign.h) */
+	struct twi_list formings;             /* groups that wait for all ranks (job/forming.h) */
 	struct twi_list coll_batches;         /* batches that hold calls back (coll/coll_batch.h) */
 	struct twi_coll_region *coll_regions; /* regions of an ended job (coll/coll_kept.h) */
 	_Atomic bool colls_held;              /* coll_batches is not empty */

@@ -48,6 +48,7 @@
  *	                      copies that it does not need, and copies that encryption costs
  *	twi_path_copy_fallback  a copy that it does not need, of memory that was not lent
  *	twi_path_wire         a copy onto a simulated wire
+ *	twi_path_learn        what a copy costs
  *	twi_route_init, twi_route_describe, twi_path_eligible, twi_path_pays, twi_path_choose,
  *	twi_path_tried, twi_path_report
  *	                      zero-copy sends: whether they pay on this route

@@ -73,13 +73,22 @@ void twi_path_copy_fallback(struct twi_engine *engine, enum twi_reason reason, v
 			    const void *from, size_t bytes, struct twi_site site);
 
 /*
- * A copy of a piece of a collective's input to memory that other cores read next. The stores always
- * go around the caches: a cache line that one core has written may reach another core more slowly
- * than memory does. If the input is `outside` the pool this is a fallback copy, with the reason
- * unregistered_send; otherwise it is necessary.
+ * Learns what a copy of `bytes` costs, in ps a KiB; 0: not known yet. The cost moves by a sixteenth
+ * towards each sample, so that a lost CPU counts as one sample of many.
+ */
+void twi_path_learn(uint32_t *cost, uint64_t ns, uint64_t bytes);
+
+/*
+ * A copy of a piece of a collective's input to memory that other cores read next. It stays in the
+ * caches, unless twi_path_piece_read has found that a line which one core has written reaches
+ * another core more slowly than memory does. If the input is `outside` the pool this is a fallback
+ * copy, with the reason unregistered_send; otherwise it is necessary.
  */
 void twi_path_copy_piece(struct twi_engine *engine, bool outside, void *to, const void *from,
 			 size_t bytes, struct twi_site site);
+
+/* `bytes` of such a piece of another rank's have been read in so long a time. */
+void twi_path_piece_read(struct twi_engine *engine, uint64_t ns, uint64_t bytes);
 
 /*
  * Copies between one piece of memory and a message of parts (parts.h), from byte `at` of the

@@ -19,7 +19,9 @@ static int set_up(void **state)
 	out = mmap(NULL, LARGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	in = malloc(LARGE);
 	assert_true(out != MAP_FAILED);
-	return twt_shm_open(state);
+	assert_int_equal(twt_shm_open(state), 0);
+	twt_shm_inside(1)->read_cost = UINT32_MAX / 4; /* help pays, whatever it costs */
+	return 0;
 }
 
 static int tear_down(void **state)
@@ -181,6 +183,40 @@ static void test_unhelped(void **state)
 	engine->staging.chunks = chunks;
 }
 
+/* Nobody is asked before it is known what reading costs, nor while pieces cost more than that. */
+static void test_costs(void **state)
+{
+	struct twi_shm_peer *peer = twt_shm_inside(1);
+
+	(void)state;
+	peer->read_cost = 0;
+	for (unsigned i = 0; i < 4; i++) {
+		uint64_t helped = helped_bytes();
+		struct tow_op *send, *recv;
+
+		if (i == 2) {
+			peer->read_cost = 16;
+			peer->piece_cost = UINT32_MAX / 4;
+			peer->help_unasked = 0;
+		} else if (i > 0 && i < 3) {
+			peer->read_cost = UINT32_MAX / 4;
+		}
+		twt_fill(out, LARGE, i);
+		recv = twt_shm_recv(1, in, LARGE, 1);
+		send = twt_shm_send(0, out, LARGE, 1);
+		must_arrive(send, recv, LARGE, i);
+		assert_int_equal(helped_bytes() > helped, i == 1 || i == 2);
+		if (i == 0) {
+			assert_in_range(peer->read_cost, 16, UINT32_MAX / 4);
+			assert_int_equal(peer->piece_cost, 0);
+		} else if (i == 1) {
+			assert_in_range(peer->piece_cost, 16, UINT32_MAX / 4);
+		}
+	}
+	assert_int_equal(peer->help_unasked, 254);
+	assert_int_equal(peer->piece_cost, 0);
+}
+
 /* A page in the middle cannot be read, or is not there, or the file is shorter. */
 static void test_bad_memory(void **state)
 {
@@ -300,15 +336,11 @@ int main(void)
 {
 #define HELP_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
-		HELP_TEST(test_sizes),
-		HELP_TEST(test_absent),
-		HELP_TEST(test_any_turns),
-		HELP_TEST(test_unhelped),
-		HELP_TEST(test_bad_memory),
-		HELP_TEST(test_bad_receive),
-		HELP_TEST(test_unreadable_now),
-		HELP_TEST(test_taken_back),
-		HELP_TEST(test_taken_back_and_unreadable),
+		HELP_TEST(test_sizes),       HELP_TEST(test_absent),
+		HELP_TEST(test_any_turns),   HELP_TEST(test_unhelped),
+		HELP_TEST(test_costs),       HELP_TEST(test_bad_memory),
+		HELP_TEST(test_bad_receive), HELP_TEST(test_unreadable_now),
+		HELP_TEST(test_taken_back),  HELP_TEST(test_taken_back_and_unreadable),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -106,6 +106,7 @@ struct twi_shm_peer {
 	uint64_t help_due_ns;    /* no piece came until then: a part is read */
 	uint32_t help_part_bytes;
 	uint16_t help_unasked, help_misses;  /* messages that go without, asked in vain */
+	uint32_t piece_cost, read_cost;      /* of this side, ps a KiB; 0: not known yet */
 	struct twi_list staging;             /* offers that go in pieces */
 	struct twi_list revoked;             /* offers whose withdrawal is not written yet */
 	uint16_t offer_free;                 /* index + 1 */

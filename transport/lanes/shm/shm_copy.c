@@ -80,7 +80,7 @@ static void drop_piece(struct twi_shm_peer *peer, struct twi_shm_incoming *incom
 int twi_shm_piece_noted(struct twi_shm_peer *peer, const struct twi_shm_remark *remark)
 {
 	struct twi_shm_incoming *incoming = &peer->incoming[remark->offer];
-	uint64_t most, fits;
+	uint64_t most, fits, begun_ns;
 
 	if (!incoming->used || incoming->generation != remark->generation || !incoming->wanted)
 		return TOW_OK;
@@ -96,13 +96,14 @@ int twi_shm_piece_noted(struct twi_shm_peer *peer, const struct twi_shm_remark *
 		return TOW_OK;
 	most = incoming->helped ? incoming->read_from : twi_shm_takes(incoming);
 	fits = twi_min(remark->bytes, most - twi_min(most, incoming->copied));
+	begun_ns = incoming->helped ? twi_engine_clock(peer->base.engine) : 0;
 	if (fits > 0)
 		copy_pool(peer, incoming,
 			  (uint8_t *)peer->shared->extents[remark->extent]->base + remark->where,
 			  fits);
 	incoming->copied += remark->bytes - fits;
 	if (incoming->helped)
-		twi_shm_help_came(peer, incoming);
+		twi_shm_help_came(peer, incoming, begun_ns, fits);
 	else if (incoming->copied == incoming->arrival.bytes)
 		twi_shm_commit(peer, incoming);
 	else
@@ -123,11 +124,15 @@ static bool copy_remote(struct twi_shm_peer *peer, struct twi_shm_incoming *inco
 {
 	struct tow_op *op = incoming->op;
 	void *to = twi_op_at(op, incoming->copied, &bytes);
+	uint64_t begun_ns = twi_engine_clock(peer->base.engine);
 	ssize_t n = twi_path_copy_remote(peer->base.engine, peer->pid, to,
 					 incoming->where + incoming->copied, bytes, op->site);
 
 	if (n <= 0)
 		return false;
+	if (n >= TWI_SHM_HELP_MIN_BYTES)
+		twi_path_learn(&peer->read_cost, twi_engine_clock(peer->base.engine) - begun_ns,
+			       (uint64_t)n);
 	add_sum(incoming, (uint64_t)n);
 	incoming->copied += (uint64_t)n;
 	return incoming->copied < twi_shm_takes(incoming) || twi_shm_is_alive(peer);

@@ -11,20 +11,22 @@
  * come for a while, the receiver reads a part from the end by itself. So a sender that computes, or
  * has no core, holds nothing up. The message is whole when both meet.
  *
- * A sender that sleeps is not asked. One that did not help is asked again later and later.
+ * A sender that sleeps is not asked. One that did not help is asked again later and later. Between
+ * some cores a line that one has written reaches the other so slowly that to read the memory is
+ * faster. So this side measures what both cost it, and asks only while pieces cost less.
  */
 #include "memreg/pool/staging.h"
 #include "transport/lanes/shm/shm_settle.h"
 #include "transport/op/lane_host.h"
 
-#define HELP_MIN_BYTES (64u << 10)
 #define PATIENCE_NS    4000u       /* until the receiver reads a part by itself */
 #define PART_MIN_BYTES (64u << 10) /* of its first part; each later one is twice as long */
 #define MISSES_MAX     5u          /* after m misses 2^m - 1 messages go without help */
+#define UNHELPFUL      255u        /* messages that go without where pieces cost more */
 
-static void be_patient(struct twi_shm_peer *peer)
+static void be_patient(struct twi_shm_peer *peer, uint64_t now_ns)
 {
-	peer->help_due_ns = twi_engine_clock(peer->base.engine) + PATIENCE_NS;
+	peer->help_due_ns = now_ns + PATIENCE_NS;
 	peer->help_part_bytes = PART_MIN_BYTES;
 }
 
@@ -35,8 +37,8 @@ bool twi_shm_help_ask(struct twi_shm_peer *peer, struct twi_shm_incoming *incomi
 					    .generation = incoming->generation,
 					    .bytes = TWI_SHM_HELP };
 
-	if (!peer->helps || twi_shm_takes(incoming) < HELP_MIN_BYTES || incoming->wanted ||
-	    incoming->summed || twi_op_in_parts(incoming->op) ||
+	if (!peer->helps || twi_shm_takes(incoming) < TWI_SHM_HELP_MIN_BYTES || incoming->wanted ||
+	    incoming->summed || peer->read_cost == 0 || twi_op_in_parts(incoming->op) ||
 	    atomic_load_explicit(&peer->in.box.head->asleep, memory_order_relaxed) != 0)
 		return false;
 	if (peer->help_unasked > 0) {
@@ -48,16 +50,21 @@ bool twi_shm_help_ask(struct twi_shm_peer *peer, struct twi_shm_incoming *incomi
 	incoming->read_from = twi_shm_takes(incoming);
 	peer->expecting++;
 	if (twi_list_empty(&peer->helped))
-		be_patient(peer);
+		be_patient(peer, twi_engine_clock(peer->base.engine));
 	twi_list_push_back(&peer->helped, &incoming->link);
 	twi_shm_say(peer, &ask);
 	twi_shm_busy(peer);
 	return true;
 }
 
-void twi_shm_help_came(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming)
+void twi_shm_help_came(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming,
+		       uint64_t begun_ns, uint64_t bytes)
 {
-	be_patient(peer);
+	uint64_t now = twi_engine_clock(peer->base.engine);
+
+	be_patient(peer, now);
+	if (bytes > 0)
+		twi_path_learn(&peer->piece_cost, now - begun_ns, bytes);
 	if (incoming->copied >= incoming->read_from)
 		twi_shm_help_commit(peer, incoming);
 	else
@@ -105,7 +112,11 @@ void twi_shm_help_commit(struct twi_shm_peer *peer, struct twi_shm_incoming *inc
 		peer->help_misses = 0;
 	else if (peer->help_misses < MISSES_MAX)
 		peer->help_misses++;
-	peer->help_unasked = (1u << peer->help_misses) - 1;
+	peer->help_unasked = (uint16_t)((1u << peer->help_misses) - 1);
+	if (incoming->came_bytes > 0 && peer->piece_cost >= peer->read_cost) {
+		peer->help_unasked = UNHELPFUL;
+		peer->piece_cost = 0; /* it may be another one then */
+	}
 	twi_shm_commit(peer, incoming);
 }
 
@@ -117,9 +128,13 @@ static void read_part(struct twi_shm_peer *peer, struct twi_shm_incoming *incomi
 		twi_min((uint64_t)peer->help_part_bytes, incoming->read_from - incoming->copied);
 	uint64_t at = incoming->read_from - bytes, run = bytes;
 	void *to = twi_op_at(op, at, &run);
+	uint64_t begun_ns = twi_engine_clock(peer->base.engine);
 	ssize_t n = twi_path_copy_remote(peer->base.engine, peer->pid, to, incoming->where + at,
 					 bytes, op->site);
 
+	if (n == (ssize_t)bytes)
+		twi_path_learn(&peer->read_cost, twi_engine_clock(peer->base.engine) - begun_ns,
+			       bytes);
 	peer->help_part_bytes = twi_min(2 * peer->help_part_bytes, TWI_SHM_CHUNK);
 	if (n == (ssize_t)bytes) {
 		incoming->read_from = at;

@@ -42,14 +42,18 @@ void twi_shm_refuse(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming
 void twi_shm_unwritable(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming,
 			uint64_t from);
 
+#define TWI_SHM_HELP_MIN_BYTES (64 << 10) /* shorter messages are read without help */
+
 /*
  * shm_help.c. ask: a matched offer whose memory can be read; false: it is copied without help.
- * came: a piece of it has been copied. work: reads a part if pieces stay away. alone: reading
- * failed, so pieces have to bring it. commit: all of it is there. lost: ends the receive if nothing
- * can bring it any more. give: what a record WANTED asks of the sender; false: it is out of place.
+ * came: `bytes` of a piece of it have been copied since begun_ns. work: reads a part if pieces stay
+ * away. alone: reading failed, so pieces have to bring it. commit: all of it is there. lost: ends
+ * the receive if nothing can bring it any more. give: what a record WANTED asks of the sender;
+ * false: it is out of place.
  */
 bool twi_shm_help_ask(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming);
-void twi_shm_help_came(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming);
+void twi_shm_help_came(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming,
+		       uint64_t begun_ns, uint64_t bytes);
 unsigned twi_shm_help_work(struct twi_shm_peer *peer);
 void twi_shm_help_alone(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming);
 void twi_shm_help_commit(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming);

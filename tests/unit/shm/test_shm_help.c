@@ -268,6 +268,49 @@ static void test_bad_receive(void **state)
 	munmap(bad, LARGE);
 }
 
+/* Neither side can move it: both are told, and do not wait. */
+static void test_no_way(void **state)
+{
+	struct twi_engine *engine = twi_runtime_engine(twt_shm.runtime[0]);
+	const uint32_t chunks = engine->staging.chunks;
+	pid_t pid = twt_shm_inside(1)->pid;
+	struct tow_op *send, *recv;
+
+	(void)state;
+	engine->staging.chunks = 0;
+	twt_shm_inside(1)->pid = 0x7fffffff;
+	recv = twt_shm_recv(1, in, LARGE, 1);
+	send = twt_shm_send(0, out, LARGE, 1);
+	assert_int_equal(twt_shm_finish(recv, NULL, false), TOW_EFAULT);
+	assert_int_equal(twt_shm_finish(send, NULL, false), TOW_EFAULT);
+	engine->staging.chunks = chunks;
+	twt_shm_inside(1)->pid = pid;
+}
+
+/* Receivers that have asked and do not come hold no more than half of the staging. */
+static void test_leaves_half(void **state)
+{
+	enum { MANY = 6 };
+	struct twi_staging *staging = &twi_runtime_engine(twt_shm.runtime[0])->staging;
+	struct tow_op *sends[MANY], *recvs[MANY];
+	const uint64_t bytes = LARGE / MANY;
+
+	(void)state;
+	for (unsigned i = 0; i < MANY; i++) {
+		twt_fill(out + i * bytes, bytes, i);
+		recvs[i] = twt_shm_recv(1, in + i * bytes, bytes, i);
+		sends[i] = twt_shm_send(0, out + i * bytes, bytes, i);
+	}
+	drive(1, 1);
+	drive(0, 100);
+	assert_in_range(staging->free_count, staging->chunks / 2, staging->chunks - 1);
+	for (unsigned i = 0; i < MANY; i++) {
+		assert_int_equal(twt_shm_finish(recvs[i], NULL, false), TOW_OK);
+		assert_int_equal(twt_check(in + i * bytes, bytes, i), 0);
+		assert_int_equal(twt_shm_finish(sends[i], NULL, false), TOW_OK);
+	}
+}
+
 /* Reading begins to fail in the middle: pieces bring the rest. */
 static void test_unreadable_now(void **state)
 {
@@ -339,7 +382,8 @@ int main(void)
 		HELP_TEST(test_sizes),       HELP_TEST(test_absent),
 		HELP_TEST(test_any_turns),   HELP_TEST(test_unhelped),
 		HELP_TEST(test_costs),       HELP_TEST(test_bad_memory),
-		HELP_TEST(test_bad_receive), HELP_TEST(test_unreadable_now),
+		HELP_TEST(test_bad_receive), HELP_TEST(test_no_way),
+		HELP_TEST(test_leaves_half), HELP_TEST(test_unreadable_now),
 		HELP_TEST(test_taken_back),  HELP_TEST(test_taken_back_and_unreadable),
 	};
 

@@ -208,6 +208,17 @@ static uint64_t piece_bytes(const struct twi_engine *engine, const struct tow_op
 		       (uint64_t)engine->staging.chunk_bytes);
 }
 
+/*
+ * A receiver that asks for help, and then computes, keeps its pieces. Half of the staging is left
+ * to messages and device copies that have no other way.
+ */
+static bool may_stage(const struct twi_engine *engine, const struct twi_shm_offer *offer)
+{
+	const struct twi_staging *staging = &engine->staging;
+
+	return !offer->asked || staging->free_count > staging->chunks / 2;
+}
+
 /* Stages the next piece of an offer. False if no staging is free, or all pieces are still out. */
 static bool stage_piece(struct twi_shm_peer *peer, struct twi_shm_offer *offer)
 {
@@ -219,7 +230,8 @@ static bool stage_piece(struct twi_shm_peer *peer, struct twi_shm_offer *offer)
 	struct tow_op *op = offer->op;
 	void *chunk;
 
-	if (offer->piece_count == twi_array_count(offer->pieces) || offer->staged == op->bytes)
+	if (offer->piece_count == twi_array_count(offer->pieces) || offer->staged == op->bytes ||
+	    !may_stage(engine, offer))
 		return false;
 	chunk = twi_staging_acquire(&engine->staging);
 	if (chunk == NULL)
@@ -270,7 +282,7 @@ bool twi_shm_send_stages(const struct twi_shm_peer *peer)
 			twi_container_of(pos, struct twi_shm_offer, link);
 
 		if (offer->piece_count < twi_array_count(offer->pieces) &&
-		    offer->staged < offer->op->bytes)
+		    offer->staged < offer->op->bytes && may_stage(peer->base.engine, offer))
 			return true;
 	}
 	return false;

@@ -180,6 +180,10 @@ bool twi_shm_help_give(struct twi_shm_peer *peer, struct twi_shm_offer *offer,
 	if (favour &&
 	    (!offer->plain || engine->knobs.require_zero_copy || engine->staging.chunks == 0))
 		return true;
+	if (engine->staging.chunks == 0) {
+		twi_shm_unreadable(peer, offer); /* by the receiver, and there is no other way */
+		return true;
+	}
 	offer->wanted = true;
 	twi_list_push_back(&peer->staging, &offer->link);
 	twi_shm_busy(peer);

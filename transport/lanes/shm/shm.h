@@ -231,6 +231,8 @@ void twi_shm_traffic_fini(struct twi_shm_peer *peer);
 void twi_shm_recv(struct tow_peer *base, struct tow_op *op);
 /* Ends an open offer, on the other side too, because its memory cannot be read. */
 void twi_shm_unreadable(struct twi_shm_peer *peer, struct twi_shm_offer *offer);
+/* Takes an open offer back, which the receiver cannot read and this side cannot stage. */
+void twi_shm_unstaged(struct twi_shm_peer *peer, struct twi_shm_offer *offer);
 void twi_shm_look_again(struct tow_peer *base, uint64_t tag, uint32_t context);
 /* Lets the ring be read again: a receive for the next message may exist now. */
 void twi_shm_unstall(struct twi_shm_peer *peer);

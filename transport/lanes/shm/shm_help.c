@@ -11,9 +11,9 @@
  * come for a while, the receiver reads a part from the end by itself. So a sender that computes, or
  * has no core, holds nothing up. The message is whole when both meet.
  *
- * A sender that sleeps is not asked. One that did not help is asked again later and later. Between
+ * A sender that sleeps is not asked. One that did not help is asked less and less often. Between
  * some cores a line that one has written reaches the other so slowly that to read the memory is
- * faster. So this side measures what both cost it, and asks only while pieces cost less.
+ * faster. So the receiver measures what both cost it, and asks only while pieces cost less.
  */
 #include "memreg/pool/staging.h"
 #include "transport/lanes/shm/shm_settle.h"
@@ -76,7 +76,7 @@ void twi_shm_help_alone(struct twi_shm_peer *peer, struct twi_shm_incoming *inco
 	incoming->pieces_only = true;
 	twi_list_remove(&incoming->link);
 	if (!incoming->dropping) {
-		/* It is no favour any more, so the sender looks at its memory. */
+		/* The message needs the pieces now, so the sender stages it or ends it. */
 		twi_shm_incoming_note(peer, incoming, TWI_SHM_WANTED);
 		return;
 	}
@@ -163,25 +163,29 @@ bool twi_shm_help_give(struct twi_shm_peer *peer, struct twi_shm_offer *offer,
 		       const struct twi_shm_remark *remark)
 {
 	const struct twi_engine *engine = peer->base.engine;
-	bool favour = remark->bytes == TWI_SHM_HELP;
+	bool optional = remark->bytes == TWI_SHM_HELP;
 
 	if (offer->wanted || offer->asked) {
-		if (favour || !offer->asked)
+		if (optional || !offer->asked)
 			return false;
 		offer->asked = false;
 		if (offer->wanted)
 			return true; /* it goes on */
 	}
-	offer->asked = favour;
+	offer->asked = optional;
 	offer->plain =
 		!twi_op_in_parts(offer->op) &&
 		twi_reach_plain(twi_shm_lane_of(engine)->maps, offer->op->data, offer->op->bytes);
 	/* A look at each page would take as long as the copy: the receiver may as well read it. */
-	if (favour &&
+	if (optional &&
 	    (!offer->plain || engine->knobs.require_zero_copy || engine->staging.chunks == 0))
 		return true;
 	if (engine->staging.chunks == 0) {
-		twi_shm_unreadable(peer, offer); /* by the receiver, and there is no other way */
+		if (!offer->plain &&
+		    twi_op_reach(offer->op, 0, offer->op->bytes, false) < offer->op->bytes)
+			twi_shm_unreadable(peer, offer);
+		else
+			twi_shm_unstaged(peer, offer);
 		return true;
 	}
 	offer->wanted = true;

@@ -235,6 +235,14 @@ static int refuse_parts(const struct tow_op *op)
 			 (unsigned long long)op->bytes);
 }
 
+static int refuse_unread(const struct twi_shm_peer *peer, const struct tow_op *op)
+{
+	return twi_error(TOW_EEXHAUSTED,
+			 "send of %llu bytes outside the pool, which %s may not read, needs "
+			 "staging, and staging_bytes is 0",
+			 (unsigned long long)op->bytes, peer->base.address);
+}
+
 /*
  * Leases what a large message needs. Memory outside the pool that the receiver may not read goes
  * through staging, which is one more copy.
@@ -256,12 +264,7 @@ static int claim_memory(struct twi_outbox *outbox, struct tow_op *op)
 				 "which %s may not read; allocate them with tow_alloc",
 				 (unsigned long long)op->bytes, op->data, peer->base.address);
 	}
-	if (engine->staging.chunks == 0)
-		return twi_error(TOW_EEXHAUSTED,
-				 "send of %llu bytes outside the pool, which %s may not read, "
-				 "needs staging, and staging_bytes is 0",
-				 (unsigned long long)op->bytes, peer->base.address);
-	return TOW_OK;
+	return engine->staging.chunks > 0 ? TOW_OK : refuse_unread(peer, op);
 }
 
 static void send_waits(struct twi_outbox *outbox, struct tow_op *op)
@@ -453,6 +456,13 @@ void twi_shm_unreadable(struct twi_shm_peer *peer, struct twi_shm_offer *offer)
 	uint64_t rpc_id = twi_peer_rpc_id(&peer->base, op->seq, true);
 
 	abort_offered(peer, op, twi_op_fault(op, rpc_id, op->bytes, offer->staged), true);
+}
+
+void twi_shm_unstaged(struct twi_shm_peer *peer, struct twi_shm_offer *offer)
+{
+	struct tow_op *op = offer->op;
+
+	abort_offered(peer, op, refuse_unread(peer, op), true);
 }
 
 static bool take_back(struct twi_outbox *outbox, struct tow_op *op, int status, bool force)

@@ -23,6 +23,7 @@
 
 #include <towline/towline.h>
 
+#include "listening.h"
 #include "store_port.h"
 #include "twt.h"
 
@@ -42,6 +43,7 @@ struct twt_job {
 struct twt_job_marks {
 	_Atomic int at[TWT_JOB_RANKS]; /* how far a rank is, by the test's own count */
 	_Atomic int pids[TWT_JOB_RANKS];
+	struct twt_listening listening; /* of a rank that is going to be killed */
 };
 
 int __lsan_do_recoverable_leak_check(void) __attribute__((weak)); /* with ASan alone */

@@ -12,9 +12,9 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include "child.h"
 #include "lane_pair.h"
 
 #define LARGE   300000u
@@ -136,22 +136,17 @@ static int play(const struct twt_lane_row *lane, const struct way *way)
 	return good ? 0 : 1;
 }
 
-static int in_child(const struct twt_lane_row *lane, const struct way *way)
-{
-	int status;
-	pid_t pid;
+struct turn {
+	const struct twt_lane_row *lane;
+	const struct way *way;
+};
 
-	fflush(NULL);
-	pid = fork();
-	assert_true(pid >= 0);
-	if (pid == 0) {
-		alarm(LIMIT_S);
-		report = fcntl(1, F_DUPFD_CLOEXEC, 10);
-		_exit(play(lane, way));
-	}
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_true(WIFEXITED(status));
-	return WEXITSTATUS(status);
+static int in_child(const void *arg)
+{
+	const struct turn *turn = arg;
+
+	report = fcntl(1, F_DUPFD_CLOEXEC, 10);
+	return play(turn->lane, turn->way);
 }
 
 static void prints_into_nothing(void **state)
@@ -161,11 +156,11 @@ static void prints_into_nothing(void **state)
 	(void)state;
 	for (unsigned i = 0; i < TWT_LANE_ROWS; i++) {
 		for (size_t k = 0; k < sizeof(ways) / sizeof(ways[0]); k++) {
-			int status = in_child(&twt_lane_rows[i], &ways[k]);
+			const struct turn turn = { &twt_lane_rows[i], &ways[k] };
+			char name[64];
 
-			if (status == 1)
-				fail_msg("%s, way %zu", twt_lane_rows[i].name, k);
-			played += status == 0;
+			snprintf(name, sizeof(name), "%s, way %zu", turn.lane->name, k);
+			played += twt_child_plays(name, LIMIT_S, in_child, &turn);
 		}
 	}
 	assert_in_range(played, TWT_LANE_ROWS_ALWAYS * 3, UINT32_MAX);

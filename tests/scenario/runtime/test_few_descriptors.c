@@ -9,9 +9,9 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include "child.h"
 #include "lane_pair.h"
 
 #include "diag/serve/mhd.h"
@@ -117,8 +117,9 @@ static bool pass_message(void)
 	return twt_lane_finish(&pair, send).status >= TOW_OK && good && twt_same(in, LARGE, 7);
 }
 
-static int play_lane(const struct twt_lane_row *lane)
+static int play_lane(const void *arg)
 {
+	const struct twt_lane_row *lane = arg;
 	int there = TOW_OK;
 
 	twt_lane_init(&pair, lane);
@@ -144,11 +145,11 @@ static int play_lane(const struct twt_lane_row *lane)
 	return 0;
 }
 
-static int play_libraries(const struct twt_lane_row *lane)
+static int play_libraries(const void *arg)
 {
 	int (*const loads[])(void) = { twi_mhd_load, twi_sodium_load, twi_protobuf_load };
 
-	(void)lane;
+	(void)arg;
 	for (size_t i = 0; i < sizeof(loads) / sizeof(loads[0]); i++) {
 		starve();
 		if (loads[i]() != TOW_ENOTSUP)
@@ -159,42 +160,21 @@ static int play_libraries(const struct twt_lane_row *lane)
 	return 0;
 }
 
-static bool in_child(const struct twt_lane_row *lane, int (*play)(const struct twt_lane_row *))
-{
-	int status;
-	pid_t pid;
-
-	fflush(NULL);
-	pid = fork();
-	assert_true(pid >= 0);
-	if (pid == 0) {
-		int result;
-
-		alarm(LIMIT_S);
-		result = play(lane);
-		fflush(NULL);
-		_exit(result);
-	}
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	if (!WIFEXITED(status) || WEXITSTATUS(status) == 1)
-		fail_msg("%s: status %x", lane->name, (unsigned)status);
-	return WEXITSTATUS(status) == 0;
-}
-
 static void each_lane(void **state)
 {
 	unsigned played = 0;
 
 	(void)state;
 	for (unsigned i = 0; i < TWT_LANE_ROWS; i++)
-		played += in_child(&twt_lane_rows[i], play_lane);
+		played += twt_child_plays(twt_lane_rows[i].name, LIMIT_S, play_lane,
+					  &twt_lane_rows[i]);
 	assert_in_range(played, TWT_LANE_ROWS_ALWAYS, TWT_LANE_ROWS);
 }
 
 static void libraries(void **state)
 {
 	(void)state;
-	assert_true(in_child(&twt_lane_rows[0], play_libraries));
+	assert_true(twt_child_plays("libraries", LIMIT_S, play_libraries, NULL));
 }
 
 int main(void)

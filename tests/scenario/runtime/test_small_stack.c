@@ -6,9 +6,9 @@
 #include "twt.h"
 
 #include <pthread.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include "child.h"
 #include "lane_pair.h"
 
 #define CALLS_BYTES  (64u << 10)
@@ -93,33 +93,35 @@ static void *take_reports(void *arg)
 	return NULL;
 }
 
+struct turn {
+	const struct twt_lane_row *lane;
+	size_t stack;
+	void *(*run)(void *);
+};
+
 /* A thread that needs more ends the child. */
+static int play_turn(const void *arg)
+{
+	const struct turn *turn = arg;
+	struct work work = { .lane = turn->lane };
+	pthread_attr_t attr;
+	pthread_t thread;
+
+	pthread_attr_init(&attr);
+	if (pthread_attr_setstacksize(&attr, turn->stack) != 0 ||
+	    pthread_create(&thread, &attr, turn->run, &work) != 0 ||
+	    pthread_join(thread, NULL) != 0)
+		return 1;
+	return work.there ? 0 : TWT_CHILD_ABSENT;
+}
+
 static bool play(const struct twt_lane_row *lane, size_t stack, void *(*run)(void *))
 {
-	int status;
-	pid_t pid;
+	const struct turn turn = { lane, stack, run };
+	char name[64];
 
-	fflush(NULL);
-	pid = fork();
-	assert_true(pid >= 0);
-	if (pid == 0) {
-		struct work work = { .lane = lane };
-		pthread_attr_t attr;
-		pthread_t thread;
-
-		alarm(LIMIT_S);
-		pthread_attr_init(&attr);
-		if (pthread_attr_setstacksize(&attr, stack) != 0 ||
-		    pthread_create(&thread, &attr, run, &work) != 0 ||
-		    pthread_join(thread, NULL) != 0)
-			_exit(1);
-		fflush(NULL);
-		_exit(work.there ? 0 : 2);
-	}
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	if (!WIFEXITED(status) || WEXITSTATUS(status) == 1)
-		fail_msg("%s in %zu bytes: status %x", lane->name, stack, (unsigned)status);
-	return WEXITSTATUS(status) == 0;
+	snprintf(name, sizeof(name), "%s in %zu bytes", lane->name, stack);
+	return twt_child_plays(name, LIMIT_S, play_turn, &turn);
 }
 
 static void small_stacks(void **state)

@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "child.h"
 #include "lane_pair.h"
 
 #ifndef CLONE_NEWTIME
@@ -168,27 +169,24 @@ static int play(const struct twt_lane_row *lane, const char *text)
 	return 0;
 }
 
+struct turn {
+	const struct twt_lane_row *lane;
+	const char *offset;
+};
+
+static int play_turn(const void *arg)
+{
+	const struct turn *turn = arg;
+
+	return play(turn->lane, turn->offset);
+}
+
 /* In a process that has not read the clock: the library's follows the one that it read first. */
 static bool in_child(const struct twt_lane_row *lane, const char *text)
 {
-	int status;
-	pid_t pid;
+	const struct turn turn = { lane, text };
 
-	fflush(NULL);
-	pid = fork();
-	assert_true(pid >= 0);
-	if (pid == 0) {
-		int result;
-
-		alarm(LIMIT_S);
-		result = play(lane, text);
-		fflush(NULL);
-		_exit(result);
-	}
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	if (!WIFEXITED(status) || (WEXITSTATUS(status) != 0 && WEXITSTATUS(status) != 2))
-		fail_msg("%s: status %x", lane->name, (unsigned)status);
-	return WEXITSTATUS(status) == 0;
+	return twt_child_plays(lane->name, LIMIT_S, play_turn, &turn);
 }
 
 static void each_lane(void **state)

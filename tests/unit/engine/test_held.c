@@ -3,6 +3,7 @@
  * called by somebody else, an operation that ends twice, a list that is not one. Each is made in a
  * child process, which opens a runtime of its own and must not come back.
  */
+#include "child.h"
 #include "twt.h"
 
 #include <pthread.h>
@@ -39,25 +40,29 @@ static bool open_sim(void)
 /* How a trap ends a process: x86, others, where the machine has none. */
 static const int traps[] = { SIGILL, SIGTRAP, SIGABRT };
 
+struct deed {
+	void (*what)(void);
+};
+
+static int play_deed(const void *arg)
+{
+	const struct deed *deed = arg;
+
+	prctl(PR_SET_DUMPABLE, 0); /* no core file of what is wanted */
+	for (size_t i = 0; i < twi_array_count(traps); i++)
+		signal(traps[i], SIG_DFL); /* cmocka's are inherited */
+	if (!open_sim())
+		return 1;
+	deed->what();
+	return 0;
+}
+
 /* How the child ends that opens a runtime and calls `what`: 0, or the signal. */
 static int outcome(void (*what)(void))
 {
-	int status;
-	pid_t pid;
+	const struct deed deed = { what };
+	int status = twt_child(60, play_deed, &deed);
 
-	fflush(NULL);
-	pid = fork();
-	assert_true(pid >= 0);
-	if (pid == 0) {
-		prctl(PR_SET_DUMPABLE, 0); /* no core file of what is wanted */
-		for (size_t i = 0; i < twi_array_count(traps); i++)
-			signal(traps[i], SIG_DFL); /* cmocka's are inherited */
-		if (!open_sim())
-			_exit(1);
-		what();
-		_exit(0);
-	}
-	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_true(WIFSIGNALED(status) || WEXITSTATUS(status) == 0);
 	return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 }

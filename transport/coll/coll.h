@@ -103,13 +103,13 @@ struct twi_coll_entry {
 	struct twi_plan *plan;
 	const char *why; /* reason for the choice of the plan */
 	uint64_t in_bytes, out_bytes;
-	bool shares, shares_out; /* other ranks read IN or touch OUT; they touch OUT */
-	bool local;              /* this rank has no messages */
-	bool signs;              /* neighbours exchange signatures; the same at all ranks */
-	bool pipeline;           /* memory outside the pool may go in pieces (coll_pipeline.h) */
-	bool stream;             /* the results exceed the caches: store around them */
-	bool connected;          /* to all ranks that it exchanges messages with */
-	uint32_t *peers;         /* ranks of the group that it exchanges messages with */
+	bool shares, shares_out;     /* other ranks read IN or touch OUT; they touch OUT */
+	bool local;                  /* this rank has no messages */
+	bool signs;                  /* neighbours exchange signatures; the same at all ranks */
+	bool may_pipeline, pipeline; /* outside memory may go in pieces (coll_pipeline.h); does */
+	bool stream;                 /* the results exceed the caches: store around them */
+	bool connected;              /* to all ranks that it exchanges messages with */
+	uint32_t *peers;             /* ranks of the group that it exchanges messages with */
 	uint32_t peer_count;
 	uint32_t io_count;
 	uint32_t program_steps; /* steps of the longest program */
@@ -197,8 +197,8 @@ struct twi_coll_group {
 	struct twi_coll_local *locals;
 	uint32_t locals_n;
 	bool peers_write, all_local;
-	bool pipelines; /* all ranks support coll_pipeline.h */
-	bool crowd;     /* this host has more ranks than cores */
+	bool pipelines, pipelines_all; /* all ranks have coll_pipeline.h; with each kind */
+	bool crowd;                    /* this host has more ranks than cores */
 	struct twi_coll_region *region;
 	struct twi_coll_kept *kept;   /* prepared for the group's end (coll_kept.h) */
 	struct twi_coll_told *told;   /* one for each rank; may be NULL */

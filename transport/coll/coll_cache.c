@@ -337,7 +337,8 @@ static int build_plan(struct twi_coll_group *coll, struct twi_coll_entry *entry)
 	entry->stream =
 		!entry->call.in_place && twi_max(entry->in_bytes, entry->out_bytes) >= STREAM_MIN;
 	entry->connected = !entry->signs;
-	entry->pipeline = entry->shares && twi_coll_pipeline_fits(coll, &entry->call, row);
+	entry->may_pipeline = entry->shares && twi_coll_pipeline_can(coll, &entry->call, row);
+	entry->pipeline = entry->may_pipeline && twi_coll_pipeline_pays(coll, &entry->call);
 	return twi_coll_quick_make(coll, entry);
 }
 

@@ -215,7 +215,7 @@ int twi_coll_resolve(struct twi_coll_run *run, const struct twi_coll_chain *chai
 			*out = run->out + ref->offset + chain->repeat * program->out_stride;
 			return TOW_OK;
 		case TWI_PLAN_SCRATCH:
-			*out = (uint8_t *)((uintptr_t)run->scratch + ref->offset +
+			*out = (uint8_t *)((uintptr_t)run->scratch.memory + ref->offset +
 					   (uint64_t)(chain - run->chains) * plan->scratch_bytes);
 			return TOW_OK;
 		default:

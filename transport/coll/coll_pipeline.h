@@ -28,12 +28,15 @@
 
 struct twi_plan_row;
 
-/* Whether calls of this entry are pipelined when a rank asks for it; the same at all ranks. */
-bool twi_coll_pipeline_fits(const struct twi_coll_group *coll, const struct twi_coll_call *call,
-			    const struct twi_plan_row *row);
+/* Whether such calls are pipelined when a rank asks for it; the same at all ranks. */
+bool twi_coll_pipeline_can(const struct twi_coll_group *coll, const struct twi_coll_call *call,
+			   const struct twi_plan_row *row);
 
-/* After the first meeting: whether a rank asks for the pipeline. If so, turns run it. */
-bool twi_coll_pipeline_asked(const struct twi_coll_run *run);
+/* Whether that is faster than to stage all. Else a rank asks only if its pool has no room. */
+bool twi_coll_pipeline_pays(const struct twi_coll_group *coll, const struct twi_coll_call *call);
+
+/* After the first meeting: begins the pipeline if a rank asks for it. Then turns run it. */
+bool twi_coll_pipeline_begins(struct twi_coll_run *run);
 
 /*
  * Goes on as far as possible; to be called again after TOW_AGAIN. TOW_OK: the result is there, and

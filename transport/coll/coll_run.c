@@ -46,15 +46,11 @@ struct twi_coll_run *twi_coll_run_of(struct twi_coll_group *coll, uint64_t seq)
 static int make_scratch(struct twi_coll_group *coll, struct twi_coll_run *run)
 {
 	const struct twi_plan *plan = run->entry->plan;
-	void *scratch;
-	int status;
 
 	if (plan->scratch_bytes == 0)
 		return TOW_OK;
-	status = twi_own_take(coll->engine, plan->scratch_bytes * plan->depth, 64, TWI_SITE_NONE,
-			      &scratch);
-	run->scratch = scratch;
-	return status;
+	return twi_own_take_any(coll->engine, plan->scratch_bytes * plan->depth, 64, TWI_SITE_NONE,
+				&run->scratch);
 }
 
 int twi_coll_run_make(struct twi_coll_group *coll, struct twi_coll_entry *entry,
@@ -95,7 +91,7 @@ int twi_coll_run_make(struct twi_coll_group *coll, struct twi_coll_entry *entry,
 
 void twi_coll_run_free(struct twi_coll_run *run)
 {
-	twi_own_give(run->coll->engine, run->scratch);
+	twi_own_give_any(run->coll->engine, &run->scratch);
 	free(run);
 }
 
@@ -261,10 +257,8 @@ static void finish_run(struct twi_coll_run *run, int status)
 	no_poll(run);
 	twi_own_give(coll->engine, run->staged);
 	run->staged = NULL;
-	if (twi_unlikely(run->scale_memory != NULL)) {
-		twi_own_give(coll->engine, run->scale_memory);
-		run->scale_memory = NULL;
-	}
+	if (twi_unlikely(run->scaled.memory != NULL))
+		twi_own_give_any(coll->engine, &run->scaled);
 	twi_coll_record_end(run, op, status);
 	if (op != NULL)
 		twi_op_complete(op, status, run->entry->out_bytes);

@@ -5,6 +5,7 @@
 #define TWI_COLL_RUN_H
 
 #include "transport/coll/coll.h"
+#include "transport/op/own_memory.h"
 
 enum twi_coll_state {
 	TWI_COLL_QUEUED,
@@ -68,16 +69,16 @@ struct twi_coll_run {
 	double scale;   /* the call's factor; if it is not 0, the fast path is not used */
 	bool is_scaled; /* all of the input has been scaled */
 	const uint8_t *scale_from;
-	uint64_t scale_bytes;  /* bytes scaled so far */
-	uint8_t *scale_memory; /* pool memory for scaled input outside OUT; NULL: none */
-	uint8_t *staged;       /* memory of the pool; NULL: none */
+	uint64_t scale_bytes;      /* bytes scaled so far */
+	struct twi_own_any scaled; /* the scaled input outside OUT; NULL: none */
+	uint8_t *staged;           /* memory of the pool; NULL: none */
 	bool staged_in, staged_out;
 	bool read_ring;        /* the piece in hand came from another rank's ring */
 	uint64_t staged_bytes; /* bytes copied so far */
 	bool outside;          /* memory is outside the pool: this rank asks for the pipeline... */
 	bool pipelined;        /* ...which is used, as one of the ranks asks for it */
 	uint64_t steps_announced, copied; /* counts of the pipeline; copied: pieces */
-	uint8_t *scratch;
+	struct twi_own_any scratch;
 	uint32_t program, repeat; /* the next run of a program to begin */
 	uint32_t begun;           /* runs of programs begun so far, for tags */
 	uint32_t active;          /* chains */
@@ -151,6 +152,8 @@ const struct twi_coll_call *twi_coll_scaled(const struct twi_coll_group *coll,
 					    struct twi_coll_call *out);
 /* Multiplies a piece of the input by the call's factor. True: all of it is done. */
 bool twi_coll_scale(struct twi_coll_run *run);
+/* The input that is staged: the user's, or what was made of it. */
+const uint8_t *twi_coll_input(const struct twi_coll_run *run);
 /* Copy a piece between the user's memory and staged memory. True: all of it is done. */
 bool twi_coll_stage(struct twi_coll_run *run);
 bool twi_coll_unstage(struct twi_coll_run *run);

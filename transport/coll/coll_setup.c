@@ -26,10 +26,11 @@
 #include "transport/op/endpoint.h"
 #include "transport/op/own_memory.h"
 
-#define NO_REGION UINT32_MAX
-#define MAY_SHARE 1u
-#define MAY_WRITE 2u
-#define MAY_PIPE  4u
+#define NO_REGION    UINT32_MAX
+#define MAY_SHARE    1u
+#define MAY_WRITE    2u
+#define MAY_PIPE     4u
+#define MAY_PIPE_ALL 8u
 
 enum setup_state { SETUP_CONNECTING, SETUP_HEARING, SETUP_GATHERING };
 
@@ -350,7 +351,7 @@ static int gather_ranks(struct twi_coll_group *coll, struct twi_coll_setup *setu
 
 	setup->records[coll->rank] = (uint64_t)setup->near[0] << 32 |
 				     (setup->share ? MAY_SHARE : 0) |
-				     (setup->writable ? MAY_WRITE : 0) | MAY_PIPE;
+				     (setup->writable ? MAY_WRITE : 0) | MAY_PIPE | MAY_PIPE_ALL;
 	return twi_coll_start_own(coll, &call);
 }
 
@@ -406,11 +407,12 @@ static bool host_shares(const struct twi_coll_group *coll, const struct twi_coll
 /* Fills in hosts[], numbered in the order of their first ranks. TOW_EPROTOCOL: wrong records. */
 static int number_hosts(struct twi_coll_group *coll, const struct twi_coll_setup *setup)
 {
-	coll->peers_write = coll->pipelines = true;
+	coll->peers_write = coll->pipelines = coll->pipelines_all = true;
 	for (uint32_t i = 0; i < coll->size; i++) {
 		uint32_t first = first_of(setup, i);
 
 		coll->pipelines &= (setup->records[i] & MAY_PIPE) != 0;
+		coll->pipelines_all &= (setup->records[i] & MAY_PIPE_ALL) != 0;
 		if ((setup->records[i] & MAY_SHARE) == 0 && first == first_of(setup, coll->rank))
 			NOT_SHARED(coll, "rank %u of this host cannot see all others", i);
 		if ((setup->records[i] & MAY_WRITE) == 0)

@@ -313,11 +313,8 @@ static int sync_step(struct twi_coll_run *run, struct twi_coll_chain *chain)
 	status = twi_coll_sync_test(run);
 	if (status == TOW_OK)
 		chain->posted = false;
-	if (status == TOW_OK && run->syncs == 1 && run->entry->pipeline &&
-	    twi_coll_pipeline_asked(run)) {
-		run->pipelined = true; /* the plan goes no further */
+	if (status == TOW_OK && run->syncs == 1 && twi_coll_pipeline_begins(run))
 		status = TOW_AGAIN;
-	}
 	if (status == TOW_AGAIN)
 		twi_coll_run_poll(run);
 	return status;
@@ -425,7 +422,7 @@ static int make_staged(struct twi_coll_run *run)
 	void *memory;
 	int status;
 
-	status = twi_own_take(run->coll->engine, bytes, 64, run->site, &memory);
+	status = twi_own_share(run->coll->engine, bytes, 64, run->site, &memory);
 	if (status < 0)
 		return status;
 	run->staged = memory;
@@ -456,23 +453,28 @@ const struct twi_coll_call *twi_coll_scaled(const struct twi_coll_group *coll,
 	return out;
 }
 
+const uint8_t *twi_coll_input(const struct twi_coll_run *run)
+{
+	return run->scaled.memory != NULL ? run->scaled.memory : run->user_in;
+}
+
 /* Scales into OUT, if all of the input has its place there; else into memory of the pool. */
 bool twi_coll_scale(struct twi_coll_run *run)
 {
 	const struct twi_coll_entry *entry = run->entry;
 	uint64_t unit = tow_type_bytes(entry->call.type), bytes;
-	void *memory;
 	int status;
 
 	if (run->is_scaled)
 		return true;
-	if (!entry->call.in_place && run->scale_memory == NULL && entry->in_bytes > 0) {
-		status = twi_own_take(run->coll->engine, entry->in_bytes, 64, run->site, &memory);
+	if (!entry->call.in_place && run->scaled.memory == NULL && entry->in_bytes > 0) {
+		status = twi_own_take_any(run->coll->engine, entry->in_bytes, 64, run->site,
+					  &run->scaled);
 		if (status < 0) {
 			twi_coll_run_fail(run, status);
 			return false;
 		}
-		run->in = run->scale_memory = memory;
+		run->in = run->scaled.memory;
 	}
 	bytes = twi_min(entry->in_bytes - run->scale_bytes, (uint64_t)PIECE_BYTES / unit * unit);
 	twi_reduce_scale(entry->call.type, (uint8_t *)(uintptr_t)run->in + run->scale_bytes,
@@ -504,6 +506,10 @@ bool twi_coll_stage(struct twi_coll_run *run)
 		run->outside = status == TOW_OK && entry->pipeline;
 		if (status == TOW_OK && !run->outside)
 			status = make_staged(run);
+		if (status == TOW_EEXHAUSTED && entry->may_pipeline) {
+			run->outside = true;
+			status = TOW_OK;
+		}
 		if (status < 0) {
 			twi_coll_run_fail(run, status);
 			return false;
@@ -518,7 +524,7 @@ bool twi_coll_stage(struct twi_coll_run *run)
 	bytes = twi_min(entry->in_bytes - run->staged_bytes, (uint64_t)PIECE_BYTES);
 	twi_path_copy_fallback(run->coll->engine, TWI_R_unregistered_send,
 			       (uint8_t *)(uintptr_t)run->in + run->staged_bytes,
-			       run->user_in + run->staged_bytes, bytes, run->site);
+			       twi_coll_input(run) + run->staged_bytes, bytes, run->site);
 	run->staged_bytes += bytes;
 	run->coll->engine->coll_work += bytes;
 	twi_coll_run_poll(run);

@@ -174,6 +174,127 @@ static void play_mixed(struct twt_job *job, const void *arg)
 	}
 }
 
+/* What each rank of play_full has. */
+struct full {
+	uint64_t part; /* elements */
+	uint32_t own, root;
+	int32_t *one, *all;
+};
+
+static void play_rooted(struct twt_job *job, const struct full *full)
+{
+	struct tow_group *group = job->group;
+	uint64_t part = full->part;
+	uint32_t root = full->root;
+	struct tow_op *op = NULL;
+
+	fill(full->one, part, job->rank);
+	twt_must(end(job,
+		     tow_coll_gather_start(group, full->one, full->all, part, TOW_S32, root, NULL,
+					   &op),
+		     &op) == TOW_OK);
+	for (int i = 0; full->own == root && i < job->size; i++)
+		twt_must(is_of(full->all + (uint64_t)i * part, 0, part, i));
+	fill(full->all, (uint64_t)job->size * part, job->rank);
+	twt_must(end(job,
+		     tow_coll_scatter_start(group, full->all, full->one, part, TOW_S32, root, NULL,
+					    &op),
+		     &op) == TOW_OK);
+	twt_must(is_of(full->one, full->own * part, part, (int)root));
+	fill(full->one, part, job->rank);
+	twt_must(end(job,
+		     tow_coll_reduce_start(group, full->one, full->all, part, TOW_S32, TOW_SUM,
+					   root, NULL, &op),
+		     &op) == TOW_OK);
+	twt_must(full->own != root || is_sum(job, full->all, 0, part));
+}
+
+/* Each rank passes its vector on to the next; the first of a permutation gets zeros. */
+static void play_ring(struct twt_job *job, const struct full *full)
+{
+	int size = job->size, before = (job->rank + size - 1) % size;
+	struct tow_coll_pair pairs[8];
+	struct tow_op *op = NULL;
+
+	for (uint32_t i = 0; i < (uint32_t)size; i++)
+		pairs[i] = (struct tow_coll_pair){ i, (i + 1) % (uint32_t)size };
+	twt_must(end(job,
+		     tow_coll_permute_start(job->group, full->one, full->all, full->part, TOW_S32,
+					    pairs, (uint32_t)size - 1, NULL, &op),
+		     &op) == TOW_OK);
+	for (uint64_t i = 0; job->rank == 0 && i < full->part; i++)
+		twt_must(full->all[i] == 0);
+	twt_must(job->rank == 0 || is_of(full->all, 0, full->part, before));
+	twt_must(end(job,
+		     tow_coll_send_receive_start(job->group, full->one, (job->rank + 1) % size,
+						 full->all, before, full->part, TOW_S32, NULL, &op),
+		     &op) == TOW_OK);
+	twt_must(is_of(full->all, 0, full->part, before));
+}
+
+static void play_whole(struct twt_job *job, const struct full *full)
+{
+	struct tow_coll_options twice = TOW_COLL_OPTIONS_INIT;
+	uint64_t counts[8], offsets[8], part = full->part;
+	struct tow_group *group = job->group;
+	struct tow_op *op = NULL;
+
+	for (uint32_t i = 0; i < (uint32_t)job->size; i++) {
+		counts[i] = i % 2 == 0 ? part : part / 3;
+		offsets[i] = i * part;
+	}
+	twt_must(end(job,
+		     tow_coll_all_reduce_start(group, full->one, full->all, part, TOW_S32, TOW_SUM,
+					       NULL, &op),
+		     &op) == TOW_OK);
+	twt_must(is_sum(job, full->all, 0, part));
+	twt_must(end(job,
+		     tow_coll_all_gather_v_start(group, full->one, full->all, counts, offsets,
+						 TOW_S32, NULL, &op),
+		     &op) == TOW_OK);
+	for (int i = 0; i < job->size; i++)
+		twt_must(is_of(full->all + offsets[i], 0, counts[i], i));
+	twice.scale = 2;
+	for (uint64_t i = 0; i < (uint64_t)job->size * part; i++)
+		((float *)full->all)[i] = (float)job->rank;
+	twt_must(end(job,
+		     tow_coll_reduce_scatter_start(group, full->all, full->one, part, TOW_F32,
+						   TOW_SUM, &twice, &op),
+		     &op) == TOW_OK);
+	for (uint64_t i = 0; i < part; i++)
+		twt_must(((float *)full->one)[i] == (float)(job->size * (job->size - 1)));
+}
+
+/*
+ * Every kind, of more than the pool has room for; or of less, where one rank's pool is in use, so
+ * that the others have staged all when they hear of it.
+ */
+static void play_full(struct twt_job *job, const void *arg)
+{
+	const bool *is_used = arg;
+	uint64_t part = *is_used ? 1u << 17 : 1u << 20;
+	struct full full = { .part = part,
+			     .own = (uint32_t)job->rank,
+			     .root = (uint32_t)job->size - 1,
+			     .one = outside(4 * part),
+			     .all = outside(4 * (uint64_t)job->size * part) };
+	void *used[32];
+	int uses = 0;
+
+	while (*is_used && job->rank == 1 && uses < 32 &&
+	       tow_alloc(job->runtime, 512 << 10, 0, &used[uses]) == TOW_OK)
+		uses++;
+	for (int i = 0; i < 3 && uses > 0; i++) /* for the rings, and what the group needs */
+		twt_must(tow_free(job->runtime, used[--uses]) == TOW_OK);
+	play_rooted(job, &full);
+	play_ring(job, &full);
+	play_whole(job, &full);
+	while (uses > 0)
+		twt_must(tow_free(job->runtime, used[--uses]) == TOW_OK);
+	free(full.one);
+	free(full.all);
+}
+
 /* A rank is killed between two pieces: the others are told, and their memory is theirs again. */
 static void play_killed(struct twt_job *job, const void *arg)
 {
@@ -205,23 +326,28 @@ static void play_killed(struct twt_job *job, const void *arg)
 	free(out);
 }
 
+static const bool yes = true, no = false;
+
 struct row {
 	void (*play)(struct twt_job *job, const void *arg);
 	int size;
 	unsigned victims;
+	const void *arg;
 };
 
 static const struct row rows[] = {
-	{ play_counts, 2, 0 },       { play_counts, 4, 0 }, { play_kinds, 2, 0 },
-	{ play_kinds, 5, 0 },        { play_mixed, 2, 0 },  { play_mixed, 3, 0 },
-	{ play_killed, 3, 1u << 1 },
+	{ play_counts, 2, 0, NULL }, { play_counts, 4, 0, NULL },       { play_kinds, 2, 0, NULL },
+	{ play_kinds, 5, 0, NULL },  { play_mixed, 2, 0, NULL },        { play_mixed, 3, 0, NULL },
+	{ play_full, 2, 0, &no },    { play_full, 3, 0, &no },          { play_full, 5, 0, &no },
+	{ play_full, 2, 0, &yes },   { play_full, 5, 0, &yes },         { play_full, 6, 0, &yes },
+	{ play_full, 3, 0, &yes },   { play_killed, 3, 1u << 1, NULL },
 };
 
 static void run(size_t which)
 {
 	const struct row *row = &rows[which];
 
-	twt_job_run("shm", row->size, row->victims, row->play, NULL, NULL);
+	twt_job_run("shm", row->size, row->victims, row->play, row->arg, NULL);
 }
 
 static void test_jobs(void **state)
@@ -236,5 +362,6 @@ int main(void)
 		cmocka_unit_test(test_jobs),
 	};
 
+	setenv("TOW_PREMAP_LIMIT_BYTES", "8MiB", 1); /* the pool of a rank does not grow */
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -47,9 +47,12 @@ static void empty_request(struct twmpi_request *call)
 	tow_op_release(call->then);
 	call->op = NULL;
 	call->then = NULL;
-	if (call->scratch != NULL && job != NULL)
+	if (call->scratch_outside)
+		free(call->scratch);
+	else if (call->scratch != NULL && job != NULL)
 		tow_free(job->runtime, call->scratch);
 	call->scratch = NULL;
+	call->scratch_outside = false;
 	twmpi_type_drop(call->fold.type);
 	twmpi_op_drop(call->fold.op);
 	call->fold.type = NULL;
@@ -134,7 +137,12 @@ int twmpi_scratch(struct twmpi_request *call, uint64_t bytes)
 {
 	int status = tow_alloc(twmpi_job()->runtime, bytes > 0 ? bytes : 1, 64, &call->scratch);
 
-	return status < 0 ? twmpi_failed(status) : MPI_SUCCESS;
+	if (status == TOW_OK)
+		return MPI_SUCCESS;
+	/* The size of the pool may cost a program time, but no call. */
+	call->scratch = status == TOW_EEXHAUSTED ? malloc(bytes) : NULL;
+	call->scratch_outside = call->scratch != NULL;
+	return call->scratch_outside ? MPI_SUCCESS : twmpi_failed(status);
 }
 
 void twmpi_options(const struct twmpi_request *call, struct tow_coll_options *options_out)

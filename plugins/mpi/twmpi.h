@@ -105,7 +105,8 @@ struct twmpi_request {
 	void *move_to; /* where finish moves the result; unused without finish */
 	const void *move_from;
 	uint64_t move_bytes;
-	void *scratch; /* memory of the pool; freed at the end */
+	void *scratch;        /* freed at the end */
+	bool scratch_outside; /* malloc's memory, and not the pool's */
 	bool is_message;
 	struct twmpi_message message;
 	bool persistent, active; /* MPI_Start makes a persistent one active */
@@ -186,7 +187,7 @@ int twmpi_call_new(struct twmpi_request **call_out, const char *name, MPIABI_Com
 int twmpi_call_end(struct twmpi_request *call, int code);
 /* Ends the function that has started the call; *request becomes its handle. */
 int twmpi_call_started(struct twmpi_request *call, int code, MPIABI_Request *request);
-/* Gets memory of the pool, which lives until the request ends. */
+/* Gets memory, of the pool if that has room for it, which lives until the request ends. */
 int twmpi_scratch(struct twmpi_request *call, uint64_t bytes);
 /* Sets the options of a collective, with the name of the call. */
 void twmpi_options(const struct twmpi_request *call, struct tow_coll_options *options_out);

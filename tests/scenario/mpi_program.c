@@ -479,6 +479,8 @@ static bool play_part(char **arguments)
 
 	if (strcmp(arguments[0], "collectives") == 0)
 		play_collectives(seed, many);
+	else if (strcmp(arguments[0], "large") == 0)
+		play_large(seed, many);
 	else if (strcmp(arguments[0], "random") == 0)
 		play_messages(seed, many);
 	else

@@ -25,6 +25,7 @@ void expect_error(int code, int wanted, const char *words, int line);
 
 /* mpi_random.c: collectives of any kind over random communicators, beside a plain reference. */
 void play_collectives(uint64_t seed, unsigned cases);
+void play_large(uint64_t seed, unsigned count);
 
 /* mpi_messages.c: point to point, at random beside a model, and each function by itself. */
 void play_messages(uint64_t seed, unsigned rounds);

@@ -498,6 +498,25 @@ static void place_play(MPIABI_Comm comm)
 	}
 }
 
+/* Each kind with more bytes than the pool can have, of a type that the door folds by itself. */
+void play_large(uint64_t seed, unsigned count)
+{
+	uint64_t state = seed;
+
+	for (unsigned kind = 0; kind < KINDS; kind++) {
+		draw_play(&state);
+		play.type = &types[TYPE_COUNT - 1];
+		play.op = draw_op(&state);
+		play.count = (int)count;
+		for (int r = 0; r < 8; r++)
+			play.counts[r] = (int)twt_random_below(&state, 2 * count);
+		place_play(MPI_COMM_WORLD);
+		play_kind(kind);
+		free(play.in);
+		free(play.out);
+	}
+}
+
 void play_collectives(uint64_t seed, unsigned cases)
 {
 	MPIABI_Comm some = MPI_COMM_NULL, comm;

@@ -19,6 +19,7 @@
 #define ROUNDS 15
 #define LEAST  6u
 #endif
+#define LARGE 120000 /* elements of 32 bytes: those of four ranks are more than POOL may grow to */
 
 /* What its ranks have: to fault in 256 MiB for each was most of the test's time, 16 MiB a third. */
 #define POOL "TOW_PREMAP_MEMORY_BYTES=4MiB"
@@ -138,6 +139,7 @@ static void collectives(void **state)
 {
 	(void)state;
 	over_lanes("collectives", CASES);
+	over_lanes("large", LARGE);
 }
 
 static void messages(void **state)

@@ -132,7 +132,7 @@ static int prepare_run(struct twi_coll_group *coll, const struct twi_coll_call *
 	run->staged_in = run->staged_out = false;
 	run->staged_bytes = 0;
 	run->outside = run->pipelined = false;
-	run->steps_announced = run->copied = 0;
+	run->steps_announced = run->copied = run->halved = 0;
 	run->scale = call->scale;
 	run->scale_from = asked->in;
 	run->scale_bytes = 0;

@@ -71,6 +71,7 @@ static int show_buffers(struct twi_coll_run *run, struct twi_coll_slot *slot)
 	if (run->outside)
 		in_bytes = out_bytes = 0;
 	atomic_store_explicit(&slot->outside, run->outside ? run->seq : 0, memory_order_relaxed);
+	atomic_store_explicit(&slot->halved, run->seq << 8 | run->halved, memory_order_relaxed);
 	status = twi_coll_show_memory(run->coll, run->in, in_bytes, &slot->in_where);
 	if (status == TOW_OK)
 		status = twi_coll_show_memory(run->coll, run->out, out_bytes, &slot->out_where);

@@ -25,9 +25,9 @@ struct twi_coll_slot {
 	/*
 	 * coll_pipeline.h. outside: the seq for which this rank has memory outside the pool. ring:
 	 * the seq for which its input is shown in a ring. step: seq << 16 | the step that it has
-	 * come to; written last.
+	 * come to; written last. halved: seq << 8 | how often pieces are halved, for its pool.
 	 */
-	_Atomic uint64_t outside, ring, step;
+	_Atomic uint64_t outside, ring, step, halved;
 };
 
 /* Newer members lie in the former padding, so that older versions find the other members. */

@@ -21,6 +21,9 @@
 /* To stage a message of fewer such pairs of pieces was 1.1 to 1.25 times faster. */
 #define PAIR_PIECES 4u
 
+/* Pieces may be 64 times smaller where a pool has no room for their ring. */
+#define HALVED_MAX 6u
+
 /* Bytes of one place of the ring: 256 KiB, unless a knob changes it. */
 static uint64_t piece_bytes(const struct twi_coll_group *coll)
 {
@@ -61,7 +64,8 @@ static struct cut cut_of(const struct twi_coll_run *run)
 
 	out.part = longest_part(call, run->coll->size) * tow_type_bytes(call->type);
 	least = twi_align_up(out.part / STEPS_MAX + 1, 64);
-	out.column = twi_max(twi_align_up(piece_bytes(run->coll) / out.parts, 64), least);
+	out.column = twi_max(twi_align_up((piece_bytes(run->coll) >> run->halved) / out.parts, 64),
+			     least);
 	out.steps = (out.part + out.column - 1) / out.column;
 	return out;
 }
@@ -142,37 +146,6 @@ static const struct twi_coll_slot *slot_of(const struct twi_coll_run *run,
 	return &local->region->slots[run->seq % TWI_COLL_SLOTS];
 }
 
-static bool is_asked(const struct twi_coll_run *run)
-{
-	bool asked = run->outside;
-
-	for (uint32_t i = 0; i < run->coll->locals_n; i++) {
-		const struct twi_coll_local *local = &run->coll->locals[i];
-
-		asked |= atomic_load_explicit(&slot_of(run, local)->outside,
-					      memory_order_relaxed) == run->seq;
-	}
-	return asked;
-}
-
-bool twi_coll_pipeline_begins(struct twi_coll_run *run)
-{
-	if (!run->entry->may_pipeline || !is_asked(run))
-		return false;
-	/* This rank has found room for all of its memory, another has not. */
-	if (!run->outside && run->staged != NULL) {
-		twi_own_give(run->coll->engine, run->staged);
-		run->staged = NULL;
-		run->staged_bytes = 0;
-		if (run->staged_in)
-			run->in = twi_coll_input(run);
-		run->out = run->user_out;
-		run->outside = true;
-	}
-	run->pipelined = true; /* the plan goes no further */
-	return true;
-}
-
 /* --- what this rank shows --- */
 
 static int64_t pair_source(const struct twi_coll_run *run)
@@ -232,6 +205,77 @@ static bool needs_ring(const struct twi_coll_run *run)
 	return is_read(run) && (run->staged_in || is_overwritten(run));
 }
 
+/* Bytes of the ring: two places for a piece of all parts. */
+static uint64_t ring_bytes(const struct cut *cut)
+{
+	return 2 * cut->parts * cut->column;
+}
+
+int twi_coll_pipeline_ask(struct twi_coll_run *run)
+{
+	struct twi_engine *engine = run->coll->engine;
+	struct cut cut = cut_of(run);
+	void *ring = NULL;
+	int status;
+
+	run->outside = true;
+	if (!needs_ring(run))
+		return TOW_OK;
+	status = twi_own_share(engine, ring_bytes(&cut), 64, run->site, &ring);
+	while (status == TOW_EEXHAUSTED && run->coll->pipelines_all && run->halved < HALVED_MAX) {
+		run->halved++;
+		cut = cut_of(run);
+		status = twi_own_try(engine, ring_bytes(&cut), 64, &ring);
+	}
+	run->staged = ring;
+	return status;
+}
+
+static bool is_asked(const struct twi_coll_run *run)
+{
+	bool asked = run->outside;
+
+	for (uint32_t i = 0; i < run->coll->locals_n; i++) {
+		const struct twi_coll_local *local = &run->coll->locals[i];
+
+		asked |= atomic_load_explicit(&slot_of(run, local)->outside,
+					      memory_order_relaxed) == run->seq;
+	}
+	return asked;
+}
+
+/* The pieces are those of the rank whose pool has the least room. A ring may be too large then. */
+static void agree_on_pieces(struct twi_coll_run *run)
+{
+	for (uint32_t i = 0; run->coll->pipelines_all && i < run->coll->locals_n; i++) {
+		uint64_t halved = atomic_load_explicit(&slot_of(run, &run->coll->locals[i])->halved,
+						       memory_order_relaxed);
+
+		if (halved >> 8 == run->seq)
+			run->halved =
+				(uint8_t)twi_max(run->halved, twi_min(halved & 0xff, HALVED_MAX));
+	}
+}
+
+bool twi_coll_pipeline_begins(struct twi_coll_run *run)
+{
+	if (!run->entry->may_pipeline || !is_asked(run))
+		return false;
+	agree_on_pieces(run);
+	/* This rank has found room for all of its memory, another has not. */
+	if (!run->outside && run->staged != NULL) {
+		twi_own_give(run->coll->engine, run->staged);
+		run->staged = NULL;
+		run->staged_bytes = 0;
+		if (run->staged_in)
+			run->in = twi_coll_input(run);
+		run->out = run->user_out;
+		run->outside = true;
+	}
+	run->pipelined = true; /* the plan goes no further */
+	return true;
+}
+
 static void announce_step(struct twi_coll_run *run)
 {
 	run->steps_announced++;
@@ -245,7 +289,7 @@ static void announce_step(struct twi_coll_run *run)
 static int show_input(struct twi_coll_run *run, const struct cut *cut)
 {
 	struct twi_coll_slot *slot = own_slot(run);
-	uint64_t bytes = 2 * cut->parts * cut->column;
+	uint64_t bytes = ring_bytes(cut);
 	const void *memory = run->in;
 	void *ring;
 	int status;

@@ -35,6 +35,12 @@ bool twi_coll_pipeline_can(const struct twi_coll_group *coll, const struct twi_c
 /* Whether that is faster than to stage all. Else a rank asks only if its pool has no room. */
 bool twi_coll_pipeline_pays(const struct twi_coll_group *coll, const struct twi_coll_call *call);
 
+/*
+ * This rank asks for it, and takes its ring. TOW_EEXHAUSTED: there is no room even for the smallest
+ * pieces.
+ */
+int twi_coll_pipeline_ask(struct twi_coll_run *run);
+
 /* After the first meeting: begins the pipeline if a rank asks for it. Then turns run it. */
 bool twi_coll_pipeline_begins(struct twi_coll_run *run);
 

@@ -76,6 +76,7 @@ struct twi_coll_run {
 	bool read_ring;        /* the piece in hand came from another rank's ring */
 	uint64_t staged_bytes; /* bytes copied so far */
 	bool outside;          /* memory is outside the pool: this rank asks for the pipeline... */
+	uint8_t halved;        /* ...with pieces that are halved so often */
 	bool pipelined;        /* ...which is used, as one of the ranks asks for it */
 	uint64_t steps_announced, copied; /* counts of the pipeline; copied: pieces */
 	struct twi_own_any scratch;

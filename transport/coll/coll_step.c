@@ -503,13 +503,11 @@ bool twi_coll_stage(struct twi_coll_run *run)
 		if (!run->staged_in && !run->staged_out)
 			return true;
 		status = may_stage(run);
-		run->outside = status == TOW_OK && entry->pipeline;
-		if (status == TOW_OK && !run->outside)
+		if (status == TOW_OK && !entry->pipeline)
 			status = make_staged(run);
-		if (status == TOW_EEXHAUSTED && entry->may_pipeline) {
-			run->outside = true;
-			status = TOW_OK;
-		}
+		if ((status == TOW_OK && entry->pipeline) ||
+		    (status == TOW_EEXHAUSTED && entry->may_pipeline))
+			status = twi_coll_pipeline_ask(run);
 		if (status < 0) {
 			twi_coll_run_fail(run, status);
 			return false;

@@ -278,13 +278,14 @@ static void play_full(struct twt_job *job, const void *arg)
 			     .root = (uint32_t)job->size - 1,
 			     .one = outside(4 * part),
 			     .all = outside(4 * (uint64_t)job->size * part) };
-	void *used[32];
+	void *used[256];
 	int uses = 0;
 
-	while (*is_used && job->rank == 1 && uses < 32 &&
-	       tow_alloc(job->runtime, 512 << 10, 0, &used[uses]) == TOW_OK)
-		uses++;
-	for (int i = 0; i < 3 && uses > 0; i++) /* for the rings, and what the group needs */
+	for (size_t bytes = 512 << 10; bytes >= 16 << 10; bytes /= 2)
+		while (*is_used && job->rank == 1 && uses < 256 &&
+		       tow_alloc(job->runtime, bytes, 0, &used[uses]) == TOW_OK)
+			uses++;
+	for (int i = 0; i < 2 && uses > 0; i++) /* 32 KiB, for a ring of small pieces */
 		twt_must(tow_free(job->runtime, used[--uses]) == TOW_OK);
 	play_rooted(job, &full);
 	play_ring(job, &full);

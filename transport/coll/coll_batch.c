@@ -29,7 +29,7 @@ struct fused {
 	struct twi_list link; /* on batch->spare_fused */
 	struct twi_coll_group *coll;
 	struct twi_list parts; /* of struct held, in the order of the calls */
-	void *memory;
+	struct twi_own_any memory;
 	uint64_t room;
 };
 
@@ -81,7 +81,7 @@ static struct held *first_held(const struct twi_coll_batch *batch)
 
 static void free_fused(struct fused *fused)
 {
-	twi_own_give(fused->coll->engine, fused->memory);
+	twi_own_give_any(fused->coll->engine, &fused->memory);
 	free(fused);
 }
 
@@ -240,7 +240,7 @@ static void on_fused(struct tow_op *op, const struct tow_result *result)
 
 		if (status >= 0)
 			copy_part(coll->engine, part->call.out,
-				  (uint8_t *)fused->memory + part->offset, bytes);
+				  (uint8_t *)fused->memory.memory + part->offset, bytes);
 		else
 			twi_error(status, "%s", coll->why);
 		user = detach_held(part);
@@ -345,17 +345,17 @@ int twi_coll_batch_fill(struct tow_op *op, struct twi_coll_call *call)
 
 	twi_assert_held(op->engine);
 	if (fused->room < bytes) {
-		twi_own_give(coll->engine, fused->memory);
+		twi_own_give_any(coll->engine, &fused->memory);
 		fused->room = 0;
-		status = twi_own_take(coll->engine, bytes, PART_ALIGN, TWI_SITE_NONE,
-				      &fused->memory);
+		status = twi_own_take_any(coll->engine, bytes, PART_ALIGN, TWI_SITE_NONE,
+					  &fused->memory);
 		if (status < 0)
 			return status;
 		fused->room = bytes;
 	}
 	twi_list_for_each_safe (pos, next, &fused->parts) {
 		const struct held *part = twi_container_of(pos, struct held, link);
-		uint8_t *memory = fused->memory;
+		uint8_t *memory = fused->memory.memory;
 
 		/* Padding is reduced with the rest, so it must hold numbers. */
 		memset(memory + end, 0, part->offset - end);
@@ -365,7 +365,7 @@ int twi_coll_batch_fill(struct tow_op *op, struct twi_coll_call *call)
 					 part->call.count, part->call.scale);
 		end = part->offset + part->bytes;
 	}
-	call->in = call->out = fused->memory;
+	call->in = call->out = fused->memory.memory;
 	return TOW_OK;
 }
 

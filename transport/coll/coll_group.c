@@ -131,7 +131,7 @@ static int prepare_run(struct twi_coll_group *coll, const struct twi_coll_call *
 	twi_path_copy_own(run->name, call->name, sizeof(run->name));
 	run->staged_in = run->staged_out = false;
 	run->staged_bytes = 0;
-	run->outside = run->pipelined = false;
+	run->outside = run->pipelined = run->starved = false;
 	run->steps_announced = run->copied = run->halved = 0;
 	run->scale = call->scale;
 	run->scale_from = asked->in;

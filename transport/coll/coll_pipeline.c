@@ -8,6 +8,7 @@
 #include "diag/base/error.h"
 #include "diag/record/diag.h"
 #include "transport/coll/coll_local.h"
+#include "transport/coll/coll_room.h"
 #include "transport/coll/plan/plan.h"
 #include "transport/coll/reduce/reduce.h"
 #include "transport/engine/engine.h"
@@ -218,16 +219,20 @@ int twi_coll_pipeline_ask(struct twi_coll_run *run)
 	void *ring = NULL;
 	int status;
 
-	run->outside = true;
-	if (!needs_ring(run))
+	if (!needs_ring(run)) {
+		run->outside = true;
 		return TOW_OK;
-	status = twi_own_share(engine, ring_bytes(&cut), 64, run->site, &ring);
+	}
+	status = twi_coll_room_take(run, ring_bytes(&cut), true, &ring);
 	while (status == TOW_EEXHAUSTED && run->coll->pipelines_all && run->halved < HALVED_MAX) {
 		run->halved++;
 		cut = cut_of(run);
 		status = twi_own_try(engine, ring_bytes(&cut), 64, &ring);
 	}
-	run->staged = ring;
+	if (status == TOW_OK) {
+		run->staged = ring;
+		run->outside = true;
+	}
 	return status;
 }
 
@@ -297,8 +302,8 @@ static int show_input(struct twi_coll_run *run, const struct cut *cut)
 	if (!needs_ring(run)) {
 		bytes = is_read(run) ? run->entry->in_bytes : 0;
 	} else if (run->staged == NULL) {
-		status = twi_own_share(run->coll->engine, bytes, 64, run->site, &ring);
-		if (status < 0)
+		status = twi_coll_room_take(run, bytes, true, &ring);
+		if (status != TOW_OK) /* TOW_AGAIN, too */
 			return status;
 		run->staged = ring;
 	}

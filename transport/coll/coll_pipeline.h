@@ -36,8 +36,8 @@ bool twi_coll_pipeline_can(const struct twi_coll_group *coll, const struct twi_c
 bool twi_coll_pipeline_pays(const struct twi_coll_group *coll, const struct twi_coll_call *call);
 
 /*
- * This rank asks for it, and takes its ring. TOW_EEXHAUSTED: there is no room even for the smallest
- * pieces.
+ * This rank asks for it, and takes its ring. TOW_AGAIN: it waits for room. TOW_EEXHAUSTED: there is
+ * none even for the smallest pieces.
  */
 int twi_coll_pipeline_ask(struct twi_coll_run *run);
 

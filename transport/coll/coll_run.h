@@ -73,6 +73,7 @@ struct twi_coll_run {
 	struct twi_own_any scaled; /* the scaled input outside OUT; NULL: none */
 	uint8_t *staged;           /* memory of the pool; NULL: none */
 	bool staged_in, staged_out;
+	bool starved;          /* it waits for room in the pool (coll_room.h) */
 	bool read_ring;        /* the piece in hand came from another rank's ring */
 	uint64_t staged_bytes; /* bytes copied so far */
 	bool outside;          /* memory is outside the pool: this rank asks for the pipeline... */

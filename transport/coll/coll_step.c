@@ -12,6 +12,7 @@
 #include "transport/coll/coll_line.h"
 #include "transport/coll/coll_local.h"
 #include "transport/coll/coll_pipeline.h"
+#include "transport/coll/coll_room.h"
 #include "transport/coll/reduce/reduce.h"
 #include "transport/engine/engine.h"
 #include "transport/job/group.h"
@@ -422,8 +423,9 @@ static int make_staged(struct twi_coll_run *run)
 	void *memory;
 	int status;
 
-	status = twi_own_share(run->coll->engine, bytes, 64, run->site, &memory);
-	if (status < 0)
+	/* What can go by pieces does not wait for so much. */
+	status = twi_coll_room_take(run, bytes, !entry->may_pipeline, &memory);
+	if (status != TOW_OK) /* TOW_AGAIN, too */
 		return status;
 	run->staged = memory;
 	if (!entry->call.in_place) {
@@ -487,6 +489,24 @@ bool twi_coll_scale(struct twi_coll_run *run)
 	return run->is_scaled;
 }
 
+/* TOW_OK, TOW_AGAIN, TOW_EZEROCOPY or TOW_EEXHAUSTED. */
+static int find_room(struct twi_coll_run *run)
+{
+	const struct twi_coll_entry *entry = run->entry;
+	int status = may_stage(run);
+
+	if (status < 0)
+		return status;
+	if (!entry->may_pipeline)
+		return make_staged(run);
+	if (!entry->pipeline && !run->starved) {
+		status = make_staged(run);
+		if (status != TOW_EEXHAUSTED)
+			return status;
+	}
+	return twi_coll_pipeline_ask(run);
+}
+
 bool twi_coll_stage(struct twi_coll_run *run)
 {
 	const struct twi_coll_entry *entry = run->entry;
@@ -502,16 +522,11 @@ bool twi_coll_stage(struct twi_coll_run *run)
 			run->staged_in = run->staged_out = run->staged_in || run->staged_out;
 		if (!run->staged_in && !run->staged_out)
 			return true;
-		status = may_stage(run);
-		if (status == TOW_OK && !entry->pipeline)
-			status = make_staged(run);
-		if ((status == TOW_OK && entry->pipeline) ||
-		    (status == TOW_EEXHAUSTED && entry->may_pipeline))
-			status = twi_coll_pipeline_ask(run);
-		if (status < 0) {
+		status = find_room(run);
+		if (status < 0)
 			twi_coll_run_fail(run, status);
+		if (status != TOW_OK) /* TOW_AGAIN, too */
 			return false;
-		}
 	}
 	if (run->outside)
 		return true;

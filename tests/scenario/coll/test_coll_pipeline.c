@@ -296,6 +296,43 @@ static void play_full(struct twt_job *job, const void *arg)
 	free(full.all);
 }
 
+/* More in flight than the pool has room for: later ones wait for earlier ones. */
+#define MANY 12
+
+static void play_many(struct twt_job *job, const void *arg)
+{
+	uint64_t part = 3u << 17; /* 1.5 MiB */
+	struct tow_op *ops[MANY];
+	int32_t *in[MANY], *out[MANY];
+	char text[512];
+
+	(void)arg;
+	for (int i = 0; i < MANY; i++) {
+		in[i] = outside(4 * part);
+		out[i] = outside(4 * part * (uint64_t)job->size);
+		fill(in[i], part, job->rank);
+		if (i % 3 == 0)
+			twt_must(tow_coll_gather_start(job->group, in[i], out[i], part, TOW_S32, 0,
+						       NULL, &ops[i]) == TOW_OK);
+		else
+			twt_must(tow_coll_all_reduce_start(job->group, in[i], out[i], part, TOW_S32,
+							   TOW_SUM, NULL, &ops[i]) == TOW_OK);
+	}
+	for (int i = MANY - 1; i >= 0; i--) {
+		int status = twt_job_end(job, ops[i], text);
+
+		if (status != TOW_OK)
+			printf("%d: %s\n", i, text);
+		twt_must(status == TOW_OK);
+		if (i % 3 != 0)
+			twt_must(is_sum(job, out[i], 0, part));
+		for (int r = 0; i % 3 == 0 && job->rank == 0 && r < job->size; r++)
+			twt_must(is_of(out[i] + (uint64_t)r * part, 0, part, r));
+		free(in[i]);
+		free(out[i]);
+	}
+}
+
 /* A rank is killed between two pieces: the others are told, and their memory is theirs again. */
 static void play_killed(struct twt_job *job, const void *arg)
 {
@@ -337,11 +374,12 @@ struct row {
 };
 
 static const struct row rows[] = {
-	{ play_counts, 2, 0, NULL }, { play_counts, 4, 0, NULL },       { play_kinds, 2, 0, NULL },
-	{ play_kinds, 5, 0, NULL },  { play_mixed, 2, 0, NULL },        { play_mixed, 3, 0, NULL },
-	{ play_full, 2, 0, &no },    { play_full, 3, 0, &no },          { play_full, 5, 0, &no },
-	{ play_full, 2, 0, &yes },   { play_full, 5, 0, &yes },         { play_full, 6, 0, &yes },
-	{ play_full, 3, 0, &yes },   { play_killed, 3, 1u << 1, NULL },
+	{ play_counts, 2, 0, NULL },       { play_counts, 4, 0, NULL }, { play_kinds, 2, 0, NULL },
+	{ play_kinds, 5, 0, NULL },        { play_mixed, 2, 0, NULL },  { play_mixed, 3, 0, NULL },
+	{ play_full, 2, 0, &no },          { play_full, 3, 0, &no },    { play_full, 5, 0, &no },
+	{ play_full, 2, 0, &yes },         { play_full, 5, 0, &yes },   { play_full, 6, 0, &yes },
+	{ play_full, 3, 0, &yes },         { play_many, 2, 0, NULL },   { play_many, 5, 0, NULL },
+	{ play_killed, 3, 1u << 1, NULL },
 };
 
 static void run(size_t which)

@@ -339,6 +339,8 @@ static int build_plan(struct twi_coll_group *coll, struct twi_coll_entry *entry)
 	entry->connected = !entry->signs;
 	entry->may_pipeline = entry->shares && twi_coll_pipeline_can(coll, &entry->call, row);
 	entry->pipeline = entry->may_pipeline && twi_coll_pipeline_pays(coll, &entry->call);
+	/* Ranks of older versions look whether it is asked for only where it pays. */
+	entry->may_pipeline &= entry->pipeline || coll->pipelines_all;
 	return twi_coll_quick_make(coll, entry);
 }
 

@@ -19,6 +19,8 @@
 /* Bound of ranks for an all-reduce: each rank reads all inputs, which slices avoid. */
 #define REDUCE_RANKS 4u
 
+/* Calls of less are staged. */
+#define SMALL_MIN (128u << 10)
 /* To stage a message of fewer such pairs of pieces was 1.1 to 1.25 times faster. */
 #define PAIR_PIECES 4u
 
@@ -38,6 +40,34 @@ struct cut {
 	uint64_t column; /* bytes of a part in one piece */
 	uint64_t steps;
 };
+
+/*
+ * Whether it goes in two pieces, as it has less than two whole ones. Kinds by which one rank's
+ * lines go to another, with little else to do, gain from that. More than two ranks do not: they
+ * meet too often.
+ */
+static bool is_small(const struct twi_coll_group *coll, const struct twi_coll_call *call)
+{
+	uint64_t bytes = call->count * tow_type_bytes(call->type);
+
+	switch (call->kind) {
+	case TWI_COLL_ALL_REDUCE:
+	case TWI_COLL_REDUCE:
+	case TWI_COLL_BROADCAST:
+	case TWI_COLL_GATHER:
+		return coll->pipelines_all && coll->size == 2 && bytes >= SMALL_MIN &&
+		       bytes < 2 * piece_bytes(coll);
+	default:
+		return false;
+	}
+}
+
+static uint64_t piece_of_call(const struct twi_coll_group *coll, const struct twi_coll_call *call)
+{
+	if (is_small(coll, call))
+		return twi_align_up(call->count * tow_type_bytes(call->type) / 2, 64);
+	return piece_bytes(coll);
+}
 
 /* An input has a part for each rank. */
 static bool has_parts(enum twi_coll_kind kind)
@@ -65,8 +95,9 @@ static struct cut cut_of(const struct twi_coll_run *run)
 
 	out.part = longest_part(call, run->coll->size) * tow_type_bytes(call->type);
 	least = twi_align_up(out.part / STEPS_MAX + 1, 64);
-	out.column = twi_max(twi_align_up((piece_bytes(run->coll) >> run->halved) / out.parts, 64),
-			     least);
+	out.column = twi_max(
+		twi_align_up((piece_of_call(run->coll, call) >> run->halved) / out.parts, 64),
+		least);
 	out.steps = (out.part + out.column - 1) / out.column;
 	return out;
 }
@@ -133,7 +164,7 @@ bool twi_coll_pipeline_pays(const struct twi_coll_group *coll, const struct twi_
 		break;
 	}
 	/* With fewer pieces all stays in the caches, and plan_local.c needs only two meetings. */
-	return bytes >= 2 * piece_bytes(coll);
+	return is_small(coll, call) || bytes >= 2 * piece_bytes(coll);
 }
 
 static struct twi_coll_slot *own_slot(const struct twi_coll_run *run)

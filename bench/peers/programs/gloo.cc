@@ -296,9 +296,9 @@ void run_bcast(uint64_t bytes)
 
 void run_all()
 {
-	static void (*const runs[PEER_COLLS])(uint64_t) = { run_allreduce, run_allgather,
-							    run_reduce_scatter, run_alltoall,
-							    run_bcast };
+	static void (*const runs[PEER_UNROOTED])(uint64_t) = { run_allreduce, run_allgather,
+							       run_reduce_scatter, run_alltoall,
+							       run_bcast };
 	const struct peer_settings *settings = &peer_settings;
 	unsigned ops = ranks == 2 ? settings->ops : 0;
 
@@ -309,7 +309,7 @@ void run_all()
 			time_stream(op, settings->bw.bytes[i]);
 	if ((ops & PEER_RATE) != 0)
 		time_stream(PEER_RATE, PEER_RATE_BYTES);
-	for (int coll = 0; coll < PEER_COLLS; coll++) {
+	for (int coll = 0; coll < PEER_UNROOTED; coll++) {
 		const struct bench_sizes *sizes = &settings->coll[coll];
 
 		for (unsigned i = 0; (settings->colls >> coll & 1) != 0 && i < sizes->count; i++)
@@ -351,7 +351,7 @@ int main(int argc, char **argv)
 	ranks = parse_rank(argv[2]);
 	if (ranks < 2 || this_rank < 0 || this_rank >= ranks)
 		peer_end(2, "'%s' of '%s' is no rank of two or more", argv[1], argv[2]);
-	peer_begin(this_rank, argc - 5, argv + 5, true);
+	peer_begin(this_rank, argc - 5, argv + 5, PEER_UNROOTED);
 	try {
 		meet_all(argv[3], argv[4]);
 		run_all();

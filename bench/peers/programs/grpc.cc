@@ -296,7 +296,7 @@ int main(int argc, char **argv)
 				"[OP...]\n");
 		return 2;
 	}
-	peer_begin(server ? 1 : 0, server ? 0 : argc - 4, argv + 4, false);
+	peer_begin(server ? 1 : 0, server ? 0 : argc - 4, argv + 4, 0);
 	if (server)
 		return serve_calls(argv[2]);
 	memory = static_cast<char *>(peer_walk_memory());

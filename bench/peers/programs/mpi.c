@@ -3,7 +3,8 @@
  *
  *	mpirun -np RANKS peer-mpi.WHICH [OP...]
  *
- * OP is one of lat, bw, bw_spread, rate, allreduce, allgather, reduce_scatter, alltoall, bcast.
+ * OP is one of lat, bw, bw_spread, rate, allreduce, allgather, reduce_scatter, alltoall, bcast,
+ * reduce, gather, scatter.
  */
 #include "bench/peers/programs/mpi.h"
 
@@ -138,7 +139,7 @@ int main(int argc, char **argv)
 	/* Before MPI_Init, so that the library's threads are pinned too. */
 	const char *rank = bench_env("OMPI_COMM_WORLD_RANK", bench_env("PMI_RANK", "0"));
 
-	peer_begin(atoi(rank), argc - 1, argv + 1, true);
+	peer_begin(atoi(rank), argc - 1, argv + 1, PEER_COLLS);
 	MPI_Init(&argc, &argv);
 	MPI_Comm_rank(MPI_COMM_WORLD, &mpi_place.rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &mpi_place.ranks);

@@ -1,10 +1,10 @@
 /*
  * mpi_coll.c - collectives of float32, out of place. The size is
  *
- *	allreduce, bcast  that of the vector of a rank
- *	allgather         that of a rank's part of the input
- *	reduce_scatter    that of a rank's part of the result
- *	alltoall          that of all that a rank sends, itself included
+ *	allreduce, reduce, bcast  that of the vector of a rank
+ *	allgather, gather         that of a rank's part of the input
+ *	reduce_scatter, scatter   that of a rank's part of the result
+ *	alltoall                  that of all that a rank sends, itself included
  *
  * The time is the mean of the slowest rank over calls without a barrier between them.
  */
@@ -38,6 +38,17 @@ static void call_once(const struct coll_call *call)
 	case PEER_ALLTOALL:
 		MPI_Alltoall(call->in, part, MPI_FLOAT, call->out, part, MPI_FLOAT, MPI_COMM_WORLD);
 		break;
+	case PEER_REDUCE:
+		MPI_Reduce(call->in, call->out, call->count, MPI_FLOAT, MPI_SUM, 0, MPI_COMM_WORLD);
+		break;
+	case PEER_GATHER:
+		MPI_Gather(call->in, call->count, MPI_FLOAT, call->out, call->count, MPI_FLOAT, 0,
+			   MPI_COMM_WORLD);
+		break;
+	case PEER_SCATTER:
+		MPI_Scatter(call->in, call->count, MPI_FLOAT, call->out, call->count, MPI_FLOAT, 0,
+			    MPI_COMM_WORLD);
+		break;
 	default:
 		MPI_Bcast(call->in, call->count, MPI_FLOAT, 0, MPI_COMM_WORLD);
 	}
@@ -58,7 +69,8 @@ static double time_calls(const struct coll_call *call, unsigned calls)
 /* Every element was 1, so each sum is the number of ranks. */
 static void check_sum(const struct coll_call *call)
 {
-	bool sums = call->coll == PEER_ALLREDUCE || call->coll == PEER_REDUCE_SCATTER;
+	bool sums = call->coll == PEER_ALLREDUCE || call->coll == PEER_REDUCE_SCATTER ||
+		    (call->coll == PEER_REDUCE && mpi_place.rank == 0);
 
 	for (int i = 0; sums && i < call->count; i++)
 		if (call->out[i] < (float)mpi_place.ranks || call->out[i] > (float)mpi_place.ranks)
@@ -69,13 +81,14 @@ static void check_sum(const struct coll_call *call)
 void mpi_time_coll(enum peer_coll coll, uint64_t bytes)
 {
 	uint64_t all_bytes = bytes * (uint64_t)mpi_place.ranks;
-	uint64_t in_bytes = coll == PEER_REDUCE_SCATTER ? all_bytes : bytes;
+	bool parts = coll == PEER_REDUCE_SCATTER || coll == PEER_SCATTER;
+	uint64_t in_bytes = parts ? all_bytes : bytes;
 	struct coll_call call = { .coll = coll, .count = (int)(bytes / sizeof(float)) };
 	double each_s, slowest_s, used_s, all_s = 0;
 	unsigned calls;
 
 	call.in = peer_memory(in_bytes);
-	call.out = peer_memory(coll == PEER_ALLGATHER ? all_bytes : bytes);
+	call.out = peer_memory(coll == PEER_ALLGATHER || coll == PEER_GATHER ? all_bytes : bytes);
 	for (uint64_t i = 0; i < in_bytes / sizeof(float); i++)
 		call.in[i] = 1.0f;
 	call_once(&call);

@@ -67,7 +67,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: peer-nng server URL | client URL [OP...]\n");
 		return 2;
 	}
-	peer_begin(server ? 1 : 0, argc - 3, argv + 3, false);
+	peer_begin(server ? 1 : 0, argc - 3, argv + 3, 0);
 	must_succeed(nng_pair0_open(&pair), "nng_pair0_open");
 	must_succeed(nng_socket_set_size(pair, NNG_OPT_RECVMAXSZ, 0), "NNG_OPT_RECVMAXSZ");
 	if (server)

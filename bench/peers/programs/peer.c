@@ -19,7 +19,8 @@
 
 struct peer_settings peer_settings;
 const char *const peer_coll_names[PEER_COLLS] = { "allreduce", "allgather", "reduce_scatter",
-						  "alltoall", "bcast" };
+						  "alltoall",  "bcast",     "reduce",
+						  "gather",    "scatter" };
 
 static const char *const op_names[] = { "lat", "bw", "bw_spread", "rate" };
 #define OP_NAMES (sizeof(op_names) / sizeof(op_names[0]))
@@ -86,7 +87,7 @@ static void read_environment(void)
 		read_coll_sizes(coll, &settings->coll[coll]);
 }
 
-static void add_op(const char *name, bool has_colls)
+static void add_op(const char *name, unsigned colls)
 {
 	for (unsigned i = 0; i < OP_NAMES; i++) {
 		if (strcmp(name, op_names[i]) == 0) {
@@ -94,14 +95,15 @@ static void add_op(const char *name, bool has_colls)
 			return;
 		}
 	}
-	for (unsigned i = 0; has_colls && i < PEER_COLLS; i++) {
+	for (unsigned i = 0; i < colls; i++) {
 		if (strcmp(name, peer_coll_names[i]) == 0) {
 			peer_settings.colls |= 1u << i;
 			return;
 		}
 	}
-	peer_end(2, "there is no operation '%s'; there are lat, bw, bw_spread, rate%s", name,
-		 has_colls ? ", allreduce, allgather, reduce_scatter, alltoall, bcast" : "");
+	peer_end(2, "there is no operation '%s'; there are lat, bw, bw_spread, rate%s%s", name,
+		 colls > 0 ? ", allreduce, allgather, reduce_scatter, alltoall, bcast" : "",
+		 colls > PEER_UNROOTED ? ", reduce, gather, scatter" : "");
 }
 
 static void pin_rank(int rank)
@@ -117,15 +119,15 @@ static void pin_rank(int rank)
 		peer_end(1, "rank %d cannot be pinned to a CPU: %s", rank, strerror(errno));
 }
 
-void peer_begin(int rank, int count, char *const *ops, bool has_colls)
+void peer_begin(int rank, int count, char *const *ops, unsigned colls)
 {
 	alarm(PEER_LIMIT_S);
 	read_environment();
 	for (int i = 0; i < count; i++)
-		add_op(ops[i], has_colls);
+		add_op(ops[i], colls);
 	if (count == 0) {
 		peer_settings.ops = (1u << OP_NAMES) - 1;
-		peer_settings.colls = has_colls ? (1u << PEER_COLLS) - 1 : 0;
+		peer_settings.colls = (1u << colls) - 1;
 	}
 	pin_rank(rank);
 }

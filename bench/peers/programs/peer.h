@@ -34,6 +34,10 @@ enum peer_coll {
 	PEER_REDUCE_SCATTER,
 	PEER_ALLTOALL,
 	PEER_BCAST,
+	PEER_UNROOTED, /* those above, which Gloo's program has */
+	PEER_REDUCE = PEER_UNROOTED,
+	PEER_GATHER,
+	PEER_SCATTER,
 	PEER_COLLS
 };
 
@@ -55,9 +59,9 @@ extern const char *const peer_coll_names[PEER_COLLS];
 
 /*
  * Reads the environment and the names of operations (none: all), and pins the process to the CPU of
- * its rank. A program without collectives passes false.
+ * its rank. The program has the first `colls` collectives.
  */
-void peer_begin(int rank, int count, char *const *ops, bool has_colls);
+void peer_begin(int rank, int count, char *const *ops, unsigned colls);
 
 double peer_now_s(void);
 double peer_cpu_s(void); /* of all threads of this process */

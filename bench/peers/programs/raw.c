@@ -26,7 +26,7 @@ int main(int argc, char **argv)
 			"usage: peer-raw shm [OP...] | server ADDRESS | client ADDRESS [OP...]\n");
 		return 2;
 	}
-	peer_begin(server ? 1 : 0, argc - 3, argv + 3, false);
+	peer_begin(server ? 1 : 0, argc - 3, argv + 3, 0);
 	raw_socket_open(server, argv[2]);
 	if (server)
 		exchange_serve(&raw_socket);

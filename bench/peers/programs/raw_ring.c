@@ -92,7 +92,7 @@ static _Noreturn void serve_ring(struct ring *rings, int count, char *const *ops
 {
 	parent = forked_by;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	peer_begin(1, count, ops, false);
+	peer_begin(1, count, ops, 0);
 	outward = &rings[1];
 	inward = &rings[0];
 	exchange_serve(&raw_ring);
@@ -109,7 +109,7 @@ int raw_ring_run(int count, char *const *ops)
 	if (rings == MAP_FAILED)
 		peer_end(1, "there is no memory for two rings: %s", strerror(errno));
 	memset(rings, 0, 2 * sizeof(*rings)); /* so that its pages are faulted in */
-	peer_begin(0, count, ops, false);
+	peer_begin(0, count, ops, 0);
 	child = fork();
 	if (child < 0)
 		peer_end(1, "fork: %s", strerror(errno));

@@ -64,7 +64,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: peer-zmq server URL | client URL [OP...]\n");
 		return 2;
 	}
-	peer_begin(server ? 1 : 0, argc - 3, argv + 3, false);
+	peer_begin(server ? 1 : 0, argc - 3, argv + 3, 0);
 	context = zmq_ctx_new();
 	pair = context != NULL ? zmq_socket(context, ZMQ_PAIR) : NULL;
 	must_succeed(pair != NULL ? 0 : -1, "zmq_socket");

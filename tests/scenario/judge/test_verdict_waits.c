@@ -51,9 +51,18 @@ static struct marks {
 static const struct scene *scene;
 static enum way way;
 static unsigned lane;
-static char folder[32];                /* of the stats sockets */
-static _Atomic(struct tow_op *) stuck; /* of this rank, to be canceled at the end */
-static _Atomic int finished;           /* this rank hangs no more */
+static char folder[32];      /* of the stats sockets */
+static struct tow_op *stuck; /* of this rank, to be canceled at the end; NULL: none */
+static pthread_mutex_t stuck_lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic int finished; /* this rank hangs no more */
+
+/* Before an operation is released, it is stuck no more: nobody cancels it from then on. */
+static void set_stuck(struct tow_op *op)
+{
+	pthread_mutex_lock(&stuck_lock);
+	stuck = op;
+	pthread_mutex_unlock(&stuck_lock);
+}
 
 static void nap(void)
 {
@@ -101,10 +110,10 @@ static int finish(struct twt_rank *rank, struct tow_op *op, _Atomic int *done)
 {
 	int status;
 
-	atomic_store(&stuck, op);
+	set_stuck(op);
 	drive(rank, op, done);
 	status = tow_op_wait(op, TOW_FOREVER);
-	atomic_store(&stuck, NULL);
+	set_stuck(NULL);
 	TWT_TRUE(status == TOW_OK || (atomic_load(&marks->over) != 0 && status < 0));
 	tow_op_release(op);
 	return status;
@@ -210,9 +219,9 @@ static void missing_batch(struct twt_rank *rank)
 						 TOW_MAX, NULL, &ops[i]));
 	TWT_OK(tow_coll_batch_end(rank->group));
 	for (int i = 0; i < 2; i++) {
-		atomic_store(&stuck, ops[i]);
+		set_stuck(ops[i]);
 		TWT_TRUE(tow_op_wait(ops[i], TOW_FOREVER) < 0);
-		atomic_store(&stuck, NULL);
+		set_stuck(NULL);
 		tow_op_release(ops[i]);
 	}
 }
@@ -233,9 +242,9 @@ static void message_and_collective(struct twt_rank *rank)
 		return;
 	}
 	TWT_OK(tow_coll_barrier_start(rank->group, NULL, &op));
-	atomic_store(&stuck, op);
+	set_stuck(op);
 	TWT_TRUE(tow_op_wait(op, TOW_FOREVER) < 0);
-	atomic_store(&stuck, NULL);
+	set_stuck(NULL);
 	tow_op_release(op);
 }
 
@@ -437,10 +446,10 @@ static void *give_up(void *arg)
 	(void)arg;
 	stay_away();
 	for (; atomic_load(&finished) == 0; usleep(20000)) {
-		struct tow_op *op = atomic_load(&stuck);
-
-		if (op != NULL)
-			tow_op_cancel(op);
+		pthread_mutex_lock(&stuck_lock);
+		if (stuck != NULL)
+			tow_op_cancel(stuck);
+		pthread_mutex_unlock(&stuck_lock);
 	}
 	return NULL;
 }
@@ -528,7 +537,7 @@ static void run_cell(void **state)
 	scene = &scenes[cell->scene];
 	lane = cell->lane;
 	way = cell->way;
-	atomic_store(&stuck, NULL);
+	set_stuck(NULL);
 	marks = mmap(NULL, sizeof(*marks), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
 		     0);
 	assert_true(marks != MAP_FAILED);

@@ -9,6 +9,7 @@
 #include "client.h"
 #include "coll_team.h"
 #include "job_lanes.h"
+#include "stuck.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -52,17 +53,7 @@ static const struct scene *scene;
 static enum way way;
 static unsigned lane;
 static char folder[32];      /* of the stats sockets */
-static struct tow_op *stuck; /* of this rank, to be canceled at the end; NULL: none */
-static pthread_mutex_t stuck_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic int finished; /* this rank hangs no more */
-
-/* Before an operation is released, it is stuck no more: nobody cancels it from then on. */
-static void set_stuck(struct tow_op *op)
-{
-	pthread_mutex_lock(&stuck_lock);
-	stuck = op;
-	pthread_mutex_unlock(&stuck_lock);
-}
 
 static void nap(void)
 {
@@ -110,10 +101,10 @@ static int finish(struct twt_rank *rank, struct tow_op *op, _Atomic int *done)
 {
 	int status;
 
-	set_stuck(op);
+	twt_stuck_set(op);
 	drive(rank, op, done);
 	status = tow_op_wait(op, TOW_FOREVER);
-	set_stuck(NULL);
+	twt_stuck_set(NULL);
 	TWT_TRUE(status == TOW_OK || (atomic_load(&marks->over) != 0 && status < 0));
 	tow_op_release(op);
 	return status;
@@ -219,9 +210,9 @@ static void missing_batch(struct twt_rank *rank)
 						 TOW_MAX, NULL, &ops[i]));
 	TWT_OK(tow_coll_batch_end(rank->group));
 	for (int i = 0; i < 2; i++) {
-		set_stuck(ops[i]);
+		twt_stuck_set(ops[i]);
 		TWT_TRUE(tow_op_wait(ops[i], TOW_FOREVER) < 0);
-		set_stuck(NULL);
+		twt_stuck_set(NULL);
 		tow_op_release(ops[i]);
 	}
 }
@@ -242,9 +233,9 @@ static void message_and_collective(struct twt_rank *rank)
 		return;
 	}
 	TWT_OK(tow_coll_barrier_start(rank->group, NULL, &op));
-	set_stuck(op);
+	twt_stuck_set(op);
 	TWT_TRUE(tow_op_wait(op, TOW_FOREVER) < 0);
-	set_stuck(NULL);
+	twt_stuck_set(NULL);
 	tow_op_release(op);
 }
 
@@ -445,12 +436,8 @@ static void *give_up(void *arg)
 {
 	(void)arg;
 	stay_away();
-	for (; atomic_load(&finished) == 0; usleep(20000)) {
-		pthread_mutex_lock(&stuck_lock);
-		if (stuck != NULL)
-			tow_op_cancel(stuck);
-		pthread_mutex_unlock(&stuck_lock);
-	}
+	for (; atomic_load(&finished) == 0; usleep(20000))
+		twt_stuck_cancel();
 	return NULL;
 }
 
@@ -537,7 +524,7 @@ static void run_cell(void **state)
 	scene = &scenes[cell->scene];
 	lane = cell->lane;
 	way = cell->way;
-	set_stuck(NULL);
+	twt_stuck_set(NULL);
 	marks = mmap(NULL, sizeof(*marks), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
 		     0);
 	assert_true(marks != MAP_FAILED);

@@ -12,7 +12,7 @@
 #include "diag/base/hash.h"
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
-#include "transport/coll/coll_pipeline.h"
+#include "transport/coll/coll_cut.h"
 #include "transport/coll/coll_quick.h"
 #include "transport/engine/engine.h"
 #include "transport/op/path.h"
@@ -337,8 +337,8 @@ static int build_plan(struct twi_coll_group *coll, struct twi_coll_entry *entry)
 	entry->stream =
 		!entry->call.in_place && twi_max(entry->in_bytes, entry->out_bytes) >= STREAM_MIN;
 	entry->connected = !entry->signs;
-	entry->may_pipeline = entry->shares && twi_coll_pipeline_can(coll, &entry->call, row);
-	entry->pipeline = entry->may_pipeline && twi_coll_pipeline_pays(coll, &entry->call);
+	entry->may_pipeline = entry->shares && twi_coll_cut_may(coll, &entry->call, row);
+	entry->pipeline = entry->may_pipeline && twi_coll_cut_pays(coll, &entry->call);
 	/* Ranks of older versions look whether it is asked for only where it pays. */
 	entry->may_pipeline &= entry->pipeline || coll->pipelines_all;
 	return twi_coll_quick_make(coll, entry);

@@ -3,10 +3,12 @@
  */
 #include "transport/coll/coll_pipeline.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "diag/base/error.h"
 #include "diag/record/diag.h"
+#include "transport/coll/coll_cut.h"
 #include "transport/coll/coll_local.h"
 #include "transport/coll/coll_room.h"
 #include "transport/coll/plan/plan.h"
@@ -14,158 +16,6 @@
 #include "transport/engine/engine.h"
 #include "transport/op/own_memory.h"
 #include "transport/op/path.h"
-
-#define STEPS_MAX 60000u /* a step is a number of 16 bits */
-/* Bound of ranks for an all-reduce: each rank reads all inputs, which slices avoid. */
-#define REDUCE_RANKS 4u
-
-/* Calls of less are staged. */
-#define SMALL_MIN (128u << 10)
-/* To stage a message of fewer such pairs of pieces was 1.1 to 1.25 times faster. */
-#define PAIR_PIECES 4u
-
-/* Pieces may be 64 times smaller where a pool has no room for their ring. */
-#define HALVED_MAX 6u
-
-/* Bytes of one place of the ring: 256 KiB, unless a knob changes it. */
-static uint64_t piece_bytes(const struct twi_coll_group *coll)
-{
-	return coll->engine->knobs.coll_segment_bytes / 4;
-}
-
-/* How the payload is cut; the same at all ranks. */
-struct cut {
-	uint32_t parts;  /* parts of an input */
-	uint64_t part;   /* bytes of a part, of the longest one if they differ */
-	uint64_t column; /* bytes of a part in one piece */
-	uint64_t steps;
-};
-
-/*
- * Whether it goes in two pieces, as it has less than two whole ones. Kinds by which one rank's
- * lines go to another, with little else to do, gain from that. More than two ranks do not: they
- * meet too often.
- */
-static bool is_small(const struct twi_coll_group *coll, const struct twi_coll_call *call)
-{
-	uint64_t bytes = call->count * tow_type_bytes(call->type);
-
-	switch (call->kind) {
-	case TWI_COLL_ALL_REDUCE:
-	case TWI_COLL_REDUCE:
-	case TWI_COLL_BROADCAST:
-	case TWI_COLL_GATHER:
-		return coll->pipelines_all && coll->size == 2 && bytes >= SMALL_MIN &&
-		       bytes < 2 * piece_bytes(coll);
-	default:
-		return false;
-	}
-}
-
-static uint64_t piece_of_call(const struct twi_coll_group *coll, const struct twi_coll_call *call)
-{
-	if (is_small(coll, call))
-		return twi_align_up(call->count * tow_type_bytes(call->type) / 2, 64);
-	return piece_bytes(coll);
-}
-
-/* An input has a part for each rank. */
-static bool has_parts(enum twi_coll_kind kind)
-{
-	return kind == TWI_COLL_REDUCE_SCATTER || kind == TWI_COLL_ALL_TO_ALL ||
-	       kind == TWI_COLL_SCATTER;
-}
-
-static uint64_t longest_part(const struct twi_coll_call *call, uint32_t ranks)
-{
-	uint64_t longest = 0;
-
-	if (call->kind != TWI_COLL_ALL_GATHER_V)
-		return call->count;
-	for (uint32_t rank = 0; rank < ranks; rank++)
-		longest = twi_max(longest, call->recv_counts[rank]);
-	return longest;
-}
-
-static struct cut cut_of(const struct twi_coll_run *run)
-{
-	const struct twi_coll_call *call = &run->entry->call;
-	struct cut out = { .parts = has_parts(call->kind) ? run->coll->size : 1 };
-	uint64_t least;
-
-	out.part = longest_part(call, run->coll->size) * tow_type_bytes(call->type);
-	least = twi_align_up(out.part / STEPS_MAX + 1, 64);
-	out.column = twi_max(
-		twi_align_up((piece_of_call(run->coll, call) >> run->halved) / out.parts, 64),
-		least);
-	out.steps = (out.part + out.column - 1) / out.column;
-	return out;
-}
-
-/* Bytes of a part of that rank in piece `k`. */
-static uint64_t bytes_of(const struct twi_coll_run *run, const struct cut *cut, uint32_t rank,
-			 uint64_t k)
-{
-	const struct twi_coll_call *call = &run->entry->call;
-	uint64_t part = cut->part;
-
-	if (call->kind == TWI_COLL_ALL_GATHER_V)
-		part = call->recv_counts[rank] * tow_type_bytes(call->type);
-	return part > k * cut->column ? twi_min(cut->column, part - k * cut->column) : 0;
-}
-
-bool twi_coll_pipeline_can(const struct twi_coll_group *coll, const struct twi_coll_call *call,
-			   const struct twi_plan_row *row)
-{
-	if (!row->local || row == twi_plan_find("local-cell"))
-		return false; /* no rank reads others' buffers */
-	switch (call->kind) {
-	case TWI_COLL_ALL_REDUCE:
-	case TWI_COLL_REDUCE_SCATTER:
-	case TWI_COLL_ALL_TO_ALL:
-	case TWI_COLL_ALL_GATHER:
-	case TWI_COLL_BROADCAST:
-		return coll->pipelines;
-	case TWI_COLL_REDUCE:
-	case TWI_COLL_GATHER:
-	case TWI_COLL_SCATTER:
-	case TWI_COLL_ALL_GATHER_V:
-	case TWI_COLL_PERMUTE:
-	case TWI_COLL_SEND_RECEIVE:
-		return coll->pipelines_all;
-	default:
-		return false;
-	}
-}
-
-bool twi_coll_pipeline_pays(const struct twi_coll_group *coll, const struct twi_coll_call *call)
-{
-	uint64_t bytes = longest_part(call, coll->size) * tow_type_bytes(call->type);
-
-	switch (call->kind) {
-	case TWI_COLL_ALL_REDUCE:
-	case TWI_COLL_REDUCE:
-		if (coll->size > REDUCE_RANKS)
-			return false;
-		break;
-	case TWI_COLL_REDUCE_SCATTER:
-	case TWI_COLL_ALL_TO_ALL:
-	case TWI_COLL_ALL_GATHER:
-	case TWI_COLL_ALL_GATHER_V:
-	case TWI_COLL_GATHER:
-	case TWI_COLL_SCATTER:
-		bytes *= coll->size;
-		break;
-	case TWI_COLL_PERMUTE:
-	case TWI_COLL_SEND_RECEIVE:
-		bytes /= PAIR_PIECES;
-		break;
-	default:
-		break;
-	}
-	/* With fewer pieces all stays in the caches, and plan_local.c needs only two meetings. */
-	return is_small(coll, call) || bytes >= 2 * piece_bytes(coll);
-}
 
 static struct twi_coll_slot *own_slot(const struct twi_coll_run *run)
 {
@@ -234,36 +84,30 @@ static bool is_overwritten(const struct twi_coll_run *run)
 /* Whether the input is copied into a ring, so that others can read it. */
 static bool needs_ring(const struct twi_coll_run *run)
 {
-	return is_read(run) && (run->staged_in || is_overwritten(run));
-}
-
-/* Bytes of the ring: two places for a piece of all parts. */
-static uint64_t ring_bytes(const struct cut *cut)
-{
-	return 2 * cut->parts * cut->column;
+	return run->staged == NULL && is_read(run) && (run->staged_in || is_overwritten(run));
 }
 
 int twi_coll_pipeline_ask(struct twi_coll_run *run)
 {
 	struct twi_engine *engine = run->coll->engine;
-	struct cut cut = cut_of(run);
+	struct twi_coll_cut cut = twi_coll_cut_of(run);
 	void *ring = NULL;
-	int status;
+	int status = TOW_OK;
 
-	if (!needs_ring(run)) {
-		run->outside = true;
-		return TOW_OK;
-	}
-	status = twi_coll_room_take(run, ring_bytes(&cut), true, &ring);
-	while (status == TOW_EEXHAUSTED && run->coll->pipelines_all && run->halved < HALVED_MAX) {
+	if (needs_ring(run))
+		status = twi_coll_room_take(run, twi_coll_cut_ring(&cut), true, &ring);
+	while (status == TOW_EEXHAUSTED && run->coll->pipelines_all &&
+	       run->halved < TWI_COLL_HALVED_MAX) {
 		run->halved++;
-		cut = cut_of(run);
-		status = twi_own_try(engine, ring_bytes(&cut), 64, &ring);
+		cut = twi_coll_cut_of(run);
+		status = twi_own_try(engine, twi_coll_cut_ring(&cut), 64, &ring);
 	}
-	if (status == TOW_OK) {
-		run->staged = ring;
-		run->outside = true;
-	}
+	if (status == TOW_EEXHAUSTED)
+		status = twi_coll_room_reserve(run, twi_coll_cut_ring(&cut), &ring);
+	if (status != TOW_OK) /* TOW_AGAIN, too */
+		run->halved = 0;
+	run->outside = status == TOW_OK;
+	run->ring = ring;
 	return status;
 }
 
@@ -288,8 +132,8 @@ static void agree_on_pieces(struct twi_coll_run *run)
 						       memory_order_relaxed);
 
 		if (halved >> 8 == run->seq)
-			run->halved =
-				(uint8_t)twi_max(run->halved, twi_min(halved & 0xff, HALVED_MAX));
+			run->halved = (uint8_t)twi_max(run->halved,
+						       twi_min(halved & 0xff, TWI_COLL_HALVED_MAX));
 	}
 }
 
@@ -298,15 +142,11 @@ bool twi_coll_pipeline_begins(struct twi_coll_run *run)
 	if (!run->entry->may_pipeline || !is_asked(run))
 		return false;
 	agree_on_pieces(run);
-	/* This rank has found room for all of its memory, another has not. */
+	/* This rank has found room for all of its memory, and has its input there. */
 	if (!run->outside && run->staged != NULL) {
-		twi_own_give(run->coll->engine, run->staged);
-		run->staged = NULL;
-		run->staged_bytes = 0;
-		if (run->staged_in)
-			run->in = twi_coll_input(run);
 		run->out = run->user_out;
 		run->outside = true;
+		run->staged_bytes = run->staged_in ? run->entry->in_bytes : 0;
 	}
 	run->pipelined = true; /* the plan goes no further */
 	return true;
@@ -322,36 +162,49 @@ static void announce_step(struct twi_coll_run *run)
 	twi_coll_wake_locals(run->coll);
 }
 
-static int show_input(struct twi_coll_run *run, const struct cut *cut)
+/* In place, of memory of the pool. Nothing needs room there any more: others wait for this rank. */
+static int protect_input(struct twi_coll_run *run, uint64_t ring_bytes)
+{
+	void *ring = NULL;
+
+	if (twi_own_try(run->coll->engine, ring_bytes, 64, &ring) == TOW_OK) {
+		run->ring = ring;
+		return TOW_OK;
+	}
+	run->aside = malloc(twi_max(run->entry->out_bytes, (uint64_t)1));
+	if (run->aside == NULL)
+		return twi_error(TOW_ENOMEM, "no memory for the result of a collective in place");
+	run->out = run->aside;
+	return TOW_OK;
+}
+
+static int show_input(struct twi_coll_run *run, const struct twi_coll_cut *cut)
 {
 	struct twi_coll_slot *slot = own_slot(run);
-	uint64_t bytes = ring_bytes(cut);
+	uint64_t bytes = is_read(run) ? run->entry->in_bytes : 0;
 	const void *memory = run->in;
-	void *ring;
-	int status;
+	int status = TOW_OK;
 
-	if (!needs_ring(run)) {
-		bytes = is_read(run) ? run->entry->in_bytes : 0;
-	} else if (run->staged == NULL) {
-		status = twi_coll_room_take(run, bytes, true, &ring);
-		if (status != TOW_OK) /* TOW_AGAIN, too */
-			return status;
-		run->staged = ring;
+	if (needs_ring(run) && run->ring == NULL && run->aside == NULL)
+		status = protect_input(run, twi_coll_cut_ring(cut));
+	if (status < 0)
+		return status;
+	if (run->ring != NULL) {
+		memory = run->ring;
+		bytes = twi_coll_cut_ring(cut);
 	}
-	if (run->staged != NULL)
-		memory = run->staged;
 	status = twi_coll_show_memory(run->coll, memory, bytes, &slot->in_where);
 	if (status == TOW_OK)
-		atomic_store_explicit(&slot->ring, run->staged != NULL ? run->seq : 0,
+		atomic_store_explicit(&slot->ring, run->ring != NULL ? run->seq : 0,
 				      memory_order_relaxed);
 	return status;
 }
 
 /* Copies piece `k` of the own input into its place of the ring. */
-static void copy_ahead(struct twi_coll_run *run, const struct cut *cut, uint64_t k)
+static void copy_ahead(struct twi_coll_run *run, const struct twi_coll_cut *cut, uint64_t k)
 {
-	uint8_t *place = run->staged + (k & 1) * cut->parts * cut->column;
-	uint64_t bytes = bytes_of(run, cut, run->coll->rank, k);
+	uint8_t *place = run->ring + (k & 1) * cut->parts * cut->column;
+	uint64_t bytes = twi_coll_cut_bytes(run, cut, run->coll->rank, k);
 
 	for (uint32_t part = 0; part < cut->parts; part++) {
 		const uint8_t *from = run->in + part * cut->part + k * cut->column;
@@ -368,8 +221,8 @@ static void copy_ahead(struct twi_coll_run *run, const struct cut *cut, uint64_t
 /* --- what it does with a piece --- */
 
 /* Finds piece `k` of a part of a rank's input. TOW_OK; TOW_AGAIN: not mapped yet; or a failure. */
-static int piece_of(struct twi_coll_run *run, const struct cut *cut, uint32_t rank, uint32_t part,
-		    uint64_t k, const uint8_t **out)
+static int piece_of(struct twi_coll_run *run, const struct twi_coll_cut *cut, uint32_t rank,
+		    uint32_t part, uint64_t k, const uint8_t **out)
 {
 	const struct twi_coll_local *local = twi_coll_local_of(run->coll, rank);
 	struct twi_plan_ref ref = { .rank = rank, .space = TWI_PLAN_IN };
@@ -385,13 +238,13 @@ static int piece_of(struct twi_coll_run *run, const struct cut *cut, uint32_t ra
 		ref.offset = ((k & 1) * cut->parts + part) * cut->column;
 		run->read_ring = true;
 	}
-	status = twi_coll_resolve_window(run, local, &ref, 0, bytes_of(run, cut, rank, k), false,
-					 &at);
+	status = twi_coll_resolve_window(run, local, &ref, 0, twi_coll_cut_bytes(run, cut, rank, k),
+					 false, &at);
 	*out = at;
 	return status;
 }
 
-static int reduce_piece(struct twi_coll_run *run, const struct cut *cut, uint64_t k)
+static int reduce_piece(struct twi_coll_run *run, const struct twi_coll_cut *cut, uint64_t k)
 {
 	const struct twi_coll_call *call = &run->entry->call;
 	uint32_t own = run->coll->rank, part = cut->parts > 1 ? own : 0;
@@ -404,7 +257,7 @@ static int reduce_piece(struct twi_coll_run *run, const struct cut *cut, uint64_
 					   .results_n = 1,
 					   .sources = sources,
 					   .results = &result,
-					   .count = bytes_of(run, cut, own, k) /
+					   .count = twi_coll_cut_bytes(run, cut, own, k) /
 						    tow_type_bytes(call->type),
 					   .stream = run->entry->stream };
 
@@ -421,7 +274,8 @@ static int reduce_piece(struct twi_coll_run *run, const struct cut *cut, uint64_
 }
 
 /* Where the part that `from` has for this rank begins in OUT. */
-static uint64_t place_of(const struct twi_coll_run *run, const struct cut *cut, uint32_t from)
+static uint64_t place_of(const struct twi_coll_run *run, const struct twi_coll_cut *cut,
+			 uint32_t from)
 {
 	const struct twi_coll_call *call = &run->entry->call;
 
@@ -438,11 +292,12 @@ static uint64_t place_of(const struct twi_coll_run *run, const struct cut *cut, 
 }
 
 /* Copies a piece of the part that `from` has for this rank to its place in OUT. */
-static int take_piece(struct twi_coll_run *run, const struct cut *cut, uint32_t from, uint64_t k)
+static int take_piece(struct twi_coll_run *run, const struct twi_coll_cut *cut, uint32_t from,
+		      uint64_t k)
 {
 	const struct twi_coll_entry *entry = run->entry;
 	uint8_t *to = run->out + place_of(run, cut, from) + k * cut->column;
-	uint64_t bytes = bytes_of(run, cut, from, k);
+	uint64_t bytes = twi_coll_cut_bytes(run, cut, from, k);
 	const uint8_t *at;
 	int status;
 
@@ -456,7 +311,7 @@ static int take_piece(struct twi_coll_run *run, const struct cut *cut, uint32_t 
 }
 
 /* Each rank begins with its neighbour's part, so that not all read from one. */
-static int take_all(struct twi_coll_run *run, const struct cut *cut, uint64_t k)
+static int take_all(struct twi_coll_run *run, const struct twi_coll_cut *cut, uint64_t k)
 {
 	uint32_t size = run->coll->size;
 	int status = TOW_OK;
@@ -467,19 +322,20 @@ static int take_all(struct twi_coll_run *run, const struct cut *cut, uint64_t k)
 }
 
 /* Nobody has anything for this rank in a permutation: its result is zeros. */
-static int take_pair(struct twi_coll_run *run, const struct cut *cut, uint64_t k)
+static int take_pair(struct twi_coll_run *run, const struct twi_coll_cut *cut, uint64_t k)
 {
 	int64_t source = pair_source(run);
 
 	if (source >= 0)
 		return take_piece(run, cut, (uint32_t)source, k);
 	if (run->entry->call.kind == TWI_COLL_PERMUTE)
-		memset(run->out + k * cut->column, 0, bytes_of(run, cut, run->coll->rank, k));
+		memset(run->out + k * cut->column, 0,
+		       twi_coll_cut_bytes(run, cut, run->coll->rank, k));
 	return TOW_OK;
 }
 
 /* What this rank does with piece `k` of the others. */
-static int take_step(struct twi_coll_run *run, const struct cut *cut, uint64_t k)
+static int take_step(struct twi_coll_run *run, const struct twi_coll_cut *cut, uint64_t k)
 {
 	const struct twi_coll_call *call = &run->entry->call;
 	bool is_root = call->root == run->coll->rank;
@@ -504,7 +360,7 @@ static int take_step(struct twi_coll_run *run, const struct cut *cut, uint64_t k
 	}
 }
 
-static int work_on(struct twi_coll_run *run, const struct cut *cut, uint64_t k)
+static int work_on(struct twi_coll_run *run, const struct twi_coll_cut *cut, uint64_t k)
 {
 	struct twi_engine *engine = run->coll->engine;
 	uint64_t begun_ns = twi_engine_clock(engine);
@@ -544,13 +400,13 @@ static int all_announced(struct twi_coll_run *run)
 }
 
 /* The first step: shows the input, and copies its first piece. */
-static int begin_pieces(struct twi_coll_run *run, const struct cut *cut)
+static int begin_pieces(struct twi_coll_run *run, const struct twi_coll_cut *cut)
 {
 	int status = show_input(run, cut);
 
 	if (status != TOW_OK) /* TOW_AGAIN, too */
 		return status;
-	if (run->staged != NULL)
+	if (run->ring != NULL)
 		copy_ahead(run, cut, 0);
 	run->copied = 1;
 	announce_step(run);
@@ -558,13 +414,13 @@ static int begin_pieces(struct twi_coll_run *run, const struct cut *cut)
 }
 
 /* All ranks have announced step k + 1: piece k is there, and piece k - 1 has been read. */
-static int next_piece(struct twi_coll_run *run, const struct cut *cut)
+static int next_piece(struct twi_coll_run *run, const struct twi_coll_cut *cut)
 {
 	uint64_t k = run->steps_announced - 1;
 	int status;
 
 	if (run->copied == k + 1 && k + 1 < cut->steps) {
-		if (run->staged != NULL)
+		if (run->ring != NULL)
 			copy_ahead(run, cut, k + 1);
 		run->copied++;
 	}
@@ -574,9 +430,28 @@ static int next_piece(struct twi_coll_run *run, const struct cut *cut)
 	return status;
 }
 
+/* All have read this rank's input: the result may come to its place. */
+static int bring_back(struct twi_coll_run *run)
+{
+	struct twi_engine *engine = run->coll->engine;
+	uint64_t left, bytes;
+
+	if (run->aside == NULL)
+		return TOW_OK;
+	left = run->entry->out_bytes - run->staged_bytes;
+	bytes = twi_min(left, (uint64_t)TWI_COLL_TURN_BYTES);
+	if (bytes > 0)
+		twi_path_copy_large(engine->diag, run->user_out + run->staged_bytes,
+				    run->aside + run->staged_bytes, bytes, run->entry->out_bytes,
+				    run->staged_bytes == 0);
+	run->staged_bytes += bytes;
+	engine->coll_work += bytes;
+	return bytes < left ? TOW_AGAIN : TOW_OK;
+}
+
 int twi_coll_pipeline_turn(struct twi_coll_run *run)
 {
-	const struct cut cut = cut_of(run);
+	const struct twi_coll_cut cut = twi_coll_cut_of(run);
 	uint64_t work = run->coll->engine->coll_work;
 	int status = TOW_OK;
 
@@ -587,7 +462,7 @@ int twi_coll_pipeline_turn(struct twi_coll_run *run)
 		if (status != TOW_OK)
 			return status;
 		if (run->steps_announced > cut.steps)
-			return TOW_OK;
+			return bring_back(run);
 		status = next_piece(run, &cut);
 	}
 	return status == TOW_OK ? TOW_AGAIN : status;

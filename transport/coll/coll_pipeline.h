@@ -18,22 +18,15 @@
  *
  * All ranks do this when one of them has such memory; each says so at the first meeting
  * (coll_local.h). The call, and so the plan, is the same either way. A rank with its input in the
- * pool shows the input itself. There is an exception: in place, the result may overwrite input that
- * others still read. Such input goes through a ring, too.
+ * pool shows the input itself; so does one that has copied all of it there before it hears of the
+ * others. There is an exception: in place, the result may overwrite input that others still read.
+ * Such input goes through a ring, too. If the pool has no room for that, the result waits aside, in
+ * the heap, until all have read.
  */
 #ifndef TWI_COLL_PIPELINE_H
 #define TWI_COLL_PIPELINE_H
 
 #include "transport/coll/coll_run.h"
-
-struct twi_plan_row;
-
-/* Whether such calls are pipelined when a rank asks for it; the same at all ranks. */
-bool twi_coll_pipeline_can(const struct twi_coll_group *coll, const struct twi_coll_call *call,
-			   const struct twi_plan_row *row);
-
-/* Whether that is faster than to stage all. Else a rank asks only if its pool has no room. */
-bool twi_coll_pipeline_pays(const struct twi_coll_group *coll, const struct twi_coll_call *call);
 
 /*
  * This rank asks for it, and takes its ring. TOW_AGAIN: it waits for room. TOW_EEXHAUSTED: there is

@@ -296,7 +296,7 @@ void twi_coll_record_end(struct twi_coll_run *run, struct tow_op *op, int status
 	if (run->staged_in)
 		run->entry->staged_in_bytes +=
 			run->outside ? run->staged_bytes : run->entry->in_bytes;
-	if (run->staged_out && status >= 0)
+	if (run->staged_out && !run->outside && status >= 0)
 		run->entry->staged_out_bytes += run->entry->out_bytes;
 	if (status >= 0)
 		measure_run(run, end.now_ns);

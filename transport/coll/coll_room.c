@@ -3,43 +3,83 @@
  */
 #include "transport/coll/coll_room.h"
 
+#include <stdlib.h>
+
+#include "transport/coll/coll_local.h"
 #include "transport/op/own_memory.h"
 #include <towline/status.h>
 
-/* Whether an earlier run of the group waits for room, or has some. */
-static bool is_behind(const struct twi_coll_run *run, bool *starved_out)
-{
-	struct twi_list *pos, *next;
-	bool behind = false;
+/* What the earlier runs of the group do. */
+struct earlier {
+	bool any, starved, have_room;
+};
 
-	*starved_out = false;
+static struct earlier look_at_earlier(const struct twi_coll_run *run)
+{
+	struct earlier out = { false, false, false };
+	struct twi_list *pos, *next;
+
 	twi_list_for_each_safe (pos, next, &run->coll->runs) {
 		const struct twi_coll_run *other = twi_container_of(pos, struct twi_coll_run, link);
 
 		if (other->seq >= run->seq)
 			continue;
-		*starved_out |= other->starved;
-		behind |= other->starved || other->staged != NULL;
+		out.any = true;
+		out.starved |= other->starved;
+		out.have_room |= other->staged != NULL || other->ring != NULL;
 	}
-	return behind;
+	return out;
+}
+
+static int wait_for_room(struct twi_coll_run *run)
+{
+	run->starved = true;
+	twi_coll_run_poll(run);
+	return TOW_AGAIN;
 }
 
 int twi_coll_room_take(struct twi_coll_run *run, uint64_t bytes, bool may_wait, void **out)
 {
 	struct twi_engine *engine = run->coll->engine;
-	bool again = run->starved, starved, behind = is_behind(run, &starved);
+	struct earlier earlier = look_at_earlier(run);
+	bool again = run->starved;
 	int status = TOW_EEXHAUSTED;
 
-	if (again && !starved) /* quietly: its need is counted already */
+	if (again && !earlier.starved) /* quietly: its need is counted already */
 		status = twi_own_try(engine, bytes, 64, out);
-	else if (!starved)
+	else if (!earlier.starved)
 		status = twi_own_share(engine, bytes, 64, run->site, out);
-	run->starved = status == TOW_EEXHAUSTED && behind && may_wait;
-	if (run->starved) {
-		twi_coll_run_poll(run);
-		return TOW_AGAIN;
-	}
-	if (again && status == TOW_EEXHAUSTED) /* for the message */
-		status = twi_own_share(engine, bytes, 64, run->site, out);
-	return status;
+	run->starved = false;
+	if (status != TOW_EEXHAUSTED || !may_wait)
+		return status;
+	if (earlier.starved || earlier.have_room)
+		return wait_for_room(run);
+	/* Now for the message. */
+	return again ? twi_own_share(engine, bytes, 64, run->site, out) : status;
+}
+
+static uint8_t *reserve_of(const struct twi_coll_group *coll)
+{
+	return (uint8_t *)(coll->region + 1);
+}
+
+int twi_coll_room_reserve(struct twi_coll_run *run, uint64_t bytes, void **out)
+{
+	if (bytes > TWI_COLL_RESERVE || run->coll->region == NULL)
+		return TOW_EEXHAUSTED;
+	if (look_at_earlier(run).any)
+		return wait_for_room(run);
+	*out = reserve_of(run->coll);
+	return TOW_OK;
+}
+
+void twi_coll_room_give(struct twi_coll_run *run)
+{
+	struct twi_coll_group *coll = run->coll;
+
+	twi_own_give(coll->engine, run->staged);
+	if (run->ring != NULL && run->ring != reserve_of(coll))
+		twi_own_give(coll->engine, run->ring);
+	free(run->aside);
+	run->staged = run->ring = run->aside = NULL;
 }

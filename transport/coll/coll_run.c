@@ -14,6 +14,7 @@
 #include "transport/coll/coll_pipeline.h"
 #include "transport/coll/coll_quick.h"
 #include "transport/coll/coll_report.h"
+#include "transport/coll/coll_room.h"
 #include "transport/engine/engine.h"
 #include "transport/job/group.h"
 #include "transport/op/own_memory.h"
@@ -255,8 +256,7 @@ static void finish_run(struct twi_coll_run *run, int status)
 
 	run->op = NULL;
 	no_poll(run);
-	twi_own_give(coll->engine, run->staged);
-	run->staged = NULL;
+	twi_coll_room_give(run);
 	if (twi_unlikely(run->scaled.memory != NULL))
 		twi_own_give_any(coll->engine, &run->scaled);
 	twi_coll_record_end(run, op, status);

@@ -71,7 +71,9 @@ struct twi_coll_run {
 	const uint8_t *scale_from;
 	uint64_t scale_bytes;      /* bytes scaled so far */
 	struct twi_own_any scaled; /* the scaled input outside OUT; NULL: none */
-	uint8_t *staged;           /* memory of the pool; NULL: none */
+	uint8_t *staged;           /* memory of the pool for all that is staged; NULL: none */
+	uint8_t *ring;             /* memory of the pool for pieces of the input; NULL: none */
+	uint8_t *aside;            /* the heap's, where the result waits; NULL: none */
 	bool staged_in, staged_out;
 	bool starved;          /* it waits for room in the pool (coll_room.h) */
 	bool read_ring;        /* the piece in hand came from another rank's ring */

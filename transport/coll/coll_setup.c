@@ -20,6 +20,7 @@
 #include "transport/coll/coll_kept.h"
 #include "transport/coll/coll_line.h"
 #include "transport/coll/coll_local.h"
+#include "transport/coll/coll_room.h"
 #include "transport/engine/engine.h"
 #include "transport/job/group.h"
 #include "transport/lanes/auto/auto_address.h"
@@ -200,8 +201,8 @@ static int make_region(struct twi_coll_group *coll)
 {
 	struct twi_engine *engine = coll->engine;
 	void *memory;
-	int status = twi_own_take(engine, sizeof(struct twi_coll_region),
-				  _Alignof(struct twi_coll_region), TWI_SITE_NONE, &memory);
+	int status = twi_own_share(engine, sizeof(struct twi_coll_region) + TWI_COLL_RESERVE,
+				   _Alignof(struct twi_coll_region), TWI_SITE_NONE, &memory);
 
 	if (status < 0)
 		return status;

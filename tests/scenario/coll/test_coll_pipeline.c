@@ -79,6 +79,30 @@ static int all_reduce(const struct twt_job *job, const int32_t *in, int32_t *out
 		&op);
 }
 
+/* Memory that fills a rank's pool. */
+struct used {
+	void *at[512];
+	int n;
+};
+
+/* Leaves `kept` blocks of 16 KiB. The groups are set up by then, as in a job that has run. */
+static void use_pool(const struct twt_job *job, struct used *used, int kept)
+{
+	for (size_t bytes = 512 << 10; bytes >= 16 << 10; bytes /= 2)
+		while (used->n < 512 &&
+		       tow_alloc(job->runtime, bytes, 0, &used->at[used->n]) == TOW_OK)
+			used->n++;
+	twt_must(used->n > 4 && used->n < 512);
+	for (int i = 0; i < kept; i++)
+		twt_must(tow_free(job->runtime, used->at[--used->n]) == TOW_OK);
+}
+
+static void give_pool(const struct twt_job *job, struct used *used)
+{
+	while (used->n > 0)
+		twt_must(tow_free(job->runtime, used->at[--used->n]) == TOW_OK);
+}
+
 /* The most that the pool has had in use. */
 static uint64_t most_used(const struct twt_job *job)
 {
@@ -142,20 +166,27 @@ static void play_kinds(struct twt_job *job, const void *arg)
 	free(out);
 }
 
-/* One rank's memory is of the pool, in place and not; the others' is not. */
+/*
+ * One rank's memory is of the pool, in place and not; the others' is not. It does without a ring
+ * where its pool is in use.
+ */
 static void play_mixed(struct twt_job *job, const void *arg)
 {
+	const bool *is_used = arg;
 	uint64_t bytes = 1u << 20, count = bytes / 4;
 	struct tow_op *op = NULL;
+	struct used used = { .n = 0 };
 	void *at[2];
 
-	(void)arg;
 	for (int i = 0; i < 2; i++) {
 		if (job->rank == 1)
 			twt_must(tow_alloc(job->runtime, bytes, 0, &at[i]) == TOW_OK);
 		else
 			at[i] = outside(bytes);
 	}
+	twt_job_sum(job, job->group, 1);
+	if (*is_used && job->rank == 1)
+		use_pool(job, &used, 0);
 	for (int i = 0; i < 4; i++) {
 		fill(at[0], count, job->rank);
 		twt_must(end(job,
@@ -166,6 +197,7 @@ static void play_mixed(struct twt_job *job, const void *arg)
 	}
 	if (job->rank == 1)
 		twt_must(copied(job, TWI_R_unregistered_send) == 0);
+	give_pool(job, &used);
 	for (int i = 0; i < 2; i++) {
 		if (job->rank == 1)
 			twt_must(tow_free(job->runtime, at[i]) == TOW_OK);
@@ -278,45 +310,53 @@ static void play_full(struct twt_job *job, const void *arg)
 			     .root = (uint32_t)job->size - 1,
 			     .one = outside(4 * part),
 			     .all = outside(4 * (uint64_t)job->size * part) };
-	void *used[256];
-	int uses = 0;
+	struct used used = { .n = 0 };
 
-	for (size_t bytes = 512 << 10; bytes >= 16 << 10; bytes /= 2)
-		while (*is_used && job->rank == 1 && uses < 256 &&
-		       tow_alloc(job->runtime, bytes, 0, &used[uses]) == TOW_OK)
-			uses++;
-	for (int i = 0; i < 2 && uses > 0; i++) /* 32 KiB, for a ring of small pieces */
-		twt_must(tow_free(job->runtime, used[--uses]) == TOW_OK);
+	twt_job_sum(job, job->group, 1);
+	if (*is_used && job->rank == 1)
+		use_pool(job, &used, 2); /* 32 KiB, for a ring of small pieces */
 	play_rooted(job, &full);
 	play_ring(job, &full);
 	play_whole(job, &full);
-	while (uses > 0)
-		twt_must(tow_free(job->runtime, used[--uses]) == TOW_OK);
+	give_pool(job, &used);
 	free(full.one);
 	free(full.all);
 }
 
-/* More in flight than the pool has room for: later ones wait for earlier ones. */
+/*
+ * More in flight than the pool has room for: later ones wait for earlier ones. Where pools have no
+ * room at all, each of two groups has what it keeps for its oldest one.
+ */
 #define MANY 12
 
 static void play_many(struct twt_job *job, const void *arg)
 {
+	const bool *is_used = arg;
 	uint64_t part = 3u << 17; /* 1.5 MiB */
+	struct tow_group *groups[2] = { job->group, job->group };
 	struct tow_op *ops[MANY];
 	int32_t *in[MANY], *out[MANY];
+	struct used used = { .n = 0 };
 	char text[512];
 
-	(void)arg;
+	if (*is_used) {
+		twt_must(tow_group_split(job->group, 0, job->rank, TWT_JOB_WAIT_NS, &groups[1]) ==
+			 TOW_OK);
+		for (int i = 0; i < 2; i++)
+			twt_job_sum(job, groups[i], 1);
+		use_pool(job, &used, 0);
+	}
 	for (int i = 0; i < MANY; i++) {
 		in[i] = outside(4 * part);
 		out[i] = outside(4 * part * (uint64_t)job->size);
 		fill(in[i], part, job->rank);
 		if (i % 3 == 0)
-			twt_must(tow_coll_gather_start(job->group, in[i], out[i], part, TOW_S32, 0,
-						       NULL, &ops[i]) == TOW_OK);
+			twt_must(tow_coll_gather_start(groups[i & 1], in[i], out[i], part, TOW_S32,
+						       0, NULL, &ops[i]) == TOW_OK);
 		else
-			twt_must(tow_coll_all_reduce_start(job->group, in[i], out[i], part, TOW_S32,
-							   TOW_SUM, NULL, &ops[i]) == TOW_OK);
+			twt_must(tow_coll_all_reduce_start(groups[i & 1], in[i], out[i], part,
+							   TOW_S32, TOW_SUM, NULL,
+							   &ops[i]) == TOW_OK);
 	}
 	for (int i = MANY - 1; i >= 0; i--) {
 		int status = twt_job_end(job, ops[i], text);
@@ -331,6 +371,9 @@ static void play_many(struct twt_job *job, const void *arg)
 		free(in[i]);
 		free(out[i]);
 	}
+	give_pool(job, &used);
+	if (*is_used)
+		twt_must(tow_group_close(groups[1]) == TOW_OK);
 }
 
 /* A rank is killed between two pieces: the others are told, and their memory is theirs again. */
@@ -374,12 +417,13 @@ struct row {
 };
 
 static const struct row rows[] = {
-	{ play_counts, 2, 0, NULL },       { play_counts, 4, 0, NULL }, { play_kinds, 2, 0, NULL },
-	{ play_kinds, 5, 0, NULL },        { play_mixed, 2, 0, NULL },  { play_mixed, 3, 0, NULL },
-	{ play_full, 2, 0, &no },          { play_full, 3, 0, &no },    { play_full, 5, 0, &no },
-	{ play_full, 2, 0, &yes },         { play_full, 5, 0, &yes },   { play_full, 6, 0, &yes },
-	{ play_full, 3, 0, &yes },         { play_many, 2, 0, NULL },   { play_many, 5, 0, NULL },
-	{ play_killed, 3, 1u << 1, NULL },
+	{ play_counts, 2, 0, NULL }, { play_counts, 4, 0, NULL },       { play_kinds, 2, 0, NULL },
+	{ play_kinds, 5, 0, NULL },  { play_mixed, 2, 0, &no },         { play_mixed, 3, 0, &no },
+	{ play_mixed, 2, 0, &yes },  { play_mixed, 3, 0, &yes },        { play_full, 2, 0, &no },
+	{ play_full, 3, 0, &no },    { play_full, 5, 0, &no },          { play_full, 2, 0, &yes },
+	{ play_full, 5, 0, &yes },   { play_full, 6, 0, &yes },         { play_full, 3, 0, &yes },
+	{ play_many, 2, 0, &no },    { play_many, 5, 0, &no },          { play_many, 2, 0, &yes },
+	{ play_many, 4, 0, &yes },   { play_killed, 3, 1u << 1, NULL },
 };
 
 static void run(size_t which)

@@ -1,5 +1,5 @@
 /*
- * test_resume.c - connections that break, and sessions that go on: resets every 100 ms under mixed
+ * test_resume.c - connections that break, and sessions that go on: resets every 25 ms under mixed
  * traffic, a bulk stream cut in the middle of a message, a black hole that heals and one that does
  * not, an endpoint that was closed, a process that was killed. Nothing is lost, doubled or changed.
  *
@@ -63,17 +63,52 @@ static int child_traffic(struct twt_duo *duo)
 	return twt_duo_traffic(duo, traffic_mib * MIB, NULL);
 }
 
-/* One connection, or all of them. */
+/* Ends one of this side's connections, or all of them, by a reset or by an end of the stream. */
+static void break_own(struct twt_duo *duo)
+{
+	const struct sockaddr none = { .sa_family = AF_UNSPEC };
+	const struct twi_tcp_peer *peer = tcp_of(duo);
+	bool all = twt_random_below(&moments, 3) == 0, reset = twt_random_below(&moments, 2) == 0;
+	unsigned one = (unsigned)twt_random_below(&moments, peer->line_count);
+	struct twi_engine *engine = twi_runtime_engine(duo->side.runtime);
+
+	twi_engine_enter(engine);
+	for (unsigned line = 0; line < peer->line_count; line++) {
+		const struct twi_tcp_stream *stream = peer->lines[line].stream;
+
+		if (stream == NULL || (line != one && !all))
+			continue;
+		if (reset)
+			(void)connect(stream->fd, &none, sizeof(none));
+		else
+			(void)shutdown(stream->fd, SHUT_RDWR);
+	}
+	twi_engine_leave(engine);
+}
+
+/*
+ * One connection, or all of them. Most of those that took the place of others do not go through the
+ * proxy.
+ */
 static void cut_now_and_then(struct twt_duo *duo)
 {
 	if (now_ns() < next_cut_ns)
 		return;
-	next_cut_ns = now_ns() + cut_every_ns;
-	if (twt_random_below(&moments, 2) == 0)
+	next_cut_ns = now_ns() + twt_random_below(&moments, cut_every_ns);
+	if (!duo->proxied || twt_random_below(&moments, 2) == 0)
+		break_own(duo);
+	else if (twt_random_below(&moments, 2) == 0)
 		twt_proxy_cut(&duo->proxy, TWT_PROXY_ALL);
 	else
 		twt_proxy_cut(&duo->proxy, atomic_load(&duo->proxy.came) - 1 -
 						   (int)twt_random_below(&moments, 3));
+}
+
+/* The child breaks connections, too. What comes last is not cut: an end waits for it in vain. */
+static int child_resets(struct twt_duo *duo)
+{
+	moments = seed ^ 1;
+	return twt_duo_traffic(duo, traffic_mib * MIB, cut_now_and_then) != 0 ? 1 : warm_up(duo);
 }
 
 static void resets(unsigned bulk_streams, const char *key, uint64_t mib)
@@ -81,7 +116,7 @@ static void resets(unsigned bulk_streams, const char *key, uint64_t mib)
 	struct twt_duo duo;
 
 	traffic_mib = mib;
-	cut_every_ns = TWT_SECOND / 10;
+	cut_every_ns = TWT_SECOND / 20;
 	next_cut_ns = now_ns() + cut_every_ns;
 	moments = seed;
 	twt_duo_init(&duo);
@@ -89,8 +124,9 @@ static void resets(unsigned bulk_streams, const char *key, uint64_t mib)
 	duo.parent.bulk_streams = duo.child.bulk_streams = bulk_streams;
 	duo.parent.job_key = duo.child.job_key = key;
 	duo.parent.encrypt = key[0] != '\0';
-	twt_duo_open(&duo, child_traffic);
+	twt_duo_open(&duo, child_resets);
 	assert_int_equal(twt_duo_traffic(&duo, traffic_mib * MIB, cut_now_and_then), 0);
+	assert_int_equal(warm_up(&duo), 0);
 	printf("%u bulk streams%s: %llu MiB each way, %llu connections broken, %llu resumed\n",
 	       bulk_streams, key[0] != '\0' ? ", encrypted" : "", (unsigned long long)mib,
 	       (unsigned long long)counter(&duo, TWI_C_connections_broken),
@@ -327,6 +363,9 @@ static int child_forgets(struct twt_duo *duo)
 
 	if (warm_up(duo) != 0)
 		return 2;
+	TWT_OK(tow_send_start(duo->side.peer, &word, 8, 3, NULL, &op));
+	if (twt_finish(op, NULL) != TOW_OK)
+		return 3;
 	TWT_OK(tow_recv_start(duo->side.peer, &word, 8, 1, NULL, &op));
 	return twt_finish(op, NULL) == TOW_EPEER ? 0 : 1;
 }
@@ -347,6 +386,7 @@ static void test_session_forgotten(void **state)
 	duo.proxied = true;
 	twt_duo_open(&duo, child_forgets);
 	assert_int_equal(warm_up(&duo), 0);
+	assert_int_equal(await_word(&duo), TOW_OK); /* the child has all of its messages, too */
 	/* The BYE does not get through, nor what would resume the stream for it. */
 	twt_proxy_stall(&duo.proxy, true);
 	TWT_OK(tow_peer_close(duo.side.peer));

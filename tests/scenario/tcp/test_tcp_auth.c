@@ -6,6 +6,7 @@
 #include "twt.h"
 
 #include "duo.h"
+#include "tcp_stranger.h"
 
 #include <sys/resource.h>
 
@@ -125,36 +126,17 @@ static void test_wrong_keys(void **state)
 	TWT_OK(tow_runtime_close(theirs));
 }
 
-static int raw_connect(const char *address)
-{
-	struct sockaddr_in in = { .sin_family = AF_INET };
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-	in.sin_port = htons((uint16_t)atoi(strrchr(address, ':') + 1));
-	in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-	assert_true(fd >= 0);
-	assert_int_equal(connect(fd, (struct sockaddr *)&in, sizeof(in)), 0);
-	return fd;
-}
-
-/* Says `bytes` and drives until the other side ends it; false when it does not within 5 s. */
+/* Says `bytes` and drives until the other side ends it. */
 static bool refused(struct tow_runtime *runtime, const char *where, const void *data, size_t bytes)
 {
-	uint8_t answer[512];
-	int fd = raw_connect(where);
-	ssize_t n = -1;
+	int fd = twt_stranger_connect(where);
+	bool ended;
 
 	if (bytes > 0)
-		assert_int_equal(send(fd, data, bytes, MSG_NOSIGNAL), (ssize_t)bytes);
-	for (int i = 0; i < 5000; i++) {
-		tow_progress(runtime);
-		n = recv(fd, answer, sizeof(answer), MSG_DONTWAIT);
-		if (n == 0 || (n < 0 && errno == ECONNRESET))
-			break;
-		usleep(1000);
-	}
+		twt_stranger_say(fd, data, bytes);
+	ended = twt_stranger_ended(fd, runtime);
 	close(fd);
-	return n == 0 || (n < 0 && errno == ECONNRESET);
+	return ended;
 }
 
 /* What peers of version 1 began with: a HELLO frame, at once. */
@@ -203,36 +185,11 @@ static void test_garbage(void **state)
 static void say_after_proof(struct tow_runtime *runtime, const char *where, const uint8_t *words,
 			    size_t bytes)
 {
-	struct twi_job_key none = { 0 };
-	uint8_t out[TWI_AUTH_OUT_MAX], in[512];
-	struct twi_auth auth;
-	size_t n, used;
-	int fd = raw_connect(where), status = TOW_AGAIN;
-	ssize_t got = -1;
+	int fd = twt_stranger_connect(where);
 
-	memset(&auth, 0, sizeof(auth));
-	twi_auth_start(&auth, &none, true, "tcp");
-	for (int i = 0; i < 5000 && status == TOW_AGAIN; i++) {
-		while ((n = twi_auth_out(&auth, out)) > 0)
-			assert_int_equal(send(fd, out, n, MSG_NOSIGNAL), (ssize_t)n);
-		tow_progress(runtime);
-		got = recv(fd, in, sizeof(in), MSG_DONTWAIT);
-		if (got > 0)
-			status = twi_auth_in(&auth, in, (size_t)got, &used);
-		usleep(1000);
-	}
-	assert_int_equal(status, TOW_OK);
-	while ((n = twi_auth_out(&auth, out)) > 0)
-		assert_int_equal(send(fd, out, n, MSG_NOSIGNAL), (ssize_t)n);
-	assert_int_equal(send(fd, words, bytes, MSG_NOSIGNAL), (ssize_t)bytes);
-	for (int i = 0; i < 5000; i++) {
-		tow_progress(runtime);
-		got = recv(fd, in, sizeof(in), MSG_DONTWAIT);
-		if (got == 0 || (got < 0 && errno == ECONNRESET))
-			break;
-		usleep(1000);
-	}
-	assert_true(got == 0 || (got < 0 && errno == ECONNRESET));
+	twt_stranger_prove(fd, runtime);
+	twt_stranger_say(fd, words, bytes);
+	assert_true(twt_stranger_ended(fd, runtime));
 	close(fd);
 }
 
@@ -307,7 +264,7 @@ static void crowd(const char *key)
 	twt_duo_open(&duo, child_traffic);
 	TWT_OK(tow_endpoint_address(duo.side.endpoint, where, sizeof(where)));
 	for (int i = 0; i < STRANGERS; i++) {
-		fds[i] = raw_connect(where);
+		fds[i] = twt_stranger_connect(where);
 		if (i % 2 == 0)
 			send(fds[i], noise, sizeof(noise), MSG_NOSIGNAL);
 		tow_progress(duo.side.runtime);

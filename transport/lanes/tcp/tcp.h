@@ -125,13 +125,13 @@ struct twi_tcp_line {
 	struct twi_tcp_stream *stream; /* carries the line; NULL: broken */
 	struct twi_tcp_stream *trial;  /* ours, in its handshake, to resume the line */
 	uint64_t broken_ns;            /* since when it is broken, or was silent before; 0: whole */
-	uint64_t redial_ns;            /* when to dial next; UINT64_MAX: not at all */
-	uint64_t backoff_ns;
-	uint32_t attempts;   /* since it broke */
-	uint32_t refusals;   /* in a row */
-	uint64_t refused_ns; /* time of the first of them */
-	uint8_t rail;        /* rail of the next dial */
-	bool counted;        /* this break is counted: the peer is not just closing */
+	uint64_t redial_ns, backoff_ns; /* when to dial next, UINT64_MAX: never; and the step */
+	uint32_t said, heard;           /* numbers of the last resume records (tcp_resume.h) */
+	uint32_t attempts;              /* since it broke */
+	uint32_t refusals;              /* in a row */
+	uint64_t refused_ns;            /* time of the first of them */
+	uint8_t rail;                   /* rail of the next dial */
+	bool counted;                   /* this break is counted: the peer is not just closing */
 	struct twi_tcp_stall stall;
 	uint64_t breaks, resumes;
 	char why[64];   /* why it broke the last time */

@@ -11,8 +11,7 @@
  *	HELLO(RESUME, S, T), record     ---->    finds the peer, drops the line's old stream
  *	               <----  HELLO(RESUME, S, T), record: the line goes on, on both sides
  *
- * Either side may dial to resume. When both do, the stream of the session's connector is used. The
- * connector refuses the other one while its own is on its way, and the acceptor gives its own up.
+ * tcp_resume.c has what a stream that resumes a line says.
  */
 #include <errno.h>
 #include <string.h>
@@ -23,11 +22,8 @@
 #include "diag/record/diag.h"
 #include "transport/lanes/tcp/tcp.h"
 #include "transport/lanes/tcp/tcp_break.h"
+#include "transport/lanes/tcp/tcp_resume.h"
 #include "transport/op/lane_host.h"
-
-/* The role of the sender when a line is resumed. */
-#define SPEAKS_CONNECTOR 1u
-#define SPEAKS_ACCEPTOR  2u
 
 uint64_t twi_tcp_random_id(void)
 {
@@ -82,22 +78,6 @@ static void add_address(struct twi_tcp_lane *lane, const struct twi_tcp_stream *
 	words->tail_bytes = TWI_TCP_ADVERTISED_BYTES;
 }
 
-static void add_record(const struct twi_tcp_stream *stream, struct twi_tcp_words *words)
-{
-	struct twi_session *session = &stream->peer->session;
-	uint8_t *at = words->tail + 4;
-
-	words->hello.flags = TWI_HELLO_RESUME;
-	words->hello.features = 0; /* the first agreement stays */
-	twi_put_le32(words->tail,
-		     stream->peer->base.connector ? SPEAKS_CONNECTOR : SPEAKS_ACCEPTOR);
-	words->tail_bytes =
-		4 + (stream->line == 0
-			     ? twi_session_control_resume_put(session, at)
-			     : twi_session_bulk_resume_put(session, stream->line - 1u, at));
-	twi_assert(words->tail_bytes <= sizeof(words->tail));
-}
-
 /* Sends the connector's HELLO and tail, unless the knob `require` refuses the stream. */
 static int hello_send(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 {
@@ -108,7 +88,7 @@ static int hello_send(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 		return status;
 	hello_of(stream, &words);
 	if (stream->redial)
-		add_record(stream, &words);
+		twi_tcp_resume_put(stream, &words);
 	else if (stream->line == 0)
 		add_address(lane, stream, &words);
 	stream->greet->said = true;
@@ -344,77 +324,22 @@ static int welcome_bulk(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream
 	return TOW_OK;
 }
 
-static int take_record(struct twi_tcp_peer *peer, unsigned line, const struct twi_tcp_words *words)
-{
-	struct twi_session *session = &peer->session;
-	const uint8_t *at = words->tail + 4;
-	size_t bytes = words->tail_bytes < 4 ? 0 : words->tail_bytes - 4, used = 0;
-	int status;
-
-	if (line == 0)
-		status = twi_session_control_resume(session, at, bytes, &used);
-	else
-		status = twi_session_bulk_resume(session, line - 1, at, bytes, &used);
-	if (status == TOW_AGAIN || (status == TOW_OK && used != bytes))
-		return twi_error(TOW_EPROTOCOL, "peer %s: its resume record has a wrong length",
-				 peer->base.address);
-	return status;
-}
-
-/* The line goes on over this stream. If the peer is lost by it, the stream is gone too. */
-static void line_resumed(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream,
-			 const struct twi_tcp_words *words)
-{
-	struct twi_tcp_peer *peer = stream->peer;
-	unsigned line = stream->line;
-	int status;
-
-	peer->lines[line].trial = NULL;
-	peer->lines[line].stream = stream;
-	status = take_record(peer, line, words);
-	if (status < 0) {
-		/* Without a position to resume at, control cannot carry a BYE. */
-		if (line == 0)
-			peer->session.rule = 0;
-		twi_tcp_bad_bytes(lane, peer, status);
-		return;
-	}
-	twi_tcp_stream_up(lane, stream);
-	twi_tcp_line_mended(lane, peer, line);
-}
-
-/* May the line be resumed over a stream that the other side dialed? */
-static int may_resume(const struct twi_tcp_peer *peer, unsigned line)
-{
-	const struct twi_tcp_stream *trial;
-
-	if (line >= peer->line_count || !peer->up)
-		return twi_error(TOW_EPROTOCOL,
-				 "a stream resumes a connection that peer %s "
-				 "does not have",
-				 peer->base.address);
-	if ((peer->parting && line > 0) || peer->base.said_bye)
-		return twi_error(TOW_ECLOSED, "peer %s is closed", peer->base.address);
-	trial = peer->lines[line].trial;
-	if (peer->base.connector && trial != NULL && trial->greet != NULL && trial->greet->said)
-		return twi_error(TOW_EBUSY, "peer %s is being dialed", peer->base.address);
-	return TOW_OK;
-}
-
 /* A peer resumes a line: then the line is broken, even if this side has not seen it. */
 static int welcome_back(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream,
 			const struct twi_tcp_words *words)
 {
 	bool bulk = words->hello.kind == TWI_STREAM_BULK;
-	uint32_t speaker = words->tail_bytes < 4 ? 0 : twi_get_le32(words->tail);
-	struct twi_tcp_peer *peer = find_peer(lane, &words->hello, speaker == SPEAKS_ACCEPTOR);
+	bool connector;
+	int status = twi_tcp_resume_speaker(words, &connector);
+	struct twi_tcp_peer *peer = status < 0 ? NULL : find_peer(lane, &words->hello, !connector);
 	unsigned line = bulk ? 1u + words->hello.channel : 0;
 	struct twi_tcp_words answer;
-	int status = peer == NULL || speaker < SPEAKS_CONNECTOR || speaker > SPEAKS_ACCEPTOR
-			     ? twi_error(TOW_EPROTOCOL,
-					 "a stream resumes a session that does not exist here")
-			     : may_resume(peer, line);
 
+	if (status == TOW_OK)
+		status = peer == NULL
+				 ? twi_error(TOW_EPROTOCOL,
+					     "a stream resumes a session that does not exist here")
+				 : twi_tcp_may_resume(peer, line, words);
 	if (status == TOW_OK)
 		status = twi_tcp_meet(peer, stream);
 	if (status < 0) {
@@ -428,13 +353,13 @@ static int welcome_back(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream
 	stream->peer = peer;
 	stream->line = (uint8_t)line;
 	hello_of(stream, &answer);
-	add_record(stream, &answer);
+	twi_tcp_resume_put(stream, &answer);
 	status = twi_tcp_greet_say(stream, &answer);
 	if (status < 0) {
 		stream->peer = NULL; /* the line stays broken, and the peer has not changed */
 		return status;
 	}
-	line_resumed(lane, stream, words);
+	twi_tcp_resumed(lane, stream, words);
 	return TOW_OK;
 }
 
@@ -458,8 +383,10 @@ static int hello_answered(struct twi_tcp_lane *lane, struct twi_tcp_stream *stre
 		return twi_endpoint_refused(peer->base.address);
 	}
 	if (stream->redial) {
-		line_resumed(lane, stream, words);
-		return TOW_OK;
+		status = twi_tcp_resume_newer(peer, stream->line, words);
+		if (status == TOW_OK)
+			twi_tcp_resumed(lane, stream, words);
+		return status;
 	}
 	if (!first) {
 		stream_greeted(lane, stream);

@@ -375,12 +375,12 @@ static int on_delete(struct twi_store *store, uint32_t index, const struct twi_s
 
 /* Replies with the values from `from` on, as many as fit. */
 static void answer_gather(struct twi_store *store, uint32_t index,
-			  const struct twi_store_entry *entry, uint32_t from)
+			  const struct twi_store_part *parts, uint32_t members, uint32_t from)
 {
 	uint32_t used = 0, at;
 
-	for (at = from; at < entry->members; at++) {
-		const struct twi_store_part *part = &entry->parts[at];
+	for (at = from; at < members; at++) {
+		const struct twi_store_part *part = &parts[at];
 
 		if (used + 2 + part->bytes > sizeof(store->reply))
 			break;
@@ -388,7 +388,7 @@ static void answer_gather(struct twi_store *store, uint32_t index,
 							 part->bytes);
 	}
 	twi_store_answer(store, index,
-			 (struct twi_store_frame){ .a = at < entry->members ? at : 0,
+			 (struct twi_store_frame){ .a = at < members ? at : 0,
 						   .value = store->reply,
 						   .value_bytes = used });
 }
@@ -400,16 +400,35 @@ static void wake_gather(struct twi_store *store, const struct twi_store_entry *e
 
 		if (client->waiting && client->request.kind == TWI_STORE_KIND_GATHER &&
 		    same_key(client, entry))
-			answer_gather(store, i, entry, client->from);
+			answer_gather(store, i, entry->parts, entry->members, client->from);
 	}
 }
 
-/* Checks whether the part may be given now. A failure's text is the thread's error. */
+/*
+ * Other members are one generation ahead, since they have all of this one's parts. This member does
+ * not have them: its reply was lost, or was the first of several.
+ */
+static bool is_before(const struct twi_store_entry *entry, uint32_t generation)
+{
+	return entry->before != NULL && generation + 1 == entry->generation;
+}
+
+/* The member has gone on since it sent this, which came late over a connection that broke. */
+static bool is_late(const struct twi_store_part *given, const struct twi_store_frame *frame,
+		    uint32_t rank)
+{
+	return given->rank == rank && (int32_t)(frame->number - given->number) < 0;
+}
+
+/*
+ * Checks whether the part may be given now. A failure's text is the thread's error; TOW_ECANCELED
+ * for a part that is late.
+ */
 static int judge_gather(const struct twi_store_entry *entry, const struct twi_store_frame *frame,
 			uint32_t rank)
 {
 	uint32_t index = (uint32_t)frame->a, members = (uint32_t)(frame->a >> 32);
-	uint32_t generation = (uint32_t)frame->b;
+	uint32_t generation = (uint32_t)frame->b, giver;
 
 	if (entry->parts == NULL && entry->value != NULL)
 		return not_a_value(frame);
@@ -422,16 +441,21 @@ static int judge_gather(const struct twi_store_entry *entry, const struct twi_st
 				 rank, (int)entry->key_bytes, entry->key, members, entry->members);
 	if (generation == entry->generation + 1 && entry->given == entry->members)
 		return TOW_OK;
-	if (generation != entry->generation)
+	giver = entry->parts[index].rank;
+	if (generation < entry->generation && is_late(&entry->parts[index], frame, rank))
+		return twi_error(TOW_ECANCELED, "rank %u has given a later part of '%.*s'", rank,
+				 (int)entry->key_bytes, entry->key);
+	if (is_before(entry, generation))
+		giver = entry->before[index].rank;
+	else if (generation != entry->generation)
 		return twi_error(TOW_EMISMATCH,
 				 "rank %u is at number %u of '%.*s', other ranks are at %u", rank,
 				 generation, (int)entry->key_bytes, entry->key, entry->generation);
-	if (entry->parts[index].rank != TWI_STORE_NOBODY && entry->parts[index].rank != rank)
+	if (giver != TWI_STORE_NOBODY && giver != rank)
 		return twi_error(TOW_EMISMATCH,
 				 "ranks %u and %u both claim to be member %u of "
 				 "'%.*s'",
-				 entry->parts[index].rank, rank, index, (int)entry->key_bytes,
-				 entry->key);
+				 giver, rank, index, (int)entry->key_bytes, entry->key);
 	return TOW_OK;
 }
 
@@ -454,6 +478,7 @@ static int give_value(struct twi_store *store, struct twi_store_entry *entry,
 		return status;
 	if (part->rank == TWI_STORE_NOBODY) {
 		entry->given++;
+		part->number = frame->number;
 		part->since_ns = now_ns;
 	}
 	part->rank = rank;
@@ -480,6 +505,10 @@ static int on_gather(struct twi_store *store, uint32_t index, const struct twi_s
 		answer_failed(store, index);
 		return TOW_OK;
 	}
+	if (status == TOW_OK && is_before(entry, (uint32_t)frame->b)) {
+		answer_gather(store, index, entry->before, members, from);
+		return TOW_OK;
+	}
 	if (status == TOW_OK)
 		status = give_value(store, entry, frame, client->rank, now_ns);
 	if (status < 0)
@@ -495,7 +524,8 @@ static int on_gather(struct twi_store *store, uint32_t index, const struct twi_s
 		twi_store_wait(store, index, now_ns);
 		return TOW_OK;
 	}
-	answer_gather(store, index, entry, from);
+	twi_store_gather_end(store, entry);
+	answer_gather(store, index, entry->parts, members, from);
 	wake_gather(store, entry);
 	return TOW_OK;
 }

@@ -98,26 +98,44 @@ int twi_store_put(struct twi_store *store, uint8_t **value, uint32_t *bytes, con
 	return TOW_OK;
 }
 
-static void drop_parts(struct twi_store *store, struct twi_store_entry *entry)
+/* Gives back the parts of one generation, and their table. */
+static void drop_parts(struct twi_store *store, struct twi_store_part *parts, uint32_t members)
 {
-	for (uint32_t i = 0; i < entry->members; i++) {
-		store->bytes -= entry->parts[i].bytes;
-		free(entry->parts[i].value);
-		entry->parts[i] = (struct twi_store_part){ .rank = TWI_STORE_NOBODY };
+	if (parts == NULL)
+		return;
+	for (uint32_t i = 0; i < members; i++) {
+		store->bytes -= parts[i].bytes;
+		free(parts[i].value);
 	}
-	entry->given = 0;
+	store->bytes -= PART_BYTES * (uint64_t)members;
+	free(parts);
+}
+
+static struct twi_store_part *make_parts(struct twi_store *store, uint32_t members, int *status_out)
+{
+	struct twi_store_part *parts;
+
+	*status_out = twi_store_charge(store, PART_BYTES * (uint64_t)members);
+	if (*status_out < 0)
+		return NULL;
+	parts = calloc(members, sizeof(parts[0]));
+	if (parts == NULL) {
+		store->bytes -= PART_BYTES * (uint64_t)members;
+		*status_out = no_memory();
+		return NULL;
+	}
+	for (uint32_t i = 0; i < members; i++)
+		parts[i].rank = TWI_STORE_NOBODY;
+	return parts;
 }
 
 void twi_store_drop(struct twi_store *store, struct twi_store_entry *entry)
 {
-	if (entry->parts != NULL) {
-		drop_parts(store, entry);
-		store->bytes -= PART_BYTES * (uint64_t)entry->members;
-	}
+	drop_parts(store, entry->before, entry->members);
+	drop_parts(store, entry->parts, entry->members);
 	store->bytes -= ENTRY_BYTES + entry->key_bytes + entry->bytes;
 	twi_list_remove(&entry->link);
 	twi_list_remove(&entry->going);
-	free(entry->parts);
 	free(entry->value);
 	free(entry);
 }
@@ -125,23 +143,26 @@ void twi_store_drop(struct twi_store *store, struct twi_store_entry *entry)
 int twi_store_gather_begin(struct twi_store *store, struct twi_store_entry *entry, uint32_t members,
 			   uint32_t generation)
 {
-	if (entry->parts == NULL) {
-		int status = twi_store_charge(store, PART_BYTES * (uint64_t)members);
+	int status;
+	struct twi_store_part *parts = make_parts(store, members, &status);
 
-		if (status < 0)
-			return status;
-		entry->parts = calloc(members, sizeof(entry->parts[0]));
-		if (entry->parts == NULL) {
-			store->bytes -= PART_BYTES * (uint64_t)members;
-			return no_memory();
-		}
-		entry->members = members;
-	}
-	drop_parts(store, entry);
+	if (parts == NULL)
+		return status;
+	drop_parts(store, entry->before, entry->members);
+	entry->before = entry->parts;
+	entry->parts = parts;
+	entry->members = members;
+	entry->given = 0;
 	entry->generation = generation;
 	entry->drop_ns = 0;
 	twi_list_remove(&entry->going);
 	return TOW_OK;
+}
+
+void twi_store_gather_end(struct twi_store *store, struct twi_store_entry *entry)
+{
+	drop_parts(store, entry->before, entry->members);
+	entry->before = NULL;
 }
 
 void twi_store_missing(const struct twi_store_entry *entry, char *out, size_t bytes)

@@ -17,6 +17,7 @@ struct twi_store_part {
 	uint8_t *value;
 	uint32_t bytes;
 	uint32_t rank;     /* the rank that gave it; TWI_STORE_NOBODY: not given */
+	uint32_t number;   /* of the request that gave it first */
 	uint64_t since_ns; /* when it was first given */
 };
 
@@ -25,6 +26,8 @@ struct twi_store_entry {
 	uint8_t *value;       /* the value of SET and ADD */
 	uint32_t bytes;
 	struct twi_store_part *parts; /* the parts of GATHER; NULL: a value */
+	/* Those of the generation before, all of them; NULL: no member can want them any more. */
+	struct twi_store_part *before;
 	uint32_t members, given;
 	uint32_t generation;
 	uint64_t since_ns;     /* GATHER: when the first part was given; 0: none waits */
@@ -117,9 +120,14 @@ void twi_store_wait(struct twi_store *store, uint32_t client, uint64_t now_ns);
 int twi_store_put(struct twi_store *store, uint8_t **value, uint32_t *bytes, const uint8_t *from,
 		  uint32_t count);
 
-/* Makes an entry a gather of `members`, or begins its next generation. */
+/*
+ * begin: makes an entry a gather of `members`, or begins its next generation. The parts of the one
+ * before stay: a member may have them not yet, or not all. end: all members have given, and so they
+ * have those of the generation before.
+ */
 int twi_store_gather_begin(struct twi_store *store, struct twi_store_entry *entry, uint32_t members,
 			   uint32_t generation);
+void twi_store_gather_end(struct twi_store *store, struct twi_store_entry *entry);
 
 /* Writes "2, 5, 7 and 3 more": the members that have not given. */
 void twi_store_missing(const struct twi_store_entry *entry, char *out, size_t bytes);

@@ -1,275 +1,87 @@
-/* test_store.c - what the job's store answers: values, sums, gathers, and ranks that disagree. */
+/* test_store.c - what the job's store answers: values, sums, deadlines, and ranks that disagree. */
 #include "twt.h"
 
 #include <string.h>
 
 #include <towline/status.h>
 
-#include "transport/job/store.h"
+#include "store_rig.h"
 
-#define RANKS   4
-#define CLIENTS 12
-#define SECOND  1000000000ull
+#define SECOND 1000000000ull
 
-struct reply {
-	int count; /* since last asked for */
-	int status;
-	uint32_t number;
-	uint64_t a;
-	char text[256];
-	uint32_t bytes;
-	uint8_t value[TWI_STORE_VALUE_MAX];
-};
-
-static struct reply replies[CLIENTS];
 static uint64_t again; /* when whoever lingers looks anew */
-
-static void on_reply(void *arg, uint32_t client, const struct twi_store_frame *frame)
-{
-	struct reply *reply = &replies[client];
-
-	(void)arg;
-	reply->count++;
-	reply->status = frame->status;
-	reply->number = frame->number;
-	reply->a = frame->a;
-	reply->bytes = frame->value_bytes;
-	if (frame->value_bytes > 0)
-		memcpy(reply->value, frame->value, frame->value_bytes);
-	snprintf(reply->text, sizeof(reply->text), "%.*s",
-		 (int)(frame->value_bytes < 255 ? frame->value_bytes : 255),
-		 frame->value == NULL ? "" : (const char *)frame->value);
-}
-
-static struct twi_store *make(void)
-{
-	const struct twi_store_config config = { .world_size = RANKS,
-						 .restarts = 2,
-						 .clients_max = CLIENTS,
-						 .session = 42,
-						 .job = "job",
-						 .reply = on_reply };
-	struct twi_store *store;
-
-	memset(replies, 0, sizeof(replies));
-	assert_int_equal(twi_store_create(&config, &store), TOW_OK);
-	return store;
-}
-
-/* One answer, or none, since last asked. */
-static const struct reply *take(uint32_t client, int count)
-{
-	assert_int_equal(replies[client].count, count);
-	replies[client].count = 0;
-	return &replies[client];
-}
-
-static struct twi_store_frame request(uint8_t kind, const char *key)
-{
-	static uint32_t number;
-
-	return (struct twi_store_frame){ .kind = kind,
-					 .number = ++number,
-					 .wait_ms = 1000,
-					 .key = key,
-					 .key_bytes = (uint32_t)strlen(key) };
-}
-
-static int ask(struct twi_store *store, uint32_t client, struct twi_store_frame frame, uint64_t now)
-{
-	return twi_store_request(store, client, &frame, now);
-}
-
-static int hello(struct twi_store *store, uint32_t client, uint32_t rank, uint32_t world,
-		 uint64_t instance, const char *job, uint32_t version, uint32_t restarts)
-{
-	struct twi_store_frame frame = request(TWI_STORE_KIND_HELLO, job);
-	uint8_t value[TWI_STORE_HELLO];
-
-	twi_store_hello_put(value, version, restarts);
-	frame.a = twi_store_pair(rank, world);
-	frame.b = instance;
-	frame.value = value;
-	frame.value_bytes = sizeof(value);
-	return ask(store, client, frame, 1);
-}
-
-/* A connection that has greeted as `rank`, and has asked for something. */
-static uint32_t member(struct twi_store *store, uint32_t rank)
-{
-	uint32_t client = twi_store_enter(store);
-
-	assert_true(client < CLIENTS);
-	assert_int_equal(hello(store, client, rank, RANKS, 100 + rank, "job", TWI_STORE_VERSION, 2),
-			 TOW_OK);
-	assert_int_equal(take(client, 1)->status, TOW_OK);
-	assert_int_equal(replies[client].a, 42);
-	assert_int_equal(ask(store, client, request(TWI_STORE_KIND_DELETE, "nothing"), 1), TOW_OK);
-	assert_int_equal(take(client, 1)->status, TOW_OK);
-	assert_true(twi_store_is_member(store, client));
-	return client;
-}
 
 static int set(struct twi_store *store, uint32_t client, const char *key, const char *value)
 {
-	struct twi_store_frame frame = request(TWI_STORE_KIND_SET, key);
+	struct twi_store_frame frame = twt_store_request(TWI_STORE_KIND_SET, key);
 
 	frame.value = (const uint8_t *)value;
 	frame.value_bytes = (uint32_t)strlen(value);
-	return ask(store, client, frame, 1);
-}
-
-static struct twi_store_frame gather(const char *key, uint32_t index, uint32_t members,
-				     uint32_t generation, const char *value)
-{
-	struct twi_store_frame frame = request(TWI_STORE_KIND_GATHER, key);
-
-	frame.a = twi_store_pair(index, members);
-	frame.b = twi_store_pair(generation, 0);
-	frame.value = (const uint8_t *)value;
-	frame.value_bytes = (uint32_t)strlen(value);
-	return frame;
+	return twt_store_ask(store, client, frame, 1);
 }
 
 static void values(void **state)
 {
-	struct twi_store *store = make();
-	uint32_t a = member(store, 0), b = member(store, 1);
+	struct twi_store *store = twt_store_make();
+	uint32_t a = twt_store_member(store, 0), b = twt_store_member(store, 1);
 	uint64_t before = twi_store_bytes(store);
 
 	(void)state;
-	assert_int_equal(ask(store, b, request(TWI_STORE_KIND_GET, "k"), 1), TOW_OK);
-	take(b, 0); /* it waits */
+	assert_int_equal(twt_store_ask(store, b, twt_store_request(TWI_STORE_KIND_GET, "k"), 1),
+			 TOW_OK);
+	twt_store_take(b, 0); /* it waits */
 	assert_int_equal(set(store, a, "other", "x"), TOW_OK);
-	take(b, 0);
+	twt_store_take(b, 0);
 	assert_int_equal(set(store, a, "k", "value"), TOW_OK);
-	take(a, 2);
-	assert_string_equal(take(b, 1)->text, "value");
+	twt_store_take(a, 2);
+	assert_string_equal(twt_store_take(b, 1)->text, "value");
 	assert_int_equal(set(store, a, "k", "longer value"), TOW_OK);
-	take(a, 1);
-	assert_int_equal(ask(store, b, request(TWI_STORE_KIND_GET, "k"), 1), TOW_OK);
-	assert_string_equal(take(b, 1)->text, "longer value");
+	twt_store_take(a, 1);
+	assert_int_equal(twt_store_ask(store, b, twt_store_request(TWI_STORE_KIND_GET, "k"), 1),
+			 TOW_OK);
+	assert_string_equal(twt_store_take(b, 1)->text, "longer value");
 	assert_int_equal(set(store, a, "empty", ""), TOW_OK);
-	take(a, 1);
-	assert_int_equal(ask(store, b, request(TWI_STORE_KIND_GET, "empty"), 1), TOW_OK);
-	assert_int_equal(take(b, 1)->bytes, 0);
+	twt_store_take(a, 1);
+	assert_int_equal(twt_store_ask(store, b, twt_store_request(TWI_STORE_KIND_GET, "empty"), 1),
+			 TOW_OK);
+	assert_int_equal(twt_store_take(b, 1)->bytes, 0);
 	for (int i = 0; i < 2; i++) {
-		assert_int_equal(ask(store, a, request(TWI_STORE_KIND_DELETE, "k"), 1), TOW_OK);
-		assert_int_equal(take(a, 1)->a, i == 0);
+		assert_int_equal(
+			twt_store_ask(store, a, twt_store_request(TWI_STORE_KIND_DELETE, "k"), 1),
+			TOW_OK);
+		assert_int_equal(twt_store_take(a, 1)->a, i == 0);
 	}
-	ask(store, a, request(TWI_STORE_KIND_DELETE, "empty"), 1);
-	ask(store, a, request(TWI_STORE_KIND_DELETE, "other"), 1);
-	take(a, 2);
+	twt_store_ask(store, a, twt_store_request(TWI_STORE_KIND_DELETE, "empty"), 1);
+	twt_store_ask(store, a, twt_store_request(TWI_STORE_KIND_DELETE, "other"), 1);
+	twt_store_take(a, 2);
 	assert_int_equal(twi_store_bytes(store), before);
 	twi_store_destroy(store);
 }
 
 static void sums(void **state)
 {
-	struct twi_store *store = make();
-	uint32_t a = member(store, 0), b = member(store, 1);
-	struct twi_store_frame add = request(TWI_STORE_KIND_ADD, "n");
+	struct twi_store *store = twt_store_make();
+	uint32_t a = twt_store_member(store, 0), b = twt_store_member(store, 1);
+	struct twi_store_frame add = twt_store_request(TWI_STORE_KIND_ADD, "n");
 
 	(void)state;
 	add.a = 5;
-	assert_int_equal(ask(store, a, add, 1), TOW_OK);
-	assert_int_equal(take(a, 1)->a, 5);
+	assert_int_equal(twt_store_ask(store, a, add, 1), TOW_OK);
+	assert_int_equal(twt_store_take(a, 1)->a, 5);
 	/* The reply was lost: the same request over another connection is not added again. */
 	twi_store_leave(store, a, 1);
-	a = member(store, 0);
-	assert_int_equal(ask(store, a, add, 1), TOW_OK);
-	assert_int_equal(take(a, 1)->a, 5);
-	add = request(TWI_STORE_KIND_ADD, "n");
+	a = twt_store_member(store, 0);
+	assert_int_equal(twt_store_ask(store, a, add, 1), TOW_OK);
+	assert_int_equal(twt_store_take(a, 1)->a, 5);
+	add = twt_store_request(TWI_STORE_KIND_ADD, "n");
 	add.a = (uint64_t)-7;
-	assert_int_equal(ask(store, b, add, 1), TOW_OK);
-	assert_int_equal((int64_t)take(b, 1)->a, -2);
+	assert_int_equal(twt_store_ask(store, b, add, 1), TOW_OK);
+	assert_int_equal((int64_t)twt_store_take(b, 1)->a, -2);
 	set(store, a, "text", "abc");
-	take(a, 1);
-	add = request(TWI_STORE_KIND_ADD, "text");
-	assert_int_equal(ask(store, a, add, 1), TOW_OK);
-	assert_int_equal(take(a, 1)->status, TOW_EINVAL);
-	twi_store_destroy(store);
-}
-
-/* The texts of a gather's reply, each with a blank behind it. */
-static const char *texts(const struct reply *reply)
-{
-	static char out[256];
-	const struct twi_store_frame frame = { .value = reply->value, .value_bytes = reply->bytes };
-	size_t at = 0, used = 0;
-
-	out[0] = '\0';
-	while (at < reply->bytes) {
-		const uint8_t *value;
-		uint32_t bytes;
-
-		assert_int_equal(twi_store_gathered_take(&frame, &at, &value, &bytes), TOW_OK);
-		used += (size_t)snprintf(out + used, sizeof(out) - used, "%.*s ", (int)bytes,
-					 (const char *)value);
-	}
-	return out;
-}
-
-static void gathers(void **state)
-{
-	struct twi_store *store = make();
-	uint32_t c[RANKS];
-
-	(void)state;
-	for (uint32_t i = 0; i < RANKS; i++)
-		c[i] = member(store, i);
-	for (uint32_t generation = 0; generation < 3; generation++) {
-		assert_int_equal(ask(store, c[2], gather("g", 2, 3, generation, "two"), 1), 0);
-		assert_int_equal(ask(store, c[0], gather("g", 0, 3, generation, "old"), 1), 0);
-		take(c[0], 0);
-		/* It comes back over a new connection, and gives anew: that counts once. */
-		twi_store_leave(store, c[0], 1);
-		c[0] = member(store, 0);
-		assert_int_equal(ask(store, c[0], gather("g", 0, 3, generation, "zero"), 1), 0);
-		take(c[0], 0);
-		assert_int_equal(ask(store, c[1], gather("g", 1, 3, generation, ""), 1), 0);
-		for (uint32_t i = 0; i < 3; i++)
-			assert_string_equal(texts(take(c[i], 1)), "zero  two ");
-		/* Whoever has not had the reply asks again, and what it says now is not heard. */
-		assert_int_equal(ask(store, c[1], gather("g", 1, 3, generation, "late"), 1), 0);
-		assert_string_equal(texts(take(c[1], 1)), "zero  two ");
-	}
-	/* Two behind: nobody has those values any more, and the ranks are not in step. */
-	assert_int_equal(ask(store, c[1], gather("g", 1, 3, 0, ""), 1), TOW_OK);
-	assert_int_equal(take(c[1], 1)->status, TOW_EMISMATCH);
-	assert_non_null(strstr(replies[c[1]].text, "rank 1 is at number 0 of 'g'"));
-	assert_true(twi_store_failed(store));
-	twi_store_destroy(store);
-}
-
-/* More than one reply holds: the rest is asked for from an index on. */
-static void long_gather(void **state)
-{
-	struct twi_store *store = make();
-	uint32_t c[RANKS], from = 0, seen = 0;
-	char big[TWI_STORE_GATHERED_MAX + 2];
-
-	(void)state;
-	memset(big, 'x', sizeof(big) - 1);
-	big[sizeof(big) - 1] = '\0';
-	c[0] = member(store, 0);
-	assert_int_equal(ask(store, c[0], gather("g", 0, 1, 0, big), 1), TOW_EPROTOCOL);
-	big[sizeof(big) - 2] = '\0';
-	for (uint32_t i = 1; i < RANKS; i++) {
-		c[i] = member(store, i);
-		assert_int_equal(ask(store, c[i], gather("g", i, RANKS, 0, big), 1), TOW_OK);
-	}
-	assert_int_equal(ask(store, c[0], gather("g", 0, RANKS, 0, big), 1), TOW_OK);
-	do {
-		struct twi_store_frame frame = gather("g", 0, RANKS, 0, big);
-
-		frame.b = twi_store_pair(0, from);
-		replies[c[0]].count = 0;
-		assert_int_equal(ask(store, c[0], frame, 1), TOW_OK);
-		seen += take(c[0], 1)->bytes / (TWI_STORE_GATHERED_MAX + 2);
-		from = (uint32_t)replies[c[0]].a;
-	} while (from != 0);
-	assert_int_equal(seen, RANKS);
+	twt_store_take(a, 1);
+	add = twt_store_request(TWI_STORE_KIND_ADD, "text");
+	assert_int_equal(twt_store_ask(store, a, add, 1), TOW_OK);
+	assert_int_equal(twt_store_take(a, 1)->status, TOW_EINVAL);
 	twi_store_destroy(store);
 }
 
@@ -292,27 +104,31 @@ static void mismatches(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		struct twi_store *store = make();
-		uint32_t a = member(store, 0), b = member(store, 1), c = twi_store_enter(store);
+		struct twi_store *store = twt_store_make();
+		uint32_t a = twt_store_member(store, 0), b = twt_store_member(store, 1),
+			 c = twi_store_enter(store);
 
-		assert_int_equal(ask(store, a, gather("open", 0, 2, 0, "a"), 1), TOW_OK);
+		assert_int_equal(twt_store_ask(store, a, twt_store_gather("open", 0, 2, 0, "a"), 1),
+				 TOW_OK);
 		assert_int_equal(set(store, b, "k", "v"), TOW_OK);
-		assert_int_equal(take(b, 1)->status, TOW_OK);
-		take(a, 0);
+		assert_int_equal(twt_store_take(b, 1)->status, TOW_OK);
+		twt_store_take(a, 0);
 		/* Who disagrees is told why, and is to be closed; who waits goes on waiting. */
-		assert_int_equal(hello(store, c, rows[i].rank, rows[i].world, rows[i].instance,
-				       rows[i].job, rows[i].version, rows[i].restarts),
+		assert_int_equal(twt_store_hello(store, c, rows[i].rank, rows[i].world,
+						 rows[i].instance, rows[i].job, rows[i].version,
+						 rows[i].restarts),
 				 TOW_EMISMATCH);
-		assert_int_equal(take(c, 1)->status, TOW_EMISMATCH);
-		if (strstr(replies[c].text, rows[i].text) == NULL)
-			fail_msg("'%s' is not in: %s", rows[i].text, replies[c].text);
+		assert_int_equal(twt_store_take(c, 1)->status, TOW_EMISMATCH);
+		if (strstr(twt_store_replies[c].text, rows[i].text) == NULL)
+			fail_msg("'%s' is not in: %s", rows[i].text, twt_store_replies[c].text);
 		assert_false(twi_store_is_member(store, c));
 		twi_store_leave(store, c, 1);
-		take(a, 0);
+		twt_store_take(a, 0);
 		assert_false(twi_store_failed(store));
-		assert_int_equal(ask(store, b, gather("open", 1, 2, 0, "b"), 1), TOW_OK);
-		assert_string_equal(texts(take(a, 1)), "a b ");
-		assert_string_equal(texts(take(b, 1)), "a b ");
+		assert_int_equal(twt_store_ask(store, b, twt_store_gather("open", 1, 2, 0, "b"), 1),
+				 TOW_OK);
+		assert_string_equal(twt_store_texts(twt_store_take(a, 1)), "a b ");
+		assert_string_equal(twt_store_texts(twt_store_take(b, 1)), "a b ");
 		/* Nor is anybody missed who never was a rank. */
 		assert_true(twi_store_expire(store, 100 * SECOND) == UINT64_MAX);
 		assert_false(twi_store_failed(store));
@@ -323,134 +139,122 @@ static void mismatches(void **state)
 /* Whatever a stranger calls its job, it is said in printable ASCII, and in one line. */
 static void hostile_names(void **state)
 {
-	struct twi_store *store = make();
-	uint32_t a = member(store, 0), c = twi_store_enter(store);
+	struct twi_store *store = twt_store_make();
+	uint32_t a = twt_store_member(store, 0), c = twi_store_enter(store);
 
 	(void)state;
-	assert_int_equal(hello(store, c, 1, RANKS, 1, "x\x1b]0;name\x07\nrank 0: all is well\x9b",
-			       TWI_STORE_VERSION, 2),
+	assert_int_equal(twt_store_hello(store, c, 1, TWT_STORE_RANKS, 1,
+					 "x\x1b]0;name\x07\nrank 0: all is well\x9b",
+					 TWI_STORE_VERSION, 2),
 			 TOW_EMISMATCH);
-	assert_non_null(
-		strstr(take(c, 1)->text, "'x\\x1b]0;name\\x07\\x0arank 0: all is well\\x9b'"));
+	assert_non_null(strstr(twt_store_take(c, 1)->text,
+			       "'x\\x1b]0;name\\x07\\x0arank 0: all is well\\x9b'"));
 	/* So are the keys that one who came in asks for. */
-	ask(store, a, request(TWI_STORE_KIND_GET, "k\x1b[2J\n"), SECOND);
+	twt_store_ask(store, a, twt_store_request(TWI_STORE_KIND_GET, "k\x1b[2J\n"), SECOND);
 	twi_store_expire(store, 10 * SECOND);
-	assert_non_null(strstr(take(a, 1)->text, "'k\\x1b[2J\\x0a'"));
+	assert_non_null(strstr(twt_store_take(a, 1)->text, "'k\\x1b[2J\\x0a'"));
 	twi_store_destroy(store);
 }
 
 /* Who only says that it is a rank neither is missed when it goes nor keeps that rank out. */
 static void impostors(void **state)
 {
-	struct twi_store *store = make();
-	uint32_t a = member(store, 0), b, c = twi_store_enter(store), d = twi_store_enter(store);
-	struct twi_store_frame open = gather("open", 0, 2, 0, "a");
+	struct twi_store *store = twt_store_make();
+	uint32_t a = twt_store_member(store, 0), b, c = twi_store_enter(store),
+		 d = twi_store_enter(store);
+	struct twi_store_frame open = twt_store_gather("open", 0, 2, 0, "a");
 
 	(void)state;
 	open.wait_ms = 1000000;
-	assert_int_equal(ask(store, a, open, 1), TOW_OK);
+	assert_int_equal(twt_store_ask(store, a, open, 1), TOW_OK);
 	for (int i = 0; i < 2; i++) {
 		uint32_t client = i == 0 ? c : d;
 
-		assert_int_equal(hello(store, client, 1, RANKS, 7 + (uint64_t)i, "job",
-				       TWI_STORE_VERSION, 2),
+		assert_int_equal(twt_store_hello(store, client, 1, TWT_STORE_RANKS, 7 + (uint64_t)i,
+						 "job", TWI_STORE_VERSION, 2),
 				 TOW_OK);
-		assert_int_equal(take(client, 1)->status, TOW_OK);
+		assert_int_equal(twt_store_take(client, 1)->status, TOW_OK);
 		assert_false(twi_store_is_member(store, client));
 	}
-	assert_int_equal(ask(store, d, request(TWI_STORE_KIND_BYE, ""), 1), TOW_OK);
-	take(d, 1);
+	assert_int_equal(twt_store_ask(store, d, twt_store_request(TWI_STORE_KIND_BYE, ""), 1),
+			 TOW_OK);
+	twt_store_take(d, 1);
 	twi_store_leave(store, d, SECOND);
 	assert_false(twi_store_is_done(store, 9 * SECOND, &again));
 	assert_true(twi_store_expire(store, SECOND + TWI_STORE_GRACE_NS) != 0);
 	assert_false(twi_store_failed(store));
-	take(a, 0);
-	b = member(store, 1);
-	assert_int_equal(ask(store, b, gather("open", 1, 2, 0, "b"), 1), TOW_OK);
-	assert_string_equal(texts(take(a, 1)), "a b ");
-	take(b, 1);
+	twt_store_take(a, 0);
+	b = twt_store_member(store, 1);
+	assert_int_equal(twt_store_ask(store, b, twt_store_gather("open", 1, 2, 0, "b"), 1),
+			 TOW_OK);
+	assert_string_equal(twt_store_texts(twt_store_take(a, 1)), "a b ");
+	twt_store_take(b, 1);
 	/* The rank is there now: the other one is refused when it asks for something. */
 	assert_int_equal(set(store, c, "k", "v"), TOW_EMISMATCH);
-	assert_non_null(strstr(take(c, 1)->text, "two processes claim to be rank 1 of 4"));
+	assert_non_null(
+		strstr(twt_store_take(c, 1)->text, "two processes claim to be rank 1 of 4"));
 	twi_store_leave(store, c, SECOND);
 	twi_store_expire(store, 100 * SECOND);
 	assert_false(twi_store_failed(store));
 	twi_store_destroy(store);
 }
 
-static void gather_mismatches(void **state)
-{
-	(void)state;
-	for (int i = 0; i < 2; i++) {
-		struct twi_store *store = make();
-		uint32_t a = member(store, 0), b = member(store, 1);
-
-		ask(store, a, gather("g", 0, 3, 0, ""), 1);
-		assert_int_equal(
-			ask(store, b, gather("g", i == 0 ? 1 : 0, i == 0 ? 4 : 3, 0, ""), 1),
-			TOW_OK);
-		assert_int_equal(take(a, 1)->status, TOW_EMISMATCH);
-		assert_non_null(strstr(take(b, 1)->text, i == 0 ? "has 4 members, other ranks say"
-								: "claim to be member 0 of 'g'"));
-		twi_store_destroy(store);
-	}
-}
-
 static void deadlines(void **state)
 {
-	struct twi_store *store = make();
-	uint32_t a = member(store, 0), b = member(store, 1);
+	struct twi_store *store = twt_store_make();
+	uint32_t a = twt_store_member(store, 0), b = twt_store_member(store, 1);
 
 	(void)state;
 	assert_true(twi_store_expire(store, SECOND) == UINT64_MAX);
-	ask(store, a, gather("open", 0, RANKS, 0, "a"), SECOND);
-	ask(store, b, request(TWI_STORE_KIND_GET, "never"), SECOND + 5);
+	twt_store_ask(store, a, twt_store_gather("open", 0, TWT_STORE_RANKS, 0, "a"), SECOND);
+	twt_store_ask(store, b, twt_store_request(TWI_STORE_KIND_GET, "never"), SECOND + 5);
 	assert_true(twi_store_expire(store, SECOND) == 2 * SECOND);
-	take(a, 0);
+	twt_store_take(a, 0);
 	twi_store_refused(store, "of its key");
 	assert_true(twi_store_expire(store, 2 * SECOND) == 2 * SECOND + 5);
-	assert_int_equal(take(a, 1)->status, TOW_EDEADLINE);
-	assert_non_null(strstr(replies[a].text, "3 of 4 ranks have not come to 'open' in 1000 ms: "
-						"1, 2, 3"));
-	assert_non_null(
-		strstr(replies[a].text, "1 connections were refused, the last because of its key"));
+	assert_int_equal(twt_store_take(a, 1)->status, TOW_EDEADLINE);
+	assert_non_null(strstr(twt_store_replies[a].text,
+			       "3 of 4 ranks have not come to 'open' in 1000 ms: "
+			       "1, 2, 3"));
+	assert_non_null(strstr(twt_store_replies[a].text,
+			       "1 connections were refused, the last because of its key"));
 	twi_store_expire(store, 3 * SECOND);
-	assert_int_equal(take(b, 1)->status, TOW_EDEADLINE);
-	assert_non_null(strstr(replies[b].text, "'never'"));
+	assert_int_equal(twt_store_take(b, 1)->status, TOW_EDEADLINE);
+	assert_non_null(strstr(twt_store_replies[b].text, "'never'"));
 	twi_store_destroy(store);
 }
 
 static void lost_ranks(void **state)
 {
-	struct twi_store *store = make();
-	uint32_t a = member(store, 0), b = member(store, 1), d;
+	struct twi_store *store = twt_store_make();
+	uint32_t a = twt_store_member(store, 0), b = twt_store_member(store, 1), d;
 
 	(void)state;
-	ask(store, a, gather("g", 0, 2, 0, ""), SECOND);
+	twt_store_ask(store, a, twt_store_gather("g", 0, 2, 0, ""), SECOND);
 	/* A second connection of the same rank: it is there as long as one of them is. */
-	d = member(store, 1);
+	d = twt_store_member(store, 1);
 	twi_store_leave(store, d, SECOND);
 	assert_true(twi_store_expire(store, SECOND + 1) == 2 * SECOND);
 	twi_store_leave(store, b, SECOND);
-	b = member(store, 1); /* back in time */
+	b = twt_store_member(store, 1); /* back in time */
 	twi_store_expire(store, SECOND + 1);
-	take(a, 0);
-	ask(store, b, request(TWI_STORE_KIND_BYE, ""), SECOND);
-	take(b, 1);
-	d = member(store, 3);
-	ask(store, d, request(TWI_STORE_KIND_BYE, ""), SECOND);
-	take(d, 1);
+	twt_store_take(a, 0);
+	twt_store_ask(store, b, twt_store_request(TWI_STORE_KIND_BYE, ""), SECOND);
+	twt_store_take(b, 1);
+	d = twt_store_member(store, 3);
+	twt_store_ask(store, d, twt_store_request(TWI_STORE_KIND_BYE, ""), SECOND);
+	twt_store_take(d, 1);
 	twi_store_leave(store, b, SECOND); /* it has said goodbye: that is no loss */
 	twi_store_expire(store, 2 * SECOND - 1);
 	assert_false(twi_store_failed(store));
-	d = member(store, 2);
+	d = twt_store_member(store, 2);
 	twi_store_leave(store, d, SECOND);
 	assert_true(twi_store_expire(store, SECOND + 1) == 2 * SECOND);
 	assert_false(twi_store_is_done(store, 9 * SECOND, &again)); /* a is there */
 	twi_store_expire(store, SECOND + TWI_STORE_GRACE_NS);
 	assert_true(twi_store_failed(store));
-	assert_int_equal(take(a, 1)->status, TOW_EPEER);
-	assert_non_null(strstr(replies[a].text, "rank 2 has gone"));
+	assert_int_equal(twt_store_take(a, 1)->status, TOW_EPEER);
+	assert_non_null(strstr(twt_store_replies[a].text, "rank 2 has gone"));
 	assert_false(twi_store_is_done(store, SECOND + TWI_STORE_REST_NS - 1, &again));
 	assert_true(again == SECOND + TWI_STORE_REST_NS);
 	assert_true(twi_store_is_done(store, again, &again));
@@ -459,29 +263,37 @@ static void lost_ranks(void **state)
 
 static void out_of_order(void **state)
 {
-	struct twi_store *store = make();
+	struct twi_store *store = twt_store_make();
 	uint32_t a, stranger = twi_store_enter(store);
 
 	(void)state;
 	assert_int_equal(set(store, stranger, "k", "v"), TOW_EPROTOCOL);
-	a = member(store, 0);
-	assert_int_equal(hello(store, a, 0, RANKS, 100, "job", 1, 2), TOW_EPROTOCOL);
-	ask(store, a, request(TWI_STORE_KIND_GET, "x"), 1);
-	assert_int_equal(ask(store, a, request(TWI_STORE_KIND_GET, "y"), 1), TOW_EPROTOCOL);
-	twi_store_leave(store, a, 1);
-	a = member(store, 0);
-	assert_int_equal(ask(store, a, request(TWI_STORE_KIND_GET | TWI_STORE_REPLY, "x"), 1),
+	a = twt_store_member(store, 0);
+	assert_int_equal(twt_store_hello(store, a, 0, TWT_STORE_RANKS, 100, "job", 1, 2),
 			 TOW_EPROTOCOL);
-	assert_int_equal(ask(store, a, gather("g", 0, 0, 0, ""), 1), TOW_EPROTOCOL);
-	assert_int_equal(ask(store, a, gather("g", 0, RANKS + 1, 0, ""), 1), TOW_EPROTOCOL);
-	assert_int_equal(ask(store, a, gather("g", 2, 2, 0, ""), 1), TOW_EPROTOCOL);
+	twt_store_ask(store, a, twt_store_request(TWI_STORE_KIND_GET, "x"), 1);
+	assert_int_equal(twt_store_ask(store, a, twt_store_request(TWI_STORE_KIND_GET, "y"), 1),
+			 TOW_EPROTOCOL);
+	twi_store_leave(store, a, 1);
+	a = twt_store_member(store, 0);
+	assert_int_equal(twt_store_ask(store, a,
+				       twt_store_request(TWI_STORE_KIND_GET | TWI_STORE_REPLY, "x"),
+				       1),
+			 TOW_EPROTOCOL);
+	assert_int_equal(twt_store_ask(store, a, twt_store_gather("g", 0, 0, 0, ""), 1),
+			 TOW_EPROTOCOL);
+	assert_int_equal(
+		twt_store_ask(store, a, twt_store_gather("g", 0, TWT_STORE_RANKS + 1, 0, ""), 1),
+		TOW_EPROTOCOL);
+	assert_int_equal(twt_store_ask(store, a, twt_store_gather("g", 2, 2, 0, ""), 1),
+			 TOW_EPROTOCOL);
 	twi_store_destroy(store);
 }
 
 static void bounds(void **state)
 {
-	struct twi_store *store = make();
-	uint32_t a = member(store, 0), made = 1;
+	struct twi_store *store = twt_store_make();
+	uint32_t a = twt_store_member(store, 0), made = 1;
 	struct twi_store_frame frame;
 	static uint8_t big[TWI_STORE_VALUE_MAX];
 	char key[32];
@@ -490,31 +302,32 @@ static void bounds(void **state)
 	(void)state;
 	for (i = 0; i < 2000; i++) {
 		snprintf(key, sizeof(key), "key %d", i);
-		frame = request(TWI_STORE_KIND_SET, key);
+		frame = twt_store_request(TWI_STORE_KIND_SET, key);
 		frame.value = big;
 		frame.value_bytes = sizeof(big);
-		assert_int_equal(ask(store, a, frame, 1), TOW_OK);
-		if (take(a, 1)->status != TOW_OK)
+		assert_int_equal(twt_store_ask(store, a, frame, 1), TOW_OK);
+		if (twt_store_take(a, 1)->status != TOW_OK)
 			break;
 	}
-	assert_int_equal(replies[a].status, TOW_EBUSY);
+	assert_int_equal(twt_store_replies[a].status, TOW_EBUSY);
 	assert_in_range(i, 1000, 1100);
-	assert_true(twi_store_bytes(store) <= TWI_STORE_TOTAL_MAX + RANKS * TWI_STORE_RANK_BYTES);
+	assert_true(twi_store_bytes(store) <=
+		    TWI_STORE_TOTAL_MAX + TWT_STORE_RANKS * TWI_STORE_RANK_BYTES);
 	/* Small keys alone are bounded, too. */
 	for (i = 0; i < 2000000; i++) {
 		snprintf(key, sizeof(key), "small %d", i);
 		assert_int_equal(set(store, a, key, ""), TOW_OK);
-		if (take(a, 1)->status != TOW_OK)
+		if (twt_store_take(a, 1)->status != TOW_OK)
 			break;
 	}
-	assert_int_equal(replies[a].status, TOW_EBUSY);
-	ask(store, a, request(TWI_STORE_KIND_DELETE, "key 0"), 1);
-	take(a, 1);
+	assert_int_equal(twt_store_replies[a].status, TOW_EBUSY);
+	twt_store_ask(store, a, twt_store_request(TWI_STORE_KIND_DELETE, "key 0"), 1);
+	twt_store_take(a, 1);
 	set(store, a, "small again", "x");
-	assert_int_equal(take(a, 1)->status, TOW_OK);
+	assert_int_equal(twt_store_take(a, 1)->status, TOW_OK);
 	while (twi_store_enter(store) != UINT32_MAX)
 		made++;
-	assert_int_equal(made, CLIENTS);
+	assert_int_equal(made, TWT_STORE_CLIENTS);
 	twi_store_destroy(store);
 }
 
@@ -536,23 +349,23 @@ static void on_late(void *arg, const char *key, const char *missing, uint64_t wa
 /* Whoever gives to a gather of three. */
 static int give_late(struct twi_store *store, uint32_t client, uint32_t index, uint64_t now)
 {
-	struct twi_store_frame frame = request(TWI_STORE_KIND_GATHER, "late");
+	struct twi_store_frame frame = twt_store_request(TWI_STORE_KIND_GATHER, "late");
 
 	frame.wait_ms = 1000000;
 	frame.a = twi_store_pair(index, 3);
-	return ask(store, client, frame, now);
+	return twt_store_ask(store, client, frame, now);
 }
 
 /* Who waits in a gather is told of when it is late: then after three, nine times that long. */
 static void late_members(void **state)
 {
 	const uint64_t late = 5000000000ull;
-	const struct twi_store_config config = { .world_size = RANKS,
+	const struct twi_store_config config = { .world_size = TWT_STORE_RANKS,
 						 .restarts = 2,
-						 .clients_max = CLIENTS,
+						 .clients_max = TWT_STORE_CLIENTS,
 						 .session = 42,
 						 .job = "job",
-						 .reply = on_reply,
+						 .reply = twt_store_keep,
 						 .late = on_late,
 						 .late_ns = late };
 	struct twi_store *store;
@@ -560,11 +373,11 @@ static void late_members(void **state)
 
 	(void)state;
 	memset(&lateness, 0, sizeof(lateness));
-	memset(replies, 0, sizeof(replies));
+	memset(twt_store_replies, 0, sizeof(twt_store_replies));
 	assert_int_equal(twi_store_create(&config, &store), TOW_OK);
-	a = member(store, 0);
-	b = member(store, 1);
-	c = member(store, 2);
+	a = twt_store_member(store, 0);
+	b = twt_store_member(store, 1);
+	c = twt_store_member(store, 2);
 	assert_int_equal(give_late(store, b, 1, 1000), TOW_OK);
 	assert_int_equal(twi_store_expire(store, 1000), 1000 + late);
 	assert_int_equal(twi_store_expire(store, 999 + late), 1000 + late);
@@ -587,13 +400,11 @@ static void late_members(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(values),        cmocka_unit_test(sums),
-		cmocka_unit_test(gathers),       cmocka_unit_test(long_gather),
-		cmocka_unit_test(mismatches),    cmocka_unit_test(gather_mismatches),
-		cmocka_unit_test(deadlines),     cmocka_unit_test(lost_ranks),
-		cmocka_unit_test(out_of_order),  cmocka_unit_test(bounds),
-		cmocka_unit_test(hostile_names), cmocka_unit_test(impostors),
-		cmocka_unit_test(late_members),
+		cmocka_unit_test(values),     cmocka_unit_test(sums),
+		cmocka_unit_test(mismatches), cmocka_unit_test(deadlines),
+		cmocka_unit_test(lost_ranks), cmocka_unit_test(out_of_order),
+		cmocka_unit_test(bounds),     cmocka_unit_test(hostile_names),
+		cmocka_unit_test(impostors),  cmocka_unit_test(late_members),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

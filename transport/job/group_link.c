@@ -229,8 +229,8 @@ static const struct twi_op_ops pause_ops = {
 	.kind = TWI_OP_CALL, .noun = "pause", .span = TWI_SPAN_CALL, .abort = end_now
 };
 
-/* Dials again after a pause. All ranks may dial one rank at once, more than it accepts, and it
- * refuses some. It may have gone as well, so there are few such dials. False: none is left. */
+/* Dials again after a pause. All ranks may dial one rank at once, and it refuses some. The network
+ * may reset a handshake (TOW_EPEER). Or the rank has gone: few such dials. False: none is left. */
 static bool dial_later(struct handshake *handshake)
 {
 	struct twi_slot *slot = twi_ranks_slot(handshake->ranks, handshake->rank);
@@ -330,7 +330,7 @@ static void on_connected(struct tow_op *op, const struct tow_result *result)
 	if (status < 0)
 		twi_tries_fail(twi_ranks_slot(ranks, handshake->rank), error,
 			       twi_engine_batch_now(ranks->engine));
-	if (status == TOW_EREFUSED && dial_later(handshake))
+	if ((status == TOW_EREFUSED || status == TOW_EPEER) && dial_later(handshake))
 		return;
 	if (status == TOW_OK)
 		status = send_identity(handshake);

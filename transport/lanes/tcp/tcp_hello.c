@@ -99,10 +99,13 @@ static int take_address(const struct twi_tcp_stream *stream, struct twi_tcp_peer
 			const struct twi_tcp_words *words)
 {
 	struct twi_tcp_address here, there;
-	bool local = twi_tcp_local(stream->fd, &here) && twi_tcp_remote(stream->fd, &there) &&
-		     twi_tcp_same_host(&here, &there);
+	bool local;
 
-	local = local || (twi_tcp_loopback(&here) && twi_tcp_loopback(&there));
+	/* It may have been reset since this was read: then it has no addresses. */
+	if (!twi_tcp_local(stream->fd, &here) || !twi_tcp_remote(stream->fd, &there))
+		return twi_error_errno(TOW_EPEER, errno, "the connection broke");
+	local = twi_tcp_same_host(&here, &there) ||
+		(twi_tcp_loopback(&here) && twi_tcp_loopback(&there));
 	if (words->tail_bytes != TWI_TCP_ADVERTISED_BYTES)
 		return twi_error(TOW_EPROTOCOL, "handshake: the ADDRESS record is missing");
 	return twi_tcp_advertised_get(words->tail, local, &peer->advertised);

@@ -134,6 +134,7 @@ static void leave_job(struct twi_ranks *ranks)
 	twi_ranks_hang_up(ranks);
 	twi_ranks_drop_key(ranks);
 	twi_engine_leave(ranks->engine);
+	twi_store_keep_stop(&ranks->keep);
 	twi_store_client_close(ranks->client, LINGER_NS / 4);
 	twi_store_server_stop(ranks->server, LINGER_NS);
 	twi_exchange_done(&ranks->bootstrap, &until);

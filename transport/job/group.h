@@ -33,6 +33,7 @@
 #include "transport/job/rank_words.h"
 #include "transport/job/series.h"
 #include "transport/job/store_client.h"
+#include "transport/job/store_keep.h"
 #include "transport/job/store_server.h"
 #include "transport/message/match.h"
 #include "transport/op/op.h"
@@ -113,6 +114,7 @@ struct twi_ranks {
 	/* For the store; used without the engine, except key_exchanged. */
 	pthread_mutex_t store_lock;
 	struct twi_store_client *client; /* NULL: the job has one rank */
+	struct twi_store_keep keep;      /* keeps it connected */
 	struct twi_store_server *server; /* only at rank 0 */
 	struct twi_store_join join;      /* opens more clients; its strings are the members below */
 	struct twi_job_key key;

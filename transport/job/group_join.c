@@ -526,6 +526,9 @@ int twi_ranks_join(struct tow_runtime *runtime, const struct tow_group_options *
 		abandon_join(ranks, status, until);
 		return status;
 	}
+	if (ranks->client != NULL)
+		twi_store_keep_start(&ranks->keep, ranks->client, &ranks->store_lock,
+				     ranks->engine->diag);
 	*out = ranks;
 	return TOW_OK;
 }

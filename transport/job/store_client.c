@@ -4,6 +4,7 @@
 #include "transport/job/store_client.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -56,6 +57,7 @@ static void hang_up(struct twi_store_client *client)
 {
 	if (client->fd < 0)
 		return;
+	shutdown(client->fd, SHUT_RDWR); /* for copies of it, too */
 	close(client->fd);
 	client->fd = -1;
 	twi_wire_fini(&client->wire);
@@ -286,6 +288,20 @@ int twi_store_client_open(const struct twi_store_join *join, const struct twi_un
 	return TOW_OK;
 }
 
+int twi_store_client_copy(const struct twi_store_client *client)
+{
+	return client->fd < 0 ? -1 : fcntl(client->fd, F_DUPFD_CLOEXEC, 3);
+}
+
+/* Has the other side ended the connection, or has the network broken it? */
+static bool has_ended(const struct twi_store_client *client)
+{
+	uint8_t byte;
+	ssize_t n = client->fd < 0 ? 0 : recv(client->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+
+	return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
+}
+
 void twi_store_client_close(struct twi_store_client *client, uint64_t linger_ns)
 {
 	struct twi_store_frame reply, bye = {
@@ -405,6 +421,20 @@ int twi_store_add(struct twi_store_client *client, const char *key, uint64_t add
 	if (status == TOW_OK)
 		*sum_out = reply.a;
 	return status;
+}
+
+int twi_store_client_mend(struct twi_store_client *client, const struct twi_until *until)
+{
+	bool was;
+	int status;
+
+	if (!has_ended(client))
+		return TOW_OK;
+	hang_up(client);
+	client->join.unreached = NULL; /* that was for the first connection */
+	status = connect_retrying(client, until);
+	/* A greeting alone makes no member: any request does. */
+	return status < 0 ? status : twi_store_delete(client, "kept", &was, until);
 }
 
 int twi_store_delete(struct twi_store_client *client, const char *key, bool *was_out,

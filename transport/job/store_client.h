@@ -40,6 +40,12 @@ struct twi_store_join {
 int twi_store_client_open(const struct twi_store_join *join, const struct twi_until *until,
 			  struct twi_store_client **out);
 
+/* Another descriptor of the connection, to wait for its end; -1: there is none. */
+int twi_store_client_copy(const struct twi_store_client *client);
+
+/* Makes a connection that has ended anew. TOW_OK; else as a call, below. */
+int twi_store_client_mend(struct twi_store_client *client, const struct twi_until *until);
+
 /*
  * Closes the client. Sends BYE first, and waits at most linger_ns for the reply; 0: no BYE. NULL is
  * legal.

@@ -192,7 +192,7 @@ static void test_newer_record(void **state)
 		fd = say_record(&pair, side, 1, at->heard + 1);
 		for (int i = 0; i < 5000 && at->resumes == resumes; i++)
 			twt_lane_drive(&pair, 1000000);
-		assert_int_equal(at->resumes, resumes + 1);
+		assert_true(at->resumes > resumes);
 		close(fd);
 		await_whole(&pair, 1, resumes + 1);
 		exchange(&pair);

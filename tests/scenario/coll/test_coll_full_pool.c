@@ -233,7 +233,7 @@ static void *play_group(void *arg)
 	return NULL;
 }
 
-/* Of the pool of each other rank, `left` blocks of the smallest size stay free. */
+/* Takes all of the pool in blocks of at least `least` bytes, but for `left` of the smallest. */
 static int fill_pool(const struct twt_job *job, void **used, int most, uint64_t least, int left)
 {
 	int n = 0;

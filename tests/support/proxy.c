@@ -59,7 +59,7 @@ static bool twt_proxy_move(struct twt_proxy *p, struct twt_proxy_pair *pair, int
 		way->ended = n == 0;
 		if (n > 0 && p->tap != NULL)
 			p->tap(way->data + way->tail, (size_t)n);
-		way->tail += n > 0 ? (size_t)n : 0;
+		way->tail += n > 0 && !way->drops ? (size_t)n : 0;
 	}
 	if (way->head < way->tail) {
 		n = send(pair->fds[!i], way->data + way->head, way->tail - way->head,
@@ -78,6 +78,11 @@ static bool twt_proxy_move(struct twt_proxy *p, struct twt_proxy_pair *pair, int
 		shutdown(pair->fds[!i], SHUT_WR);
 	}
 	return true;
+}
+
+static bool twt_proxy_over(const struct twt_proxy_way *way)
+{
+	return way->ended && way->told;
 }
 
 static void *twt_proxy_run(void *arg)
@@ -122,7 +127,8 @@ static void *twt_proxy_run(void *arg)
 					continue;
 				if (!twt_proxy_move(p, pair, 0) || !twt_proxy_move(p, pair, 1))
 					twt_proxy_drop(pair, true);
-				else if (pair->ways[0].told && pair->ways[1].told)
+				else if (twt_proxy_over(&pair->ways[0]) &&
+					 twt_proxy_over(&pair->ways[1]))
 					twt_proxy_drop(pair, false);
 			}
 		}
@@ -162,7 +168,18 @@ void twt_proxy_open(struct twt_proxy *p, const char *to, void (*tap)(uint8_t *at
 		abort();
 }
 
-bool twt_proxy_cut(struct twt_proxy *p, int number)
+static void twt_proxy_shut(struct twt_proxy_pair *pair)
+{
+	for (int i = 0; i < 2; i++) {
+		struct twt_proxy_way *way = &pair->ways[i];
+
+		way->drops = way->told = true;
+		way->head = way->tail = 0;
+		shutdown(pair->fds[!i], SHUT_WR);
+	}
+}
+
+static bool twt_proxy_stop(struct twt_proxy *p, int number, bool reset)
 {
 	bool any = false;
 
@@ -171,12 +188,25 @@ bool twt_proxy_cut(struct twt_proxy *p, int number)
 		if (p->pairs[i].fds[0] < 0 ||
 		    (number != TWT_PROXY_ALL && p->pairs[i].number != number))
 			continue;
-		twt_proxy_drop(&p->pairs[i], true);
+		if (reset)
+			twt_proxy_drop(&p->pairs[i], true);
+		else
+			twt_proxy_shut(&p->pairs[i]);
 		any = true;
 	}
 	pthread_mutex_unlock(&p->lock);
 	twt_proxy_wake(p);
 	return any;
+}
+
+bool twt_proxy_cut(struct twt_proxy *p, int number)
+{
+	return twt_proxy_stop(p, number, true);
+}
+
+bool twt_proxy_end(struct twt_proxy *p, int number)
+{
+	return twt_proxy_stop(p, number, false);
 }
 
 void twt_proxy_stall(struct twt_proxy *p, bool stalled)

@@ -5,6 +5,7 @@
  *
  *	twt_proxy_cut(&p, n)       resets the n-th connection that came (TWT_PROXY_ALL: all), both
  *	                           ends
+ *	twt_proxy_end(&p, n)       ends it in order, both ends, and drops what is in between
  *	twt_proxy_stall(&p, true)  nothing is taken or given any more, connections stay: a black
  *	                           hole. false: it heals, and TCP brings what was held up
  *	twt_proxy_bytes(&p, n)     how many bytes have gone through the n-th connection
@@ -39,6 +40,7 @@ struct twt_proxy_way {
 	size_t head, tail;
 	bool ended; /* no more comes */
 	bool told;  /* and the other end knows */
+	bool drops; /* what comes is read, and goes nowhere */
 	uint8_t *data;
 };
 
@@ -68,6 +70,9 @@ void twt_proxy_open(struct twt_proxy *p, const char *to, void (*tap)(uint8_t *at
 
 /* Resets a connection. False: there is none of that number any more (or yet). */
 bool twt_proxy_cut(struct twt_proxy *p, int number);
+
+/* The same with an end of each stream, as a proxy does that is shut down. */
+bool twt_proxy_end(struct twt_proxy *p, int number);
 
 void twt_proxy_stall(struct twt_proxy *p, bool stalled);
 

@@ -6,6 +6,8 @@
  * TOW_RESUME_MIB sets how much goes through them (1024, less in a sanitized build; half of that
  * over one connection); TOW_TEST_SEED replays the moments.
  */
+#include <fcntl.h>
+
 #include "twt.h"
 
 #include "beside.h"
@@ -398,6 +400,111 @@ static void test_session_forgotten(void **state)
 	assert_true(now_ns() - start < 20 * TWT_SECOND);
 }
 
+#define LAST_MESSAGES 20u
+
+static int lines[2][2]; /* pipes: to the child, from the child */
+
+static bool await_byte(int fd)
+{
+	struct pollfd one = { .fd = fd, .events = POLLIN };
+	char byte;
+
+	return poll(&one, 1, 20 * 1000) == 1 && read(fd, &byte, 1) == 1;
+}
+
+static bool write_byte(int fd)
+{
+	return write(fd, "!", 1) == 1;
+}
+
+/* Says its last words, closes, and drives until the BYE is out, or until `fd` says so. */
+static void say_and_close(struct twt_duo *duo)
+{
+	uint8_t data[100];
+	struct tow_op *op;
+
+	for (unsigned i = 0; i < LAST_MESSAGES; i++) {
+		memset(data, (int)i, sizeof(data));
+		TWT_OK(tow_send_start(duo->side.peer, data, sizeof(data), i, NULL, &op));
+		assert_int_equal(twt_finish(op, NULL), TOW_OK);
+	}
+	TWT_OK(tow_peer_close(duo->side.peer));
+	progress_for(duo, TWT_SECOND / 10);
+}
+
+/* All of them come, and then the end. */
+static int hear_all(struct twt_duo *duo)
+{
+	uint8_t data[100] = { 0 };
+	struct tow_op *op;
+
+	for (unsigned i = 0; i < LAST_MESSAGES; i++) {
+		TWT_OK(tow_recv_start(duo->side.peer, data, sizeof(data), i, NULL, &op));
+		if (twt_finish(op, NULL) != TOW_OK || data[99] != i) {
+			fprintf(stderr, "message %u: %s\n", i, tow_error_message());
+			return 1;
+		}
+	}
+	if (tow_recv_start(duo->side.peer, data, sizeof(data), LAST_MESSAGES, NULL, &op) < 0)
+		return 0;
+	return twt_finish(op, NULL) == TOW_EPEER ? 0 : 2;
+}
+
+static int child_says(struct twt_duo *duo)
+{
+	if (warm_up(duo) != 0 || !await_byte(lines[0][0]))
+		return 1;
+	say_and_close(duo);
+	if (!write_byte(lines[1][1]))
+		return 2;
+	progress_for(duo, TWT_SECOND / 2);
+	return 0;
+}
+
+static int child_hears(struct twt_duo *duo)
+{
+	return warm_up(duo) != 0 || !await_byte(lines[0][0]) ? 3 : hear_all(duo);
+}
+
+/* The connection ends, in order, after the BYE has gone and before it has come. */
+static void last_words(bool child, const char *key)
+{
+	struct twt_duo duo;
+
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(pipe2(lines[i], O_CLOEXEC), 0);
+	twt_duo_init(&duo);
+	duo.proxied = true;
+	duo.parent.job_key = duo.child.job_key = key;
+	duo.parent.encrypt = key[0] != '\0';
+	twt_duo_open(&duo, child ? child_says : child_hears);
+	assert_int_equal(warm_up(&duo), 0);
+	progress_for(&duo, TWT_SECOND / 10); /* nothing else is on its way */
+	twt_proxy_stall(&duo.proxy, true);
+	if (child) {
+		assert_true(write_byte(lines[0][1]) && await_byte(lines[1][0]));
+	} else {
+		say_and_close(&duo);
+		assert_true(write_byte(lines[0][1]));
+	}
+	twt_proxy_end(&duo.proxy, TWT_PROXY_ALL);
+	twt_proxy_stall(&duo.proxy, false);
+	if (child)
+		assert_int_equal(hear_all(&duo), 0);
+	else
+		progress_for(&duo, TWT_SECOND / 2);
+	assert_int_equal(twt_duo_end(&duo), 0);
+	for (int i = 0; i < 4; i++)
+		close(lines[i / 2][i % 2]);
+}
+
+static void test_last_words(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 4; i++)
+		last_words(i % 2 == 0, i < 2 ? "" : "a key for two sides");
+}
+
 static int child_in_vain(struct twt_duo *duo)
 {
 	uint8_t *data = calloc(1, 4 * MIB);
@@ -452,6 +559,7 @@ int main(void)
 		cmocka_unit_test(test_endpoint_closed),
 		cmocka_unit_test(test_session_forgotten),
 		cmocka_unit_test(test_resumed_in_vain),
+		cmocka_unit_test(test_last_words),
 	};
 
 	seed = twt_seed();

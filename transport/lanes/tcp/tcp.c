@@ -5,6 +5,7 @@
 #include "transport/lanes/tcp/tcp.h"
 #include "diag/base/cancel.h"
 #include "transport/lanes/tcp/tcp_break.h"
+#include "transport/lanes/tcp/tcp_part.h"
 
 #include <stdlib.h>
 
@@ -219,25 +220,6 @@ static void peer_close(struct tow_peer *base)
 	hold_back(peer);
 }
 
-/*
- * A peer that was ended, and whose last bytes are out, shuts its side down. Then it waits for the
- * other side's end.
- */
-static void finish_closing(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
-{
-	struct twi_tcp_stream *stream = peer->lines[0].stream;
-	struct iovec left;
-
-	if (stream == NULL || stream->state != TWI_TCP_UP || stream->tx_busy ||
-	    (stream->seal != NULL ? twi_tcp_seal_out(lane, stream, &left)
-				  : twi_session_control_out(&peer->session, &left)))
-		return;
-	twi_tcp_direct_forget(lane, stream);
-	stream->state = TWI_TCP_DRAINING;
-	shutdown(stream->fd, SHUT_WR);
-	twi_tcp_arm(lane, stream);
-}
-
 /* Reads bytes that a poll has reported. True: some have come, and the peer may be gone. */
 static bool pull_peer(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
 {
@@ -268,7 +250,7 @@ static unsigned pump_dirty(struct twi_tcp_lane *lane)
 			continue; /* it is dirty again, or lost */
 		twi_tcp_pump(peer);
 		if (peer->parting)
-			finish_closing(lane, peer);
+			twi_tcp_part_finish(lane, peer);
 	}
 	return count;
 }

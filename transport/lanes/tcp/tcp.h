@@ -41,7 +41,6 @@
 #include "transport/wire/frame.h"
 
 #define TWI_HANDSHAKES_MAX 256u
-#define TWI_LINGER_NS      (1000ull * 1000 * 1000)
 #define TWI_FLUSH_BYTES    (16u << 10)
 #define TWI_TCP_LINES      (1u + TWI_BULK_MAX)
 
@@ -61,7 +60,6 @@ enum twi_tcp_state {
 	TWI_TCP_GREETING,   /* proofs and HELLOs are exchanged */
 	TWI_TCP_PAIRING,    /* greeted; other streams of the peer are not yet */
 	TWI_TCP_UP,
-	TWI_TCP_DRAINING, /* shut down for writing; the other side's end is awaited */
 };
 
 struct twi_tcp_peer;
@@ -100,6 +98,8 @@ struct twi_tcp_stream {
 	bool resumes;          /* not ours: it resumes a line of a peer, and makes no new peer */
 	bool tx_busy, rx_busy; /* a request is submitted, its completion not yet reaped */
 	bool tx_blocked;       /* the socket's buffer is full */
+	bool shut;             /* control: this side has parted, and sends no more */
+	bool ended;            /* control: the other side's end has come; ours has not gone yet */
 	bool corked;           /* bulk: the last bytes may wait for the next send */
 	bool rx_held;          /* the session takes nothing here until control brings more */
 	bool direct;           /* control: polls read it themselves (tcp_direct.h) */
@@ -219,16 +219,11 @@ void twi_tcp_stream_up(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 struct twi_tcp_peer *twi_tcp_peer_create(struct twi_tcp_lane *lane, const char *address,
 					 struct twi_tcp_listener *listener);
 void twi_tcp_peer_lost(struct twi_tcp_peer *peer, int status);
-/*
- * part: the peer's operations end now; the control stream when BYE is out, or after TWI_LINGER_NS.
- * After bad_bytes, and bulk_sent with false, the peer has parted or is lost, and may be freed.
- */
-void twi_tcp_peer_part(struct twi_tcp_peer *peer, int status);
+/* After bad_bytes, and bulk_sent with false, the peer has parted or is lost, and may be freed. */
 void twi_tcp_bad_bytes(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, int status);
 bool twi_tcp_bulk_sent(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, size_t bytes);
 void twi_tcp_peer_free(struct twi_tcp_peer *peer);
 void twi_tcp_mark_dirty(struct twi_tcp_peer *peer);
-void twi_tcp_drain(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream);
 
 /* The lane looks at the clock at `at_ns`, engine time. */
 static inline void twi_tcp_due(struct twi_tcp_lane *lane, uint64_t at_ns)

@@ -12,7 +12,7 @@ static const char *state_of(const struct twi_tcp_peer *peer, const struct twi_tc
 	if (peer->lost)
 		return "lost";
 	if (line->stream != NULL)
-		return line->stream->state == TWI_TCP_DRAINING ? "closing" : "up";
+		return peer->parting ? "closing" : "up";
 	return line->trial != NULL ? "resuming" : "broken";
 }
 

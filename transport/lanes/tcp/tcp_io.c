@@ -14,7 +14,7 @@
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
 #include "transport/lanes/tcp/tcp.h"
-#include "transport/lanes/tcp/tcp_break.h"
+#include "transport/lanes/tcp/tcp_part.h"
 #include "transport/op/lane_host.h"
 
 #define ANSWERS_MAX 16u /* frames about payload that share a packet */
@@ -98,7 +98,6 @@ void twi_tcp_arm(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 		twi_tcp_poll_out(lane, stream);
 		return;
 	case TWI_TCP_UP:
-	case TWI_TCP_DRAINING:
 		if (stream->line == 0 && stream->state == TWI_TCP_UP && stream->seal == NULL) {
 			if (!stream->direct)
 				recv_arm(lane, stream);
@@ -348,38 +347,6 @@ static bool would_block(int res)
 	return res == -EAGAIN || res == -EWOULDBLOCK || res == -EINTR;
 }
 
-/* Has this side ended, with all its last bytes sent? */
-static bool output_finished(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
-{
-	struct iovec left;
-
-	return stream->peer->parting && !stream->tx_busy &&
-	       (stream->seal != NULL ? twi_tcp_seal_out(lane, stream, &left)
-				     : twi_session_control_out(&stream->peer->session, &left)) == 0;
-}
-
-/*
- * The stream has ended or failed. After a BYE, the peer is lost. Without one, the line is to be
- * resumed, unless the other side ended the stream because of our own BYE.
- */
-static void stream_ended(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, int res)
-{
-	struct twi_tcp_peer *peer = stream->peer;
-	char rank[TWI_PEER_RANK];
-
-	if (peer->base.said_bye || (res == 0 && output_finished(lane, stream))) {
-		twi_rule_bye_error(peer->base.address, twi_peer_rank(&peer->base, rank),
-				   peer->session.bye);
-		twi_tcp_peer_lost(peer, peer->base.closed ? TOW_ECLOSED : TOW_EPEER);
-		return;
-	}
-	if (res < 0)
-		twi_error_errno(TOW_EPEER, -res, "the connection broke");
-	else
-		twi_error(TOW_EPEER, "the connection ended without a goodbye");
-	twi_tcp_line_broken(lane, peer, stream->line, 0);
-}
-
 void twi_tcp_sent(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, int res)
 {
 	struct twi_tcp_peer *peer = stream->peer;
@@ -400,7 +367,7 @@ void twi_tcp_sent(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, int 
 		if (stream->state != TWI_TCP_UP)
 			twi_tcp_peer_lost(peer, TOW_ECLOSED);
 		else if (stream->rx_held)
-			stream_ended(lane, stream, res);
+			twi_tcp_stream_ended(lane, stream, res);
 		return;
 	}
 	stream->tx_bytes += (uint64_t)res;
@@ -428,7 +395,7 @@ void twi_tcp_received(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, 
 	int status;
 
 	if (res <= 0) {
-		stream_ended(lane, stream, res);
+		twi_tcp_stream_ended(lane, stream, res);
 		return;
 	}
 	peer->heard = true;
@@ -438,6 +405,8 @@ void twi_tcp_received(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, 
 		twi_tcp_bad_bytes(lane, peer, status);
 		return;
 	}
+	if (twi_unlikely(peer->base.said_bye))
+		twi_tcp_part_answer(peer);
 	if (release_held(lane, peer))
 		twi_tcp_mark_dirty(peer);
 }
@@ -457,7 +426,7 @@ static void received_control(struct twi_tcp_lane *lane, struct twi_tcp_stream *s
 		else if (!stream->direct)
 			recv_arm(lane, stream);
 	} else if (res != -ENOBUFS && res != -ECANCELED && !would_block(res)) {
-		stream_ended(lane, stream, res);
+		twi_tcp_stream_ended(lane, stream, res);
 	} else if (!stream->direct) {
 		recv_arm(lane, stream);
 	}
@@ -476,6 +445,8 @@ static bool bytes_deliver(struct twi_tcp_lane *lane, struct twi_tcp_stream *stre
 		twi_tcp_bad_bytes(lane, peer, status);
 		return false;
 	}
+	if (twi_unlikely(peer->base.said_bye) && stream->line == 0)
+		twi_tcp_part_answer(peer);
 	return stream->line > 0 || release_held(lane, peer);
 }
 
@@ -495,7 +466,7 @@ static void received_bulk(struct twi_tcp_lane *lane, struct twi_tcp_stream *stre
 		return;
 	}
 	if (res <= 0) {
-		stream_ended(lane, stream, res);
+		twi_tcp_stream_ended(lane, stream, res);
 		return;
 	}
 	for (size_t i = 0; i < stream->rx_msg.msg_iovlen; i++)
@@ -514,9 +485,7 @@ static void stream_event(struct twi_tcp_lane *lane, struct twi_tcp_stream *strea
 {
 	switch (event) {
 	case TWI_TCP_POLLIN:
-		if (stream->state == TWI_TCP_DRAINING)
-			twi_tcp_drain(lane, stream);
-		else if (stream->state != TWI_TCP_UP)
+		if (stream->state != TWI_TCP_UP)
 			twi_tcp_handshake_event(lane, stream);
 		else if (stream->line > 0 || stream->seal != NULL)
 			recv_bulk(lane, stream);
@@ -531,7 +500,7 @@ static void stream_event(struct twi_tcp_lane *lane, struct twi_tcp_stream *strea
 		break;
 	case TWI_TCP_POLLOUT:
 		stream->tx_blocked = false;
-		if (stream->state != TWI_TCP_UP && stream->state != TWI_TCP_DRAINING)
+		if (stream->state != TWI_TCP_UP)
 			twi_tcp_handshake_event(lane, stream);
 		else
 			twi_tcp_mark_dirty(stream->peer);

@@ -72,7 +72,7 @@ int twi_tcp_may_resume(const struct twi_tcp_peer *peer, unsigned line,
 				 "a stream resumes a connection that peer %s "
 				 "does not have",
 				 peer->base.address);
-	if ((peer->parting && line > 0) || peer->base.said_bye)
+	if (peer->lost || (peer->parting ? line > 0 : peer->base.said_bye))
 		return twi_error(TOW_ECLOSED, "peer %s is closed", peer->base.address);
 	trial = peer->lines[line].trial;
 	if (peer->base.connector && trial != NULL && trial->greet != NULL && trial->greet->said)

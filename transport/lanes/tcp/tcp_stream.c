@@ -13,6 +13,7 @@
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
 #include "transport/lanes/tcp/tcp.h"
+#include "transport/lanes/tcp/tcp_part.h"
 #include "transport/op/lane_host.h"
 
 #define SLOTS_MAX 65536u
@@ -183,33 +184,6 @@ void twi_tcp_peer_lost(struct twi_tcp_peer *peer, int status)
 		twi_tcp_peer_free(peer);
 }
 
-void twi_tcp_peer_part(struct twi_tcp_peer *peer, int status)
-{
-	struct twi_engine *engine = peer->base.engine;
-	struct twi_tcp_lane *lane = twi_tcp_lane_of(engine);
-
-	peer->parting = true;
-	twi_peer_ended(&peer->base, status);
-	for (unsigned i = 1; i < peer->line_count; i++) {
-		if (peer->lines[i].trial != NULL)
-			twi_tcp_stream_destroy(lane, peer->lines[i].trial);
-		if (peer->lines[i].stream != NULL)
-			twi_tcp_stream_destroy(lane, peer->lines[i].stream);
-		peer->lines[i].broken_ns = 0;
-	}
-	if (!peer->base.closed) {
-		twi_count(engine->diag, TWI_C_peers_lost, 1);
-		twi_log(engine->diag, 2, "%s", tow_error_message());
-	}
-	twi_session_fail(&peer->session, status);
-	twi_session_bye(&peer->session);
-	/* Buffered bytes are still sent; if control is broken, it is resumed for them. */
-	peer->deadline_ns = twi_engine_now(engine) + TWI_LINGER_NS;
-	twi_tcp_due(lane, peer->deadline_ns);
-	if (twi_list_empty(&peer->dying))
-		twi_list_push_back(&lane->dying, &peer->dying);
-}
-
 void twi_tcp_bad_bytes(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, int status)
 {
 	struct twi_engine *engine = lane->base.engine;
@@ -240,21 +214,4 @@ void twi_tcp_mark_dirty(struct twi_tcp_peer *peer)
 
 	if (twi_list_empty(&peer->dirty))
 		twi_list_push_back(&lane->dirty, &peer->dirty);
-}
-
-/* Reads and drops bytes until the other side's end comes. */
-void twi_tcp_drain(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
-{
-	uint8_t dropped[4096];
-	ssize_t n = 0;
-
-	for (int i = 0; i < 64; i++) {
-		n = recv(stream->fd, dropped, sizeof(dropped), MSG_DONTWAIT);
-		if (n <= 0)
-			break;
-	}
-	if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR)))
-		twi_tcp_poll_in(lane, stream);
-	else
-		twi_tcp_peer_lost(stream->peer, TOW_ECLOSED);
 }

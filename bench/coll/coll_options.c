@@ -30,6 +30,7 @@ static const char help[] =
 	"  --outside           buffers of malloc, not of the pool\n"
 	"  --plan NAME         this plan; sizes that it does not fit are skipped, which is said\n"
 	"  --depth N           collectives in flight [1]\n"
+	"  --drive HOW         wait: in tow_op_wait; test: in a loop of tow_op_test [wait]\n"
 	"  --overlap           beside a compute loop of equal length [sizes: 64M]\n"
 	"  --apart             with --overlap: the loops of all ranks share the first CPU, the\n"
 	"                      library's threads have the last one; callers sleep while they wait\n"
@@ -185,6 +186,7 @@ enum {
 	OPT_OUTSIDE,
 	OPT_PLAN,
 	OPT_DEPTH,
+	OPT_DRIVE,
 	OPT_OVERLAP,
 	OPT_APART,
 	OPT_SECONDS,
@@ -208,6 +210,7 @@ static const struct option long_options[] = {
 	{ "outside", no_argument, NULL, OPT_OUTSIDE },
 	{ "plan", required_argument, NULL, OPT_PLAN },
 	{ "depth", required_argument, NULL, OPT_DEPTH },
+	{ "drive", required_argument, NULL, OPT_DRIVE },
 	{ "overlap", no_argument, NULL, OPT_OVERLAP },
 	{ "apart", no_argument, NULL, OPT_APART },
 	{ "seconds", required_argument, NULL, OPT_SECONDS },
@@ -276,6 +279,11 @@ static int apply_option(struct coll_options *options, int option, const char *va
 		return parse_reduce(value, &options->reduce);
 	case OPT_FORMAT:
 		return parse_format(value, options);
+	case OPT_DRIVE:
+		options->tests = strcmp(value, "test") == 0;
+		return options->tests || strcmp(value, "wait") == 0
+			       ? 0
+			       : usage_error("--drive is wait or test", value);
 	case OPT_PLAN:
 		options->plan = value;
 		return 0;

@@ -29,11 +29,11 @@ void coll_report_head(const struct coll_rank *rank)
 		if (rank->bytes_per_s > 0)
 			printf("#copy_rate_MBps %.0f\n", rank->bytes_per_s / 1e6);
 	} else {
-		printf("%s %s, %s, %u ranks, %s %s%s%s%s; MB is 10^6 bytes\n", o->peer,
+		printf("%s %s, %s, %u ranks, %s %s%s%s%s%s; MB is 10^6 bytes\n", o->peer,
 		       tow_version(), o->path, rank->ranks, tow_type_name(o->type),
 		       tow_reduce_name(o->reduce), o->in_place ? ", in place" : "",
 		       o->outside ? ", memory outside the pool" : "",
-		       o->pin ? ", rank r on CPU r" : "");
+		       o->tests ? ", driven by tests" : "", o->pin ? ", rank r on CPU r" : "");
 		if (rank->bytes_per_s > 0)
 			printf("this machine copies %.0f MB/s, read and written, all CPUs at once; "
 			       "bound: "

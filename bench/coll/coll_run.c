@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "bench/coll/tow_coll.h"
+#include "bench/common/drive.h"
 #include "bench/common/lanes.h"
 
 #define REPETITIONS_MIN 3
@@ -57,8 +58,9 @@ int coll_failed(const struct coll_rank *rank, const char *what, int status)
 
 int coll_finish(struct coll_rank *rank, struct coll_slot *slot, const char *what)
 {
+	const struct coll_options *options = rank->options;
 	/* The operation's own deadline comes first. This one is for a library that has lost it. */
-	int rc = tow_op_wait(slot->op, 2 * rank->options->timeout_ns);
+	int rc = bench_drive(slot->op, options->tests, 2 * options->timeout_ns);
 
 	if (rc != TOW_OK && rc != TOW_COPIED)
 		rc = coll_failed(rank, what, rc);

@@ -64,6 +64,7 @@ struct coll_options {
 	enum tow_type type;
 	enum tow_reduce reduce;
 	bool in_place, outside, overlap, apart, pin, plain;
+	bool tests;       /* calls tow_op_test until it has ended, in place of a wait */
 	bool nccl;        /* both forms of each operation, in the columns of nccl-tests */
 	const char *plan; /* NULL: the library's choice */
 	uint32_t depth;   /* collectives in flight */

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "bench/common/drive.h"
 #include "bench/perf/perf.h"
 
 /* Pool memory beyond our buffers, for the library's own. */
@@ -151,23 +152,9 @@ void perf_side_close(struct perf_side *side)
 	side->endpoint = NULL;
 }
 
-/* Waits by tow_op_wait or by tow_op_test, as the options say. Returns as tow_op_wait does. */
 static int drive_op(const struct perf_side *side, struct tow_op *op)
 {
-	double until;
-	int rc;
-
-	if (!side->options->tests)
-		return tow_op_wait(op, side->options->timeout_ns);
-	rc = tow_op_test(op);
-	if (rc != TOW_AGAIN)
-		return rc;
-	until = perf_now() + (double)side->options->timeout_ns / 1e9;
-	for (unsigned turn = 1; (rc = tow_op_test(op)) == TOW_AGAIN; turn++) {
-		if (turn % 4096 == 0 && perf_now() > until)
-			return TOW_ETIMEDOUT;
-	}
-	return rc;
+	return bench_drive(op, side->options->tests, side->options->timeout_ns);
 }
 
 int perf_send_start(struct perf_side *side, const void *data, uint64_t bytes, uint64_t tag,

@@ -294,7 +294,9 @@ int tow_view_release(struct tow_op *op);
  * Ownership: none passes.
  * Copies: as the operations it moves.
  * Blocks: never, but for at most 100 ms as it tells of a failure, where a group has just broken:
- * until the file of the flight recorder is written (docs/verdict.md; the knob flight_dir).
+ * until the file of the flight recorder is written (docs/verdict.md; the knob flight_dir). In a
+ * loop of calls in vain that does nothing else for 20 us, one may yield the core, or sleep for some
+ * 50 us where another program keeps the core busy (docs/performance.md).
  * Threads: any.
  * Returns: TOW_AGAIN while it is in flight; then its status, as often as asked; TOW_EINVAL for
  * NULL; TOW_EFORKED.

@@ -90,7 +90,8 @@ int tow_queue_fd(struct tow_queue *queue, int *fd_out);
  * Ownership: results_out is the caller's, the size of each element set by the caller, to the same;
  * what stands in result.op is the caller's until tow_op_release.
  * Copies: none; where it drives, as the operations it moves.
- * Blocks: never, but as tow_op_test does where it tells of a failure.
+ * Blocks: never, but as tow_op_test does where it tells of a failure, or is called in vain again
+ * and again.
  * Threads: any number of them; each result goes to one.
  * Returns: TOW_OK, and how many in *count_out; TOW_AGAIN when there is none, and 0; TOW_EINVAL,
  * also for a size of a header whose struct tow_result had no `op`; TOW_ECLOSED; TOW_ENOMEM and

@@ -261,7 +261,7 @@ int tow_runtime_close(struct tow_runtime *runtime);
  * wait for nothing and have switched off the knob background.
  * Ownership: none passes.
  * Copies: as the operations it moves.
- * Blocks: never.
+ * Blocks: never; in a loop of calls in vain it gives the core away, as tow_op_test does.
  * Threads: any; when another thread is driving it returns at once.
  * Returns: TOW_OK when something was done, TOW_AGAIN when there was nothing to do; TOW_EINVAL for
  * NULL; TOW_EFORKED.

@@ -32,14 +32,19 @@ struct twi_polled {
 	uint64_t away_ns;    /* when the first of these sleeps began, if there was one */
 	uint64_t rest_ns;    /* length of the last of these sleeps */
 	uint64_t woke_ns;    /* end of the last of these sleeps */
-	uint32_t far;        /* times between calls still to be measured: lately some were long */
-	uint32_t brief;      /* times between calls since then, too short to be measured */
-	bool rests;          /* it has a tow_fd, and may sleep on it */
-	bool slow;           /* calls, or the times between them, are long */
-	bool apart;          /* last_ns is the beginning of the call that goes on */
-	bool news;           /* the call that ended one of those sleeps found news */
-	bool heard;          /* it has learned of an operation's end after it had polled */
-	uint32_t colls;      /* collectives of whose end it has learned, in any way */
+	uint64_t vain_ns;    /* end of the last call in vain; 0: something has moved since */
+	uint64_t give_ns;    /* such a call gives the core away from this time on */
+	uint64_t hogged_ns;  /* until then, another thread that computes may want the core */
+	uint64_t hogged_for_ns; /* for how long that was believed last */
+	uint32_t far;   /* times between calls still to be measured: lately some were long */
+	uint32_t brief; /* times between calls since then, too short to be measured */
+	bool rests;     /* it has a tow_fd, and may sleep on it */
+	bool slow;      /* calls, or the times between them, are long */
+	bool apart;     /* last_ns is the beginning of the call that goes on */
+	bool news;      /* the call that ended one of those sleeps found news */
+	bool heard;     /* it has learned of an operation's end after it had polled */
+	bool shared;    /* another thread took the core for a moment when this one yielded it */
+	uint32_t colls; /* collectives of whose end it has learned, in any way */
 };
 
 struct twi_thread_record {

@@ -3,12 +3,14 @@
  */
 #include "transport/op/polled.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <sys/resource.h>
 #include <time.h>
 
 #include <internal/base.h>
 
+#include "diag/base/cancel.h"
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
 #include "transport/engine/engine.h"
@@ -24,6 +26,13 @@
 #define ITSELF_NS   100000u /* an operation that ended so little before a call ended in it */
 #define REST_CHECKS 16u
 #define MARK_NS     100000000u /* the engine's logs have their own, longer intervals */
+
+#define LONE_NS      20000u     /* polled in vain for so long, a thread yields its core */
+#define RELUCTANT_NS 100000u    /* and sleeps where another one computes there */
+#define SHARED_NS    1200u      /* in a yield this long another thread has had the core */
+#define HOG_NS       500000u    /* in one this long, one that computes */
+#define HOGGED_NS    1000000u   /* so long that is believed at first, and doubled each time, */
+#define HOGGED_MAX   100000000u /* up to this; halved when a yield was shorter */
 
 static uint64_t thread_cpu_ns(void)
 {
@@ -179,6 +188,68 @@ static bool begin_rest(struct twi_polled *polled)
 	return true;
 }
 
+/* The kernel adds its slack, 50 us by default. */
+static void sleep_shortly(struct twi_polled *polled)
+{
+	TWI_UNCANCELED;
+	const struct timespec moment = { .tv_nsec = 1 };
+
+	nanosleep(&moment, NULL);
+	polled->sleeps++; /* that was no sleep between two calls */
+}
+
+/* How long a thread polls in vain before it gives its core away. */
+static uint64_t spin_time(const struct twi_polled *polled, bool hogged)
+{
+	if (polled->shared)
+		return 0;
+	return hogged ? RELUCTANT_NS : LONE_NS;
+}
+
+static void note_hog(struct twi_polled *polled, uint64_t now, bool hogged)
+{
+	if (!hogged) {
+		polled->hogged_for_ns /= 2;
+		return;
+	}
+	polled->hogged_for_ns = twi_min(polled->hogged_for_ns * 2, (uint64_t)HOGGED_MAX);
+	polled->hogged_for_ns = twi_max(polled->hogged_for_ns, (uint64_t)HOGGED_NS);
+	polled->hogged_ns = now + polled->hogged_for_ns;
+}
+
+/*
+ * The thread may be on the core that the other side needs, as where there are more ranks than
+ * cores. So it yields: from time to time while nobody else wants the core, else with every call but
+ * the first. A program that computes would have the core for a whole slice of the scheduler's time
+ * then. So the thread sleeps for a moment instead: a thread that is woken gets the core sooner. One
+ * that does something between its calls is left alone. Returns the time.
+ */
+static uint64_t give_core(const struct twi_engine *engine, struct twi_polled *polled, uint64_t now)
+{
+	bool again = polled->last_ns != 0 && now - polled->vain_ns <= SPIN_NS;
+	bool hogged = now < polled->hogged_ns;
+	uint64_t since_ns = now, given_ns;
+
+	polled->vain_ns = now;
+	if (!again)
+		polled->give_ns = now + spin_time(polled, hogged);
+	if (!again || now < polled->give_ns)
+		return now;
+	if (hogged)
+		sleep_shortly(polled);
+	else
+		sched_yield();
+	now = twi_engine_clock(engine);
+	given_ns = now - since_ns;
+	if (!hogged)
+		note_hog(polled, now, given_ns >= HOG_NS);
+	polled->shared = !hogged && given_ns >= SHARED_NS && given_ns < HOG_NS;
+	polled->give_ns = now + spin_time(polled, hogged);
+	polled->blocked_ns += given_ns;
+	polled->vain_ns = now;
+	return now;
+}
+
 void twi_polled_vain(struct twi_engine *engine)
 {
 	struct twi_polled *polled = twi_polled_mine();
@@ -191,6 +262,7 @@ void twi_polled_vain(struct twi_engine *engine)
 		add_call(polled, now - polled->last_ns);
 	else if (polled->rests && begin_rest(polled))
 		now = twi_engine_clock(engine); /* a lost CPU is no sleep */
+	now = give_core(engine, polled, now);
 	polled->last_ns = now;
 	if (twi_unlikely(now >= polled->mark_ns) && polled->heard)
 		mark_logs(engine, polled, now);

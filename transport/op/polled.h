@@ -81,11 +81,21 @@ static inline void twi_polled_begin(struct twi_engine *engine)
 		twi_polled_again(engine, polled);
 }
 
-/* The call has polled, and events came, though perhaps not the one that the caller asked for. */
+/* The call has polled, and events came: the core was of use. */
+static inline void twi_polled_moved(unsigned events)
+{
+	struct twi_polled *polled = twi_polled_mine();
+
+	if (polled != NULL && events > 0)
+		polled->vain_ns = 0;
+}
+
+/* The same; they are perhaps not the one that the caller asked for. */
 static inline void twi_polled_news(unsigned events)
 {
 	struct twi_polled *polled = twi_polled_mine();
 
+	twi_polled_moved(events);
 	if (polled != NULL && events > 0 && polled->apart && polled->woke_ns == polled->last_ns)
 		polled->news = true;
 }

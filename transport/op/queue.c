@@ -363,7 +363,7 @@ static int drive_once(struct twi_engine *engine)
 		return TOW_OK;
 	status = twi_engine_bind_ring(engine);
 	if (status == TOW_OK)
-		twi_engine_poll(engine);
+		twi_polled_moved(twi_engine_poll(engine));
 	twi_engine_leave(engine);
 	return status == TOW_EBUSY ? TOW_OK : status; /* other threads drive then */
 }

@@ -128,7 +128,7 @@ static uint64_t by_rank(const char *text, const char *label)
  * copy of what came ahead of a late rank has nothing to do with the size, and a busy machine has
  * some.
  */
-static uint64_t complaints(const char *workload, uint64_t premap, double *longest_ms_out)
+static uint64_t complaints(const char *workload, uint64_t premap)
 {
 	static const char *const lines[] = { "late registrations, by rank",
 					     "fallback copies, by rank",
@@ -150,7 +150,6 @@ static uint64_t complaints(const char *workload, uint64_t premap, double *longes
 	sum -= by_rank(text, "of them ahead of a late rank");
 	if (sum > 0)
 		printf("%s:\n%s\n", command, text);
-	sscanf(strstr(text, "  all-reduce "), " %*s %*s %*u %*f %*f %*f %lf", longest_ms_out);
 	free(text);
 	return sum;
 }
@@ -200,11 +199,8 @@ static void names_strategies(void **state)
 		uint64_t named = check_sizing(json);
 
 		if (i == 0) {
-			double ms = 0; /* 20 to 30; a rank without a core makes others hold more */
-
-			for (int k = 0; complaints("resnet50", named, &ms) > 0; k++)
-				assert_true(ms > 50 && k < 5);
-			assert_true(complaints("resnet50", named / 10 * 9, &ms) > 0);
+			assert_int_equal(complaints("resnet50", named), 0);
+			assert_true(complaints("resnet50", named / 10 * 9) > 0);
 		}
 		json_decref(json);
 	}

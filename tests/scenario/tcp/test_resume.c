@@ -417,7 +417,7 @@ static bool write_byte(int fd)
 	return write(fd, "!", 1) == 1;
 }
 
-/* Says its last words, closes, and drives until the BYE is out, or until `fd` says so. */
+/* Says its last words, closes, and drives for as long as the BYE needs to go. */
 static void say_and_close(struct twt_duo *duo)
 {
 	uint8_t data[100];

@@ -239,8 +239,11 @@ static inline unsigned twi_ring_poll(struct twi_ring *ring)
 	return ring->poller->look(ring);
 }
 
+/* A completion may end a connection or go on with a handshake, which closes and receives. */
 static inline unsigned twi_ring_reap(struct twi_ring *ring)
 {
+	TWI_UNCANCELED;
+
 	return ring->poller->reap(ring);
 }
 

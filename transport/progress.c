@@ -50,8 +50,9 @@ TOW_PUBLIC int tow_flush(struct tow_runtime *runtime)
 	engine = twi_runtime_engine(runtime);
 	if (twi_unlikely(atomic_load_explicit(&engine->colls_held, memory_order_relaxed)))
 		twi_coll_batch_issue_all(engine);
-	if (twi_engine_in_callback(engine) || !twi_engine_try_enter(engine))
+	if (twi_engine_in_callback(engine))
 		return TOW_AGAIN;
+	twi_engine_enter(engine); /* its holder may have flushed just before */
 	status = twi_engine_bind_ring(engine);
 	if (status == TOW_OK)
 		twi_engine_flush(engine);

@@ -288,8 +288,8 @@ int tow_fd(struct tow_runtime *runtime, int *fd_out);
  * Copies: none.
  * Blocks: never.
  * Threads: any.
- * Returns: TOW_OK; TOW_AGAIN when another thread is driving, which sends them; TOW_EINVAL;
- * TOW_EFORKED.
+ * Returns: TOW_OK; TOW_AGAIN in a completion callback, or when all rings are in use: whoever drives
+ * sends them; TOW_EINVAL; TOW_EFORKED.
  */
 int tow_flush(struct tow_runtime *runtime);
 

@@ -33,8 +33,9 @@ TOW_PUBLIC int tow_progress(struct tow_runtime *runtime)
 		events = twi_engine_poll(engine);
 		twi_polled_news(events);
 	}
+	twi_polled_leave(engine, events, false);
 	twi_engine_leave(engine);
-	twi_polled_vain(engine);
+	twi_polled_vain(engine, true);
 	if (status < 0 && status != TOW_EBUSY)
 		return status;
 	return events > 0 ? TOW_OK : TOW_AGAIN;

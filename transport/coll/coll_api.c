@@ -277,6 +277,8 @@ static int start_request(struct request *request)
 		status = twi_error(TOW_ECLOSED, "%s: the group is being closed", request->call);
 	else
 		status = begin_request(request, options, engine);
+	if (request->what.count >= TWI_HANDOFF_BULK / sizeof(uint64_t))
+		twi_handoff_restart(&engine->handoff, twi_engine_clock(engine));
 	twi_engine_leave(engine);
 	return status;
 }

@@ -24,8 +24,9 @@
 #define DOZE_TICKS    8u
 #define SLEEP_MAX_NS  (1000ull * 1000 * 1000)
 #define GIVE_WAY_SPIN 500u
-#define OWNER_SPIN    60u /* in this time an owner that exchanges begins another wait */
-#define RARE_TICKS    8u  /* between two looks at rings where nothing is urgent */
+#define GIVE_WAY_NS   20000u /* the kernel adds its slack, 50 us by default */
+#define OWNER_SPIN    60u    /* in this time an owner that exchanges begins another wait */
+#define RARE_TICKS    8u     /* between two looks at rings where nothing is urgent */
 
 struct twi_background {
 	struct twi_engine *engine;
@@ -93,6 +94,11 @@ static bool callers_drive(struct twi_background *bg)
 	bool driven = drives != bg->drives;
 
 	bg->drives = drives;
+	if (driven && twi_handoff_overdue(&bg->engine->handoff, twi_now_ns()) &&
+	    twi_engine_try_enter(bg->engine)) {
+		driven = !twi_engine_unattended(bg->engine);
+		twi_engine_leave(bg->engine);
+	}
 	if (twi_slices_on(&bg->engine->slices) &&
 	    atomic_load_explicit(&bg->engine->sleepers, memory_order_relaxed) > 0)
 		driven = owner_exchanges(bg); /* the owner may have left */
@@ -119,17 +125,45 @@ static void background_nap(const struct twi_background *bg, uint64_t ns)
 		(void)!read(fd.fd, &drained, sizeof(drained));
 }
 
-/* Takes the engine, and binds the ring, which need not be the one that is armed. */
-static bool try_enter(struct twi_background *bg)
+/*
+ * The same, but a thread that leaves for long may end it, to hand over. This thread takes over then
+ * unless another one drives by that time. One that left just before has woken nobody.
+ */
+static void nap_until_handed(struct twi_background *bg, uint64_t ns)
 {
 	struct twi_engine *engine = bg->engine;
 
-	if (!twi_engine_try_enter(engine))
-		return false;
+	atomic_store_explicit(&engine->background_asleep, TWI_BG_NAPPING, memory_order_seq_cst);
+	if (twi_handoff_expected(&engine->handoff) && twi_engine_try_enter(engine))
+		twi_engine_leave(engine); /* hands over in the place of the one that left */
+	background_nap(bg, ns);
+	if (atomic_load_explicit(&engine->background_asleep, memory_order_relaxed) == TWI_BG_AWAKE)
+		bg->drives = atomic_load_explicit(&engine->drives, memory_order_relaxed);
+	atomic_store_explicit(&engine->background_asleep, TWI_BG_AWAKE, memory_order_relaxed);
+}
+
+/* Binds the ring, which need not be the one that is armed. */
+static bool bind_own(struct twi_engine *engine)
+{
 	if (twi_engine_bind_ring(engine) == TOW_OK)
 		return true;
 	twi_engine_leave(engine);
 	return false;
+}
+
+static bool try_enter(const struct twi_background *bg)
+{
+	return twi_engine_try_enter(bg->engine) && bind_own(bg->engine);
+}
+
+/* The same, but waits for a thread that only starts something, and is not about to drive. */
+static bool enter_handed(const struct twi_background *bg)
+{
+	struct twi_engine *engine = bg->engine;
+
+	return (twi_engine_try_enter(engine) || (twi_handoff_expected(&engine->handoff) &&
+						 twi_engine_enter_within(engine, TICK_NS))) &&
+	       bind_own(engine);
 }
 
 /*
@@ -210,7 +244,7 @@ static void background_tick(struct twi_background *bg)
 	/* Threads asleep in a wait rely on this one to see early that no thread drives any more. */
 	if (atomic_load_explicit(&bg->engine->sleepers, memory_order_relaxed) > 0)
 		bg->tick_ns = TICK_NS;
-	background_nap(bg, bg->notices > 0 ? TICK_NS : bg->tick_ns);
+	nap_until_handed(bg, bg->notices > 0 ? TICK_NS : bg->tick_ns);
 	/*
 	 * Callers that have driven for longer may pause for longer; a tick costs them some 10 us.
 	 */
@@ -231,7 +265,11 @@ static void give_way(struct twi_background *bg)
 			return;
 		twi_pause_cpu();
 	}
-	background_nap(bg, TICK_NS);
+	/* It lacks a core, perhaps this one, or starts something large. */
+	if (twi_handoff_expected(&engine->handoff))
+		background_nap(bg, GIVE_WAY_NS);
+	else
+		nap_until_handed(bg, TICK_NS);
 }
 
 /* Is there work for the thread, or was it only woken because callers have come? */
@@ -292,8 +330,8 @@ static void sleep_armed(struct twi_background *bg)
 		if (has_cause(bg))
 			twi_told_missed(engine, bg->drives);
 		background_nap(bg, TICK_NS);
-	} else if (!has_cause(bg)) {
-		background_nap(bg, TICK_NS);
+	} else if (!has_cause(bg) && !twi_handoff_expected(&engine->handoff)) {
+		nap_until_handed(bg, TICK_NS);
 	}
 }
 
@@ -312,8 +350,8 @@ static void take_over(struct twi_background *bg)
 	struct twi_engine *engine = bg->engine;
 
 	bg->tick_ns = TICK_NS;
-	if (!try_enter(bg)) {
-		background_nap(bg, TICK_NS);
+	if (!enter_handed(bg)) {
+		nap_until_handed(bg, TICK_NS);
 		return;
 	}
 	twi_engine_present(engine, bg->awake_ns);
@@ -331,7 +369,7 @@ static void take_over(struct twi_background *bg)
 	if (!twi_list_empty(&engine->waiting) && twi_wait_promote(engine)) {
 		twi_engine_leave(engine);
 		/* the waiter drives for itself: that saves a change of threads */
-		background_nap(bg, twi_slices_on(&engine->slices) ? TWI_SLICE_AWAY_NS : TICK_NS);
+		nap_until_handed(bg, twi_slices_on(&engine->slices) ? TWI_SLICE_AWAY_NS : TICK_NS);
 		return;
 	}
 	for (;;) {

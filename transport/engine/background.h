@@ -9,6 +9,9 @@
  *	   |                | the wait is over        | an event, a deadline: takes over again
  *	   +----------------+-------------------------+ callers drive, or have left something behind
  *
+ * A caller that leaves something in flight, and is expected to stay away, ends a tick early
+ * (handoff.h): the thread takes over then.
+ *
  * The thread costs the callers a plain store in each poll: it compares that counter once a tick
  * while they drive. When they come back after it has slept, it costs them one eventfd write. A
  * message costs nothing more. The thread gives way as any driving thread does, and does not come
@@ -18,7 +21,8 @@
  * in the engine's sense, as nothing is completed for it. `background_asleep` says that it wants a
  * wake. TWI_BG_ASLEEP: when something was left armed elsewhere, or left to do before `alarm_ns` of
  * the engine. TWI_BG_DOZING: when the last wait is over. Both are set while the engine is held, so
- * that no wake is missed. The thread that gives the engine back while this one sleeps asks the
+ * that no wake is missed. TWI_BG_NAPPING: when a caller hands over; that wake may be missed, as the
+ * nap ends soon. The thread that gives the engine back while this one sleeps asks the
  * lanes, devices and collectives what is left to do. So no call has to know that it leaves
  * something.
  *
@@ -32,7 +36,7 @@
 
 struct twi_engine;
 
-enum twi_background_sleep { TWI_BG_AWAKE, TWI_BG_ASLEEP, TWI_BG_DOZING };
+enum twi_background_sleep { TWI_BG_AWAKE, TWI_BG_ASLEEP, TWI_BG_NAPPING, TWI_BG_DOZING };
 
 /*
  * Starts the thread if it is to be there and is not. True: it was started. The engine is held. If

@@ -201,6 +201,20 @@ static void wake_for_leftovers(struct twi_engine *engine, bool armed)
 	twi_wait_cover(engine, news);
 }
 
+bool twi_engine_unattended(const struct twi_engine *engine)
+{
+	twi_assert_held(engine);
+	return atomic_load_explicit(&engine->waiters, memory_order_relaxed) == 0 &&
+	       atomic_load_explicit(&engine->watchers, memory_order_relaxed) == 0 &&
+	       (engine->handoff.served > 0 || engine->hooks.op->in_flight(engine) > 0);
+}
+
+/* Does the thread that leaves hand over to the library's, which naps? */
+static bool hands_over(const struct twi_engine *engine)
+{
+	return twi_handoff_expected(&engine->handoff) && twi_engine_unattended(engine);
+}
+
 /* Does the library's thread sleep while something is left to it now? */
 static bool background_needed(struct twi_engine *engine, bool armed)
 {
@@ -208,6 +222,8 @@ static bool background_needed(struct twi_engine *engine, bool armed)
 	case TWI_BG_ASLEEP:
 		return armed || engine->armed_ring != engine->rings[TWI_RING_BACKGROUND] ||
 		       due_earlier(engine);
+	case TWI_BG_NAPPING:
+		return hands_over(engine);
 	case TWI_BG_DOZING:
 		return !twi_wait_covered(engine);
 	default:
@@ -309,7 +325,7 @@ void twi_engine_init(struct twi_engine *engine)
 	engine->next_expiry_ns = UINT64_MAX;
 	engine->fork_generation = twi_fork_generation();
 	engine->features = twi_features_built();
-	engine->pause_ns = UINT64_MAX;
+	twi_handoff_init(&engine->handoff);
 	twi_engine_rebind(engine);
 }
 

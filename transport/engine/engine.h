@@ -43,6 +43,7 @@
 #include "transport/engine/engine_heap.h"
 #include "transport/engine/engine_slice.h"
 #include "transport/engine/engine_thread.h"
+#include "transport/engine/handoff.h"
 #include "transport/engine/hooks.h"
 #include "transport/engine/long_ops.h"
 #include "transport/engine/part.h"
@@ -118,8 +119,7 @@ struct twi_engine {
 	uint64_t alarm_ns;                 /* when the last sleeper wakes by itself */
 	_Atomic(struct twi_wait *) driver; /* the waiter that polls */
 	_Atomic(struct twi_wait *) sentry; /* the waiter asleep on the ring where all is armed */
-	uint64_t left_ns;  /* when a driver left while others waited; 0: a wait has begun since */
-	uint64_t pause_ns; /* how long it took until the next wait began, the last time */
+	struct twi_handoff handoff;
 	struct twi_slices slices;
 	struct twi_heap timed;          /* operations with a deadline (hooks.h) */
 	uint64_t crowded_until_ns;      /* more threads than cores want to run: spinners yield */

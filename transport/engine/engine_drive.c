@@ -118,7 +118,7 @@ static void begin_poll(struct twi_engine *engine, bool all)
 	if (twi_unlikely(engine->armed_ring != engine->ring) && engine->ring != NULL)
 		change_driver(engine);
 	if (atomic_load_explicit(&engine->driver, memory_order_relaxed) == NULL)
-		engine->pause_ns = 0; /* a thread that tests or progresses will be back */
+		engine->handoff.pause_ns = 0; /* a thread that tests or progresses will be back */
 	twi_engine_count(engine->drives, 1);
 }
 

@@ -44,6 +44,12 @@ bool twi_engine_enter_within(struct twi_engine *engine, uint64_t ns);
  */
 bool twi_engine_is_asked(struct twi_engine *engine, uint64_t *since_ns);
 
+/*
+ * Is something in flight, while no thread waits, and none has a descriptor of its own to sleep on?
+ * The engine is held.
+ */
+bool twi_engine_unattended(const struct twi_engine *engine);
+
 /* When to poll again though nothing has come, at the latest until_ns. The engine is held. */
 uint64_t twi_engine_next_deadline(struct twi_engine *engine, uint64_t until_ns);
 

@@ -28,6 +28,8 @@ struct twi_polled {
 	uint64_t mark_ns;    /* when the engine's logs are due */
 	uint64_t queued_ns;  /* time that it wanted a CPU, when that was read last */
 	uint64_t sleeps;     /* sleeps of the thread, when they were read last */
+	uint64_t losses;     /* how often it had lost its core, when that was read last */
+	uint64_t losses_ns;  /* and when that was (handoff.c) */
 	uint64_t slept_ns;   /* slept between calls, one sleep each; its cause is not known yet */
 	uint64_t away_ns;    /* when the first of these sleeps began, if there was one */
 	uint64_t rest_ns;    /* length of the last of these sleeps */

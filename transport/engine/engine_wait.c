@@ -81,9 +81,10 @@ void twi_wait_begin(struct twi_engine *engine, struct twi_wait *wait)
 	}
 	twi_engine_count(engine->waiters, 1);
 	twi_engine_count(engine->waits, 1);
-	if (engine->left_ns != 0 && wait->since_ns >= engine->left_ns)
-		engine->pause_ns = wait->since_ns - engine->left_ns;
-	engine->left_ns = 0;
+	if (engine->handoff.deserted_ns != 0 && wait->since_ns >= engine->handoff.deserted_ns)
+		engine->handoff.pause_ns = wait->since_ns - engine->handoff.deserted_ns;
+	engine->handoff.deserted_ns = 0;
+	twi_handoff_back(&engine->handoff, wait->since_ns);
 }
 
 static void unlink_entry(const struct twi_wait_entry *entry)
@@ -117,7 +118,9 @@ void twi_wait_end(struct twi_engine *engine, struct twi_wait *wait)
 		return;
 	atomic_store_explicit(&engine->driver, NULL, memory_order_relaxed);
 	if (!twi_list_empty(&engine->waiting))
-		engine->left_ns = twi_engine_batch_now(engine);
+		engine->handoff.deserted_ns = twi_engine_batch_now(engine);
+	else
+		twi_handoff_leave(&engine->handoff, TWI_LEFT_ENDED, twi_engine_seen(engine));
 }
 
 /* How long a driver must have waited to let a new one drive. */
@@ -418,7 +421,7 @@ bool twi_wait_promote(struct twi_engine *engine)
 /* Will the driver be back before it pays to wake another thread? */
 static bool is_away_shortly(const struct twi_engine *engine)
 {
-	return engine->background != NULL && engine->pause_ns < LAZY_NS;
+	return engine->background != NULL && engine->handoff.pause_ns < LAZY_NS;
 }
 
 void twi_wait_cover(struct twi_engine *engine, bool news)

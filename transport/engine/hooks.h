@@ -22,6 +22,8 @@ struct twi_op_hooks {
 	bool (*run_callbacks)(struct twi_engine *engine);
 	/* Ends the operations of engine->timed whose time has passed, and sets next_expiry_ns. */
 	void (*expire)(struct twi_engine *engine, uint64_t now_ns);
+	/* The operations that have a row and go on. Views count until they are given back. */
+	uint32_t (*in_flight)(const struct twi_engine *engine);
 };
 
 /* message/: receives from any peer of an endpoint; channels. */

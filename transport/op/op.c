@@ -106,6 +106,15 @@ static void recycle_op(struct tow_op *op)
 		twi_op_table_put_free(table, op);
 }
 
+/* A callback is no thread that leaves. */
+static inline enum twi_left left_by(const struct twi_op_ops *ops,
+				    const struct tow_op_options *options)
+{
+	if (options != NULL && (options->done != NULL || options->queue != NULL))
+		return TWI_LEFT_TOLD;
+	return ops->waited != NULL ? TWI_LEFT_COLL : TWI_LEFT_STARTED;
+}
+
 static inline struct tow_op *acquire_row(struct twi_engine *engine, const struct twi_op_ops *ops,
 					 const struct tow_op_options *options, bool early)
 {
@@ -124,6 +133,9 @@ static inline struct tow_op *acquire_row(struct twi_engine *engine, const struct
 		recycle_op(op);
 		return NULL;
 	}
+	if (!engine->in_callback)
+		twi_handoff_leave(&engine->handoff, left_by(ops, options),
+				  early ? 0 : op->start_ns);
 	return op;
 }
 
@@ -275,6 +287,7 @@ static void note_reported(const struct tow_op *op, struct callback_report *repor
 		twi_told_end(&op->engine->told);
 	if (twi_likely(!report->own))
 		return;
+	twi_handoff_told(&op->engine->handoff);
 	if (op->ops->waited != NULL)
 		twi_told_coll(&op->engine->told);
 	if (op->latency_ns < TWI_TOLD_LEAST)
@@ -342,7 +355,8 @@ static bool run_callbacks(struct twi_engine *engine)
 }
 
 const struct twi_op_hooks twi_op_hooks = { .run_callbacks = run_callbacks,
-					   .expire = twi_op_expire };
+					   .expire = twi_op_expire,
+					   .in_flight = twi_op_table_in_flight };
 
 TOW_PUBLIC int tow_op_cancel(struct tow_op *op)
 {

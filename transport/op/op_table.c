@@ -49,6 +49,7 @@ int twi_op_table_open(struct twi_engine *engine)
 		table->rows[i].next_free = i + 1 < table->made ? i + 2 : 0;
 	}
 	table->cached = 1;
+	table->stacked = table->made;
 	table->ended = (uint32_t *)(void *)((char *)table + rows_bytes(count));
 	table->ended_mask = ROWS_AT_ONCE - 1;
 	atomic_init(&table->released, 0);
@@ -67,6 +68,15 @@ void twi_op_table_close(struct twi_engine *engine)
 		twi_failure_drop(&table->rows[i]);
 	munmap(table, table_bytes(table->count));
 	engine->ops = NULL;
+}
+
+uint32_t twi_op_table_in_flight(const struct twi_engine *engine)
+{
+	const struct twi_op_table *table = engine->ops;
+
+	twi_assert_held(engine);
+	twi_assert_hot(table->made >= table->stacked + table->ended_count);
+	return table->made - table->stacked - table->ended_count;
 }
 
 /* Doubles the ring. The entries that had wrapped around now follow the others. */
@@ -147,6 +157,7 @@ struct tow_op *twi_op_table_search(struct twi_op_table *table)
 	if (table->cached != 0) {
 		row = &table->rows[table->cached - 1];
 		table->cached = row->next_free;
+		table->stacked--;
 		return row;
 	}
 	row = find_released(table, TRIES);

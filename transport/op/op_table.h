@@ -26,8 +26,9 @@
 
 struct twi_op_table {
 	_Alignas(64) uint32_t count;
-	uint32_t made;   /* rows from here on were never used: their memory is untouched */
-	uint32_t cached; /* index + 1 of the stack of free rows that are not in the ring */
+	uint32_t made;    /* rows from here on were never used: their memory is untouched */
+	uint32_t cached;  /* index + 1 of the stack of free rows that are not in the ring */
+	uint32_t stacked; /* rows on that stack */
 	uint32_t ended_first, ended_count; /* of the ring */
 	uint32_t ended_mask;               /* the ring's size, a power of two, less 1 */
 	uint32_t lap_left;                 /* rows of this lap, from the oldest on (op_table.c) */
@@ -42,6 +43,9 @@ struct twi_op_table {
 int twi_op_table_open(struct twi_engine *engine);
 /* Frees the table, if there is one. */
 void twi_op_table_close(struct twi_engine *engine);
+
+/* See hooks.h. */
+uint32_t twi_op_table_in_flight(const struct twi_engine *engine);
 
 /* The part of twi_op_table_take for the case that neither end of the ring is free. */
 struct tow_op *twi_op_table_search(struct twi_op_table *table);
@@ -86,6 +90,7 @@ static inline void twi_op_table_put_ended(struct twi_op_table *table, const stru
 static inline void twi_op_table_put_free(struct twi_op_table *table, struct tow_op *op)
 {
 	atomic_store_explicit(&op->wait.state, 0, memory_order_relaxed);
+	table->stacked++;
 	op->next_free = table->cached;
 	table->cached = op->index + 1;
 }

@@ -43,16 +43,17 @@ TOW_PUBLIC int tow_op_test(struct tow_op *op)
 	twi_polled_begin(engine);
 	if (twi_engine_try_enter(engine)) { /* fails in a callback, where the engine is held */
 		int status = twi_engine_bind_ring(engine);
+		unsigned events = status == TOW_OK ? twi_engine_poll(engine) : 0;
 
-		if (status == TOW_OK)
-			twi_polled_news(twi_engine_poll(engine));
+		twi_polled_news(events);
+		twi_polled_leave(engine, events, twi_op_is_done(op));
 		twi_engine_leave(engine);
 		if (status < 0 && status != TOW_EBUSY) /* other threads drive then */
 			return status;
 	}
 	if (twi_op_is_done(op))
 		return twi_op_end_test(op);
-	twi_polled_vain(engine);
+	twi_polled_vain(engine, true);
 	return TOW_AGAIN;
 }
 

@@ -143,6 +143,7 @@ void twi_polled_again(struct twi_engine *engine, struct twi_polled *polled)
 	uint64_t now = twi_engine_clock(engine);
 
 	polled->slow = polled->rests || now - polled->last_ns > SPIN_NS;
+	twi_handoff_learn(&engine->handoff, TWI_LEFT_VAIN, polled->last_ns, now);
 	add_gap(polled, now);
 	polled->last_ns = now;
 	polled->apart = true;
@@ -250,7 +251,7 @@ static uint64_t give_core(const struct twi_engine *engine, struct twi_polled *po
 	return now;
 }
 
-void twi_polled_vain(struct twi_engine *engine)
+void twi_polled_vain(struct twi_engine *engine, bool drives)
 {
 	struct twi_polled *polled = twi_polled_mine();
 	uint64_t now;
@@ -258,10 +259,15 @@ void twi_polled_vain(struct twi_engine *engine)
 	if (engine->virtual_clock || polled == NULL)
 		return;
 	now = twi_engine_clock(engine);
-	if (polled->last_ns != 0)
+	if (drives)
+		twi_handoff_back(&engine->handoff, now);
+	if (polled->last_ns != 0) {
+		if (now - polled->last_ns <= SPIN_NS)
+			twi_handoff_learn(&engine->handoff, TWI_LEFT_VAIN, now, now);
 		add_call(polled, now - polled->last_ns);
-	else if (polled->rests && begin_rest(polled))
+	} else if (polled->rests && begin_rest(polled)) {
 		now = twi_engine_clock(engine); /* a lost CPU is no sleep */
+	}
 	now = give_core(engine, polled, now);
 	polled->last_ns = now;
 	if (twi_unlikely(now >= polled->mark_ns) && polled->heard)

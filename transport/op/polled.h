@@ -100,8 +100,26 @@ static inline void twi_polled_news(unsigned events)
 		polled->news = true;
 }
 
-/* The call has brought nothing that the caller asked for. The engine is not held. */
-void twi_polled_vain(struct twi_engine *engine);
+/*
+ * A call that has polled is about to leave. `ended`: it has ended what the caller asked for. A
+ * thread that finds events may end by itself what others are told of.
+ */
+static inline void twi_polled_leave(struct twi_engine *engine, unsigned events, bool ended)
+{
+	uint64_t now_ns = ended ? twi_engine_seen(engine) : 0;
+
+	if (events > 0)
+		twi_handoff_learn(&engine->handoff, TWI_LEFT_TOLD, 0, 0);
+	if (ended)
+		twi_handoff_back(&engine->handoff, now_ns);
+	twi_handoff_leave(&engine->handoff, ended ? TWI_LEFT_ENDED : TWI_LEFT_VAIN, now_ns);
+}
+
+/*
+ * The call has brought nothing that the caller asked for. `drives`: it has polled, or another
+ * thread had the engine. The engine is not held.
+ */
+void twi_polled_vain(struct twi_engine *engine, bool drives);
 
 /* See twi_polled_ended. */
 void twi_polled_count(const struct tow_op *op, struct twi_polled *polled);

@@ -353,13 +353,12 @@ static int take_results(struct tow_queue *queue, struct tow_result *results, siz
 	return count > 0 ? TOW_OK : TOW_AGAIN;
 }
 
-/* Drives if no other thread does, as no result would ever come then. */
+/* Drives, as no other thread does: no result would ever come. */
 static int drive_once(struct twi_engine *engine)
 {
 	int status;
 
-	if (atomic_load_explicit(&engine->backed, memory_order_relaxed) ||
-	    !twi_engine_try_enter(engine)) /* fails in a callback, where it is held */
+	if (!twi_engine_try_enter(engine)) /* fails in a callback, where it is held */
 		return TOW_OK;
 	status = twi_engine_bind_ring(engine);
 	if (status == TOW_OK)
@@ -372,6 +371,7 @@ TOW_PUBLIC int tow_queue_take(struct tow_queue *queue, struct tow_result *result
 			      size_t *count_out)
 {
 	int status = check_results(queue, results_out, room, count_out);
+	bool backed;
 
 	if (count_out != NULL)
 		*count_out = 0;
@@ -380,11 +380,12 @@ TOW_PUBLIC int tow_queue_take(struct tow_queue *queue, struct tow_result *result
 	status = take_results(queue, results_out, room, count_out);
 	if (status != TOW_AGAIN)
 		return status;
+	backed = atomic_load_explicit(&queue->engine->backed, memory_order_relaxed);
 	twi_polled_begin(queue->engine);
-	status = drive_once(queue->engine);
+	status = backed ? TOW_OK : drive_once(queue->engine);
 	if (status >= 0)
 		status = take_results(queue, results_out, room, count_out);
 	if (status == TOW_AGAIN)
-		twi_polled_vain(queue->engine);
+		twi_polled_vain(queue->engine, !backed);
 	return status;
 }

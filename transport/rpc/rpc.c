@@ -178,6 +178,7 @@ static int add_method(struct twi_rpc *rpc, const char *name, tow_method_handler 
 					   .options = *options,
 					   .generation = generation };
 	snprintf(method->name, sizeof(method->name), "%s", name);
+	rpc->engine->handoff.served++;
 	return TOW_OK;
 }
 
@@ -232,6 +233,7 @@ TOW_PUBLIC int tow_method_deregister(struct tow_runtime *runtime, const char *na
 			twi_container_of(pos, struct twi_rpc_peer, link)
 				->in_service[method - engine->rpc->methods] = 0;
 		method->hash = 0;
+		engine->handoff.served--;
 	}
 	twi_engine_leave(engine);
 	return status;

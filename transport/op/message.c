@@ -264,7 +264,8 @@ PER_CALL_INLINE int start_op(struct tow_peer *peer, const struct twi_message *me
 		peer->lane->ops->send(peer, op);
 	else
 		peer->lane->ops->recv(peer, op);
-	if (message->bytes >= TWI_HANDOFF_BULK && message->kind == TWI_OP_SEND)
+	if (message->bytes >= TWI_HANDOFF_BULK && message->kind == TWI_OP_SEND &&
+	    message->space == TWI_SPACE_USER && !peer->engine->in_callback)
 		twi_handoff_restart(&peer->engine->handoff, twi_engine_clock(peer->engine));
 	return TOW_OK;
 }

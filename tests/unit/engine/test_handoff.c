@@ -248,6 +248,39 @@ static void play_flushes(void)
 	}
 }
 
+static void on_question(struct tow_op *op, const struct tow_result *result)
+{
+	TWT_OK(tow_send_start(pair.peer[0], memory[0], BYTES, 6, NULL, NULL));
+	on_done(op, result);
+}
+
+/* A large answer from a callback is no start of the thread that is away: it is away as before. */
+static void play_answer(void)
+{
+	const struct twi_engine *engine = twi_runtime_engine(pair.runtime[0]);
+	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
+	struct tow_op *answer, *asked, *pending;
+	static char asks[8], question[8], other[8];
+	uint64_t left_ns;
+
+	if (pair.lane->one_runtime)
+		return;
+	options.done = on_question;
+	TWT_OK(tow_recv_start(pair.peer[1], memory[1], BYTES, 6, NULL, &answer));
+	TWT_OK(tow_recv_start(pair.peer[0], question, 8, 5, &options, NULL));
+	TWT_OK(tow_recv_start(pair.peer[0], other, 8, 7, NULL, &pending));
+	left_ns = atomic_load(&engine->handoff.left_ns);
+	assert_true(left_ns != 0);
+	TWT_OK(tow_send_start(pair.peer[1], asks, 8, 5, NULL, &asked));
+	await_callback();
+	assert_true(atomic_load(&engine->handoff.left_ns) == left_ns);
+	assert_true(tow_op_wait(asked, MOST_NS) >= 0 && tow_op_wait(answer, MOST_NS) >= 0);
+	tow_op_release(asked);
+	tow_op_release(answer);
+	TWT_OK(tow_op_cancel(pending));
+	(void)twt_lane_finish(&pair, pending);
+}
+
 static void test_lane(void **state)
 {
 	twt_lane_init(&pair, *state);
@@ -271,6 +304,7 @@ static void test_lane(void **state)
 	play_at_once(true);
 #endif
 	play_flushes();
+	play_answer();
 	play_driven();
 	atomic_store(&looks, false);
 	for (int side = 0; side < 2; side++) {

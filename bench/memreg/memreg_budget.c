@@ -68,7 +68,8 @@ int memreg_budget_fill(struct memreg_sizing *sizing)
 	if (sizing->headroom > sizing->spread)
 		twi_budget_add(budget, sizing->headroom - sizing->spread,
 			       "headroom: other runs of the program",
-			       "on other CPUs, in other orders of its threads");
+			       sizing->job.fuses ? "fused collectives may end in another order"
+						 : "on other CPUs, in other orders of its threads");
 	if (sizing->spread > 0)
 		twi_budget_add(budget, sizing->spread, "headroom: before the log began",
 			       "its pool was once filled so far, in pieces");

@@ -55,6 +55,12 @@ int memreg_try_others(struct memreg_sizing *sizing)
 	return 0;
 }
 
+void memreg_allow_fused(struct memreg_sizing *sizing)
+{
+	if (sizing->job.fuses)
+		sizing->headroom += sizing->found.step_bytes;
+}
+
 /*
  * For a log from the middle, memory before it is not known. But the log says how much of its pool
  * was enough for all of it, with blocks and free pieces as they lay. Staging is at most a quarter

@@ -193,7 +193,7 @@ static void print_answer(const struct memreg_sizing *s)
 		       "pool is smaller\n");
 	printf("  headroom: %s%s%s; at the peak %s of the pool are free\n",
 	       memreg_as_text(s->headroom).text,
-	       s->orders > 0 ? " for other runs of the program" : "",
+	       s->orders > 0 || s->job.fuses ? " for other runs of the program" : "",
 	       s->capped ? " (cap reached: some of them need more)" : "",
 	       memreg_as_text(s->peak.free_bytes).text);
 	if (memreg_any_order(s) > 0)

@@ -405,6 +405,7 @@ int memreg_find_need(struct memreg_sizing *sizing)
 	if (rc != 0)
 		return rc;
 	add_hidden_need(sizing);
+	memreg_allow_fused(sizing);
 	memreg_keep_spread(sizing);
 	verify_size(sizing);
 	scale_by_missing(sizing);

@@ -18,6 +18,12 @@ struct twi_replay_search memreg_search_of(struct memreg_sizing *sizing, uint64_t
 /* Adds headroom for other runs: the program could have run in another order. */
 int memreg_try_others(struct memreg_sizing *sizing);
 
+/*
+ * Adds a step where a workload's small collectives are fused: their buffers are taken and freed in
+ * the order in which collectives end, and the plan has but one such order.
+ */
+void memreg_allow_fused(struct memreg_sizing *sizing);
+
 /* Adds headroom for a log from the middle, for the memory that was live before it. */
 void memreg_keep_spread(struct memreg_sizing *sizing);
 

@@ -225,6 +225,7 @@ static int64_t begin_fused(struct library_model *model, uint64_t bytes)
 	struct fused_buffer *fused = &model->fused[index];
 
 	fused->busy = true;
+	model->job->fuses = true;
 	if (fused->room < bytes) {
 		if (fused->buffer != STRATEGY_NO_BUFFER)
 			give_block(model, fused->buffer);

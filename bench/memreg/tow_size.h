@@ -125,6 +125,7 @@ struct memreg_job {
 	struct twi_replay *replay;
 	struct memreg_names names;
 	bool timed;           /* its events have times; otherwise their number is the time */
+	bool fuses;           /* its small collectives, in buffers that depend on when they end */
 	struct memreg_op *op; /* NULL: the job is a log */
 	uint64_t count, step_begin, step_end;
 	uint32_t blocks;

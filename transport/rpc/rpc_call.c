@@ -100,6 +100,7 @@ static void part_wire(struct twi_call *call)
 		.wire_ns = result->wire_ns,
 		.unread_ns = call->unread_ns,
 		.request_ns = result->request_one_way_ns,
+		.answer_ns = result->response_one_way_ns,
 		.error_ns = result->one_way_error_ns,
 	};
 

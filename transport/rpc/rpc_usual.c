@@ -7,7 +7,8 @@
 
 #include <internal/base.h>
 
-#define CLEAR_SHARE 4u /* a call is clear of waits if it waited at most this part of its time */
+#define CLEAR_SHARE 4u    /* a call is clear of waits if it waited at most this part of its time */
+#define SMALL_BYTES 4096u /* up to here a request takes as long as its answer */
 
 static void least_take(struct twi_rpc_least *least, const struct twi_rpc_way *way)
 {
@@ -16,9 +17,12 @@ static void least_take(struct twi_rpc_least *least, const struct twi_rpc_way *wa
 	least->known = true;
 	if (way->error_ns <= INT64_MAX / 2) {
 		int64_t request_ns = way->request_ns - (int64_t)way->error_ns;
+		int64_t answer_ns = way->answer_ns + (int64_t)way->error_ns;
 
 		if (!least->request_known || request_ns < least->request_ns)
 			least->request_ns = request_ns;
+		if (!least->request_known || answer_ns < least->answer_ns)
+			least->answer_ns = answer_ns;
 		least->request_known = true;
 	}
 }
@@ -29,6 +33,8 @@ static void least_join(struct twi_rpc_least *into, const struct twi_rpc_least *f
 		into->wire_ns = from->wire_ns;
 	if (from->request_known && (!into->request_known || from->request_ns < into->request_ns))
 		into->request_ns = from->request_ns;
+	if (from->request_known && (!into->request_known || from->answer_ns < into->answer_ns))
+		into->answer_ns = from->answer_ns;
 	into->known |= from->known;
 	into->request_known |= from->request_known;
 }
@@ -47,6 +53,15 @@ static void usual_take(struct twi_rpc_usual *usual, unsigned size, const struct 
 	least_take(&usual->now[size], way);
 }
 
+/* All calls have waited: a request takes no longer than an answer does. */
+static void least_even(struct twi_rpc_least *least)
+{
+	int64_t answer_ns = twi_max(least->answer_ns, (int64_t)0);
+
+	least->request_ns = twi_min(least->request_ns, answer_ns);
+	least->wire_ns = twi_min(least->wire_ns, 2 * (uint64_t)answer_ns);
+}
+
 uint64_t twi_rpc_usual_wait(struct twi_rpc_usual *usual, const struct twi_rpc_way *way)
 {
 	unsigned size = twi_size_class(way->bytes);
@@ -58,8 +73,11 @@ uint64_t twi_rpc_usual_wait(struct twi_rpc_usual *usual, const struct twi_rpc_wa
 		usual_take(usual, size, way);
 	least = usual->now[size];
 	least_join(&least, &usual->before[size]);
-	if (!least.known)
+	if (!least.known) {
 		least = usual->all[size];
+		if (least.request_known && way->bytes <= SMALL_BYTES)
+			least_even(&least);
+	}
 	wait = way->wire_ns - twi_min(way->wire_ns, least.wire_ns);
 	if (least.request_known && way->error_ns <= INT64_MAX / 2) {
 		int64_t beyond = way->request_ns + (int64_t)way->error_ns - least.request_ns;

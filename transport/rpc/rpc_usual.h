@@ -19,7 +19,9 @@
  *
  * The usual time is the smallest of the last USUAL_NS to 2 * USUAL_NS, of calls of that size. It
  * uses only calls that did not wait for much of their time: for a server that is never idle, the
- * queue would become usual. If there were no such calls, it is the smallest of all calls.
+ * queue would become usual. If there were no such calls, it is the smallest of all calls. The calls
+ * of a client may all find the server in another client's handler, and wait. But an answer waits
+ * for nobody. So if the clocks tell how long an answer took, small requests take that long, too.
  */
 #ifndef TWI_RPC_USUAL_H
 #define TWI_RPC_USUAL_H
@@ -36,6 +38,7 @@ struct twi_rpc_least {
 	bool known, request_known;
 	uint64_t wire_ns;
 	int64_t request_ns; /* minus the error of the clocks: the least that it took */
+	int64_t answer_ns;  /* plus that error: no more than this; known as request_ns is */
 };
 
 /* State for one peer, by size; all zero is the initial state. */
@@ -52,7 +55,8 @@ struct twi_rpc_way {
 	uint64_t wire_ns;   /* both directions, with the wait */
 	uint64_t unread_ns; /* bound of the wait */
 	int64_t request_ns; /* of the request alone, by the clocks */
-	uint64_t error_ns;  /* error bound of request_ns; UINT64_MAX: request_ns is not known */
+	int64_t answer_ns;  /* of the answer alone */
+	uint64_t error_ns;  /* error bound of these two; UINT64_MAX: they are not known */
 };
 
 /* Adds a call, and returns how long it waited: at most its unread_ns and its wire_ns. */

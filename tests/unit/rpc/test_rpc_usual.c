@@ -41,6 +41,7 @@ static uint64_t clocked_wait(uint64_t wire_ns, uint64_t unread_ns, int64_t reque
 					 .wire_ns = wire_ns,
 					 .unread_ns = unread_ns,
 					 .request_ns = request_ns,
+					 .answer_ns = (int64_t)wire_ns - request_ns,
 					 .error_ns = error_ns };
 
 	return twi_rpc_usual_wait(&usual, &way);
@@ -95,6 +96,31 @@ static void test_never_idle(void **state)
 	assert_int_equal(wait_of(30 * MS, 35 * MS), 25 * MS);
 }
 
+/* Each call finds the server in another's handler: its answer tells what the way takes. */
+static void test_in_step(void **state)
+{
+	struct twi_rpc_way large = { .bytes = 64 << 10,
+				     .wire_ns = 6 * MS,
+				     .unread_ns = 8 * MS,
+				     .request_ns = 6 * MS - 50 * US,
+				     .answer_ns = 50 * US };
+
+	(void)state;
+	for (unsigned i = 0; i < 100; i++) {
+		now_ns += 7 * S;
+		assert_int_equal(clocked_wait(6 * MS, 8 * MS, 6 * MS - 50 * US, 0),
+				 6 * MS - 100 * US);
+	}
+	/* as far as the clocks can tell; a large request may take longer than its answer */
+	set_up(NULL);
+	assert_int_equal(clocked_wait(6 * MS, 8 * MS, 6 * MS - 50 * US, 20 * US),
+			 6 * MS - 140 * US);
+	set_up(NULL);
+	assert_int_equal(clocked_wait(6 * MS, 8 * MS, 6 * MS, MS), 4 * MS);
+	large.at_ns = now_ns;
+	assert_int_equal(twi_rpc_usual_wait(&usual, &large), 0);
+}
+
 /* The way has become longer: that is usual after a while, and not at once. */
 static void test_other_route(void **state)
 {
@@ -139,6 +165,9 @@ static void test_any_numbers(void **state)
 			.request_ns = (int64_t)(twt_random(&random) >>
 						(2 + twt_random_below(&random, 62))) -
 				      (int64_t)(MS * twt_random_below(&random, 9)),
+			.answer_ns = (int64_t)(twt_random(&random) >>
+					       (2 + twt_random_below(&random, 62))) -
+				     (int64_t)(MS * twt_random_below(&random, 9)),
 			.error_ns = twt_random_below(&random, 3) == 0
 					    ? UINT64_MAX
 					    : twt_random_below(&random, 9 * MS),
@@ -156,6 +185,7 @@ int main(void)
 		cmocka_unit_test_setup(test_slow_network, set_up),
 		cmocka_unit_test_setup(test_clocks, set_up),
 		cmocka_unit_test_setup(test_never_idle, set_up),
+		cmocka_unit_test_setup(test_in_step, set_up),
 		cmocka_unit_test_setup(test_other_route, set_up),
 		cmocka_unit_test_setup(test_sizes, set_up),
 		cmocka_unit_test_setup(test_any_numbers, set_up),

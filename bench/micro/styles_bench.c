@@ -1,7 +1,8 @@
 /*
  * styles_bench.c - measures what each way to learn of an end costs.
  *
- *	styles_bench [--lane LANE] [--bytes N] [--away US] [--style STYLE] [--rounds N] [--quick]
+ *	styles_bench [--lane LANE] [--bytes N] [--away US] [--burst N] [--style STYLE]
+ *		     [--rounds N] [--quick]
  *
  *	wait      tow_op_wait
  *	test      tow_op_test in a loop
@@ -14,6 +15,10 @@
  * that. With --away the thread sleeps for that time after it has started a send and a receive of
  * --bytes each, and both sides do so at once. Then the figures are the time that it waits after
  * that, which is 0 where the library goes on meanwhile.
+ *
+ * With --burst one side sends so many messages one after another, and sleeps for --away. It waits
+ * for each at once with the style wait, and learns of their ends after the sleep with another. The
+ * figures are the time from a message's start until the other side, which waits, has it.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -30,11 +35,14 @@
 #include <towline/towline.h>
 
 #include "bench/common/lanes.h"
+#include <internal/base.h>
 
 #define ROUNDS_MAX 100000u
 #define BYTES_MAX  (64u << 20)
 #define WAIT_NS    60000000000ull
 #define WARM       20u
+#define BURST_MAX  64u
+#define STAMP      16u /* bytes of a message in a burst, at least */
 
 enum style { WAIT, TEST, CALLBACK, QUEUE, TAKE, DESCRIPTOR, STYLES };
 
@@ -44,10 +52,10 @@ static const char *const style_names[STYLES] = {
 
 static struct {
 	const char *lane;
-	unsigned rounds, away_us;
+	unsigned rounds, away_us, burst;
 	uint64_t bytes;
 	int style; /* -1: each */
-} options = { "tcp", 2000, 0, 64, -1 };
+} options = { "tcp", 2000, 0, 0, 64, -1 };
 
 struct side {
 	struct tow_runtime *runtime;
@@ -55,7 +63,7 @@ struct side {
 	struct tow_queue *queue;
 	int queue_fd, fd;
 	bool near;
-	uint8_t *memory; /* two messages */
+	uint8_t *memory; /* two messages, or a burst of them */
 	enum style style;
 };
 
@@ -127,10 +135,9 @@ static void test_one(const struct side *side, struct tow_op *op)
 	tow_op_release(op);
 }
 
-static struct tow_op *start_one(const struct side *side, bool sends, uint64_t tag)
+static struct tow_op *start_at(const struct side *side, bool sends, uint64_t tag, uint8_t *data)
 {
 	struct tow_op_options how = TOW_OP_OPTIONS_INIT;
-	uint8_t *data = side->memory + (sends ? 0 : options.bytes);
 	struct tow_op *op;
 
 	if (side->style == CALLBACK)
@@ -142,6 +149,11 @@ static struct tow_op *start_one(const struct side *side, bool sends, uint64_t ta
 	else
 		OK(tow_recv_start(side->peer, data, options.bytes, tag, &how, &op));
 	return op;
+}
+
+static struct tow_op *start_one(const struct side *side, bool sends, uint64_t tag)
+{
+	return start_at(side, sends, tag, side->memory + (sends ? 0 : options.bytes));
 }
 
 static void finish_one(const struct side *side, struct tow_op *op)
@@ -174,22 +186,61 @@ static double exchange_once(const struct side *side)
 	return (double)(now_ns() - since) / 1e3;
 }
 
-/* Both ways at once, while the thread sleeps. Returns how long it waits after that. */
-static double exchange_away(const struct side *side)
+static void stay_away(void)
 {
 	const struct timespec away = { .tv_sec = options.away_us / 1000000,
 				       .tv_nsec = (long)(options.away_us % 1000000) * 1000 };
+
+	nanosleep(&away, NULL);
+}
+
+/* Both ways at once, while the thread sleeps. Returns how long it waits after that. */
+static double exchange_away(const struct side *side)
+{
 	struct tow_op *sent, *received;
 	uint64_t since;
 
 	exchange_once(side); /* begins both sides together */
 	received = start_one(side, false, 2u + side->near);
 	sent = start_one(side, true, 2u + !side->near);
-	nanosleep(&away, NULL);
+	stay_away();
 	since = now_ns();
 	finish_one(side, received);
 	finish_one(side, sent);
 	return (double)(now_ns() - since) / 1e3;
+}
+
+static void send_burst(const struct side *side)
+{
+	struct tow_op *ops[BURST_MAX];
+
+	for (unsigned i = 0; i < options.burst; i++) {
+		uint8_t *data = side->memory + i * options.bytes;
+		uint64_t stamp = now_ns();
+
+		memcpy(data, &stamp, sizeof(stamp));
+		ops[i] = start_at(side, true, 0, data);
+		if (side->style == WAIT)
+			finish_one(side, ops[i]);
+	}
+	stay_away();
+	for (unsigned i = 0; i < options.burst && side->style != WAIT; i++)
+		finish_one(side, ops[i]);
+}
+
+/* Stores how long each message took. */
+static void receive_burst(const struct side *side, double *us_out)
+{
+	for (unsigned i = 0; i < options.burst; i++) {
+		uint64_t stamp;
+		struct tow_op *op;
+
+		OK(tow_recv_start(side->peer, side->memory, options.bytes, 0, NULL, &op));
+		OK(tow_op_wait(op, WAIT_NS));
+		tow_op_release(op);
+		memcpy(&stamp, side->memory, sizeof(stamp));
+		us_out[i] = (double)(now_ns() - stamp) / 1e3;
+	}
 }
 
 static int by_value(const void *a, const void *b)
@@ -199,30 +250,55 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static void play_style(struct side *side, enum style style)
+static void print_times(enum style style, unsigned count)
 {
 	double sum = 0;
 
+	qsort(took_us, count, sizeof(took_us[0]), by_value);
+	for (unsigned i = 0; i < count; i++)
+		sum += took_us[i];
+	printf("{\"lane\": \"%s\", \"style\": \"%s\", \"bytes\": %lu, \"away_us\": %u, \"burst\": "
+	       "%u, "
+	       "\"p50_us\": %.1f, \"p90_us\": %.1f, \"p99_us\": %.1f, \"mean_us\": %.1f}\n",
+	       options.lane, style_names[style], (unsigned long)options.bytes, options.away_us,
+	       options.burst, took_us[count / 2], took_us[count - 1 - count / 10],
+	       took_us[count - 1 - count / 100], sum / count);
+	fflush(stdout);
+}
+
+/* A far side has at most ROUNDS_MAX times. */
+static void play_bursts(const struct side *side)
+{
+	unsigned bursts = twi_min(options.rounds, ROUNDS_MAX / options.burst);
+
+	for (unsigned i = 0; i < WARM + bursts; i++) {
+		if (side->near)
+			send_burst(side);
+		else
+			receive_burst(side, took_us + (i < WARM ? 0 : i - WARM) * options.burst);
+	}
+	exchange_once(side);
+	if (!side->near)
+		print_times(side->style, bursts * options.burst);
+}
+
+static void play_style(struct side *side, enum style style)
+{
 	side->style = style;
 	if (style == DESCRIPTOR)
 		OK(tow_fd(side->runtime, &side->fd));
+	if (options.burst > 0) {
+		play_bursts(side);
+		return;
+	}
 	for (unsigned i = 0; i < WARM + options.rounds; i++) {
 		double us = options.away_us > 0 ? exchange_away(side) : exchange_once(side);
 
 		if (i >= WARM)
 			took_us[i - WARM] = us;
 	}
-	if (!side->near)
-		return;
-	qsort(took_us, options.rounds, sizeof(took_us[0]), by_value);
-	for (unsigned i = 0; i < options.rounds; i++)
-		sum += took_us[i];
-	printf("{\"lane\": \"%s\", \"style\": \"%s\", \"bytes\": %lu, \"away_us\": %u, \"p50_us\": "
-	       "%.1f, \"p90_us\": %.1f, \"p99_us\": %.1f, \"mean_us\": %.1f}\n",
-	       options.lane, style_names[style], (unsigned long)options.bytes, options.away_us,
-	       took_us[options.rounds / 2], took_us[options.rounds - 1 - options.rounds / 10],
-	       took_us[options.rounds - 1 - options.rounds / 100], sum / options.rounds);
-	fflush(stdout);
+	if (side->near)
+		print_times(style, options.rounds);
 }
 
 static struct tow_peer *peer_of(struct tow_op *op)
@@ -243,7 +319,9 @@ static void open_side(struct side *side, int fds[2])
 	struct tow_op *op;
 	void *memory;
 
-	knobs.premap_memory_bytes = (8 << 20) + 2 * options.bytes;
+	uint64_t memory_bytes = twi_max(options.burst, 2u) * options.bytes;
+
+	knobs.premap_memory_bytes = (8 << 20) + memory_bytes;
 	knobs.stats = 0;
 	OK(tow_runtime_open(&knobs, &side->runtime));
 	bench_lane_address(options.lane, address);
@@ -260,10 +338,10 @@ static void open_side(struct side *side, int fds[2])
 		OK(tow_connect_start(endpoint, address, NULL, &op));
 	}
 	side->peer = peer_of(op);
-	OK(tow_alloc(side->runtime, 2 * options.bytes, 4096, &memory));
+	OK(tow_alloc(side->runtime, memory_bytes, 4096, &memory));
 	side->memory = memory;
-	memset(memory, 1, 2 * options.bytes);
-	OK(tow_queue_open(side->runtime, 16, &side->queue));
+	memset(memory, 1, memory_bytes);
+	OK(tow_queue_open(side->runtime, BURST_MAX, &side->queue));
 	OK(tow_queue_fd(side->queue, &side->queue_fd));
 	OK(tow_runtime_seal(side->runtime));
 }
@@ -297,8 +375,8 @@ static _Noreturn void usage_exit(void)
 
 	bench_lane_names(names);
 	fprintf(stderr,
-		"usage: styles_bench [--lane LANE] [--bytes N] [--away US] [--style STYLE] "
-		"[--rounds N] [--quick]\n"
+		"usage: styles_bench [--lane LANE] [--bytes N] [--away US] [--burst N] "
+		"[--style STYLE] [--rounds N] [--quick]\n"
 		"LANE is %s; STYLE is wait, test, callback, queue, take or fd\n",
 		names);
 	exit(1);
@@ -319,6 +397,7 @@ static void parse_options(int argc, char **argv)
 		{ "lane", required_argument, NULL, 'l' },
 		{ "bytes", required_argument, NULL, 'b' },
 		{ "away", required_argument, NULL, 'a' },
+		{ "burst", required_argument, NULL, 'B' },
 		{ "style", required_argument, NULL, 's' },
 		{ "rounds", required_argument, NULL, 'r' },
 		{ "quick", no_argument, NULL, 'q' },
@@ -334,6 +413,8 @@ static void parse_options(int argc, char **argv)
 			options.bytes = strtoul(optarg, NULL, 10);
 		else if (option == 'a')
 			options.away_us = (unsigned)strtoul(optarg, NULL, 10);
+		else if (option == 'B')
+			options.burst = (unsigned)strtoul(optarg, NULL, 10);
 		else if (option == 's')
 			options.style = style_of(optarg);
 		else if (option == 'r')
@@ -344,7 +425,8 @@ static void parse_options(int argc, char **argv)
 			usage_exit();
 	}
 	if (optind < argc || !bench_lane_address(options.lane, address) || options.rounds == 0 ||
-	    options.rounds > ROUNDS_MAX || options.bytes == 0 || options.bytes > BYTES_MAX)
+	    options.rounds > ROUNDS_MAX || options.bytes == 0 || options.bytes > BYTES_MAX ||
+	    options.burst > BURST_MAX || (options.burst > 0 && options.bytes < STAMP))
 		usage_exit();
 }
 

@@ -16,6 +16,7 @@
 #include "transport/coll/coll_report.h"
 #include "transport/coll/coll_room.h"
 #include "transport/engine/engine.h"
+#include "transport/engine/engine_drive.h"
 #include "transport/job/group.h"
 #include "transport/op/own_memory.h"
 
@@ -421,8 +422,7 @@ static void uncork_messages(struct twi_engine *engine, uint64_t messages)
 	engine->corked = false;
 	if (engine->coll_messages == messages)
 		return;
-	for (unsigned i = 0; i < engine->lane_count; i++)
-		engine->moving[i]->ops->flush(engine->moving[i], false);
+	twi_engine_flush_messages(engine);
 }
 
 /* Fast path, from QUEUED to MOVING: there is nothing to connect, stage or send. */

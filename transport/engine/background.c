@@ -21,6 +21,8 @@
 
 #define TICK_NS       1000000u
 #define TICK_MAX_NS   8000000u
+#define TICK_LEAST_NS 500000u
+#define CALM_TICKS    32u /* without an absence that nobody expected, until ticks grow again */
 #define DOZE_TICKS    8u
 #define SLEEP_MAX_NS  (1000ull * 1000 * 1000)
 #define GIVE_WAY_SPIN 500u
@@ -39,10 +41,11 @@ struct twi_background {
 	unsigned same_wait_ticks; /* ticks in which the same wait went on */
 	unsigned ticks;           /* since it polled rings for an owner without one */
 	bool urgent;              /* at that poll messages came by rings, or deadlines stood */
-	uint64_t tick_ns;
-	uint32_t notices;  /* zero-copy notices that its ring must fetch */
-	uint64_t due_ns;   /* the deadline that it sleeps for */
-	uint64_t awake_ns; /* when its last sleep ended; 0: that is passed on */
+	uint64_t tick_ns, tick_most_ns;
+	unsigned calm_ticks; /* since a caller had left something alone, or tick_most_ns grew */
+	uint32_t notices;    /* zero-copy notices that its ring must fetch */
+	uint64_t due_ns;     /* the deadline that it sleeps for */
+	uint64_t awake_ns;   /* when its last sleep ended; 0: that is passed on */
 };
 
 bool twi_background_self(const struct twi_engine *engine)
@@ -87,6 +90,22 @@ static bool owner_exchanges(const struct twi_background *bg)
 	return false;
 }
 
+/* Has the last caller been away for long, though nobody expected that, and left something alone? */
+static bool is_deserted(const struct twi_background *bg)
+{
+	uint64_t late_ns = twi_min(bg->tick_most_ns, (uint64_t)TWI_HANDOFF_LATE_NS);
+	bool found;
+
+	if (!twi_handoff_overdue(&bg->engine->handoff, twi_now_ns(), late_ns) ||
+	    !twi_engine_try_enter(bg->engine))
+		return false;
+	found = twi_engine_unattended(bg->engine);
+	twi_engine_leave(bg->engine);
+	if (found)
+		twi_handoff_suspect(&bg->engine->handoff);
+	return found;
+}
+
 /* Has a caller driven since this was asked last, or is it about to? */
 static bool callers_drive(struct twi_background *bg)
 {
@@ -94,11 +113,8 @@ static bool callers_drive(struct twi_background *bg)
 	bool driven = drives != bg->drives;
 
 	bg->drives = drives;
-	if (driven && twi_handoff_overdue(&bg->engine->handoff, twi_now_ns()) &&
-	    twi_engine_try_enter(bg->engine)) {
-		driven = !twi_engine_unattended(bg->engine);
-		twi_engine_leave(bg->engine);
-	}
+	if (driven && is_deserted(bg))
+		driven = false;
 	if (twi_slices_on(&bg->engine->slices) &&
 	    atomic_load_explicit(&bg->engine->sleepers, memory_order_relaxed) > 0)
 		driven = owner_exchanges(bg); /* the owner may have left */
@@ -243,12 +259,20 @@ static void background_tick(struct twi_background *bg)
 	}
 	/* Threads asleep in a wait rely on this one to see early that no thread drives any more. */
 	if (atomic_load_explicit(&bg->engine->sleepers, memory_order_relaxed) > 0)
-		bg->tick_ns = TICK_NS;
+		bg->tick_ns = twi_min(TICK_NS, bg->tick_most_ns);
 	nap_until_handed(bg, bg->notices > 0 ? TICK_NS : bg->tick_ns);
+	/* A caller that was away is so again. Short ticks cost those that drive up to a tenth. */
+	if (twi_handoff_deserts(&bg->engine->handoff)) {
+		bg->tick_most_ns = TICK_LEAST_NS;
+		bg->calm_ticks = 0;
+	} else if (++bg->calm_ticks >= CALM_TICKS) {
+		bg->calm_ticks = 0;
+		bg->tick_most_ns = twi_min(bg->tick_most_ns * 2, TICK_MAX_NS);
+	}
 	/*
-	 * Callers that have driven for longer may pause for longer; a tick costs them some 10 us.
+	 * Callers that have driven for longer may pause for longer; a tick costs them 10 to 50 us.
 	 */
-	bg->tick_ns = twi_min(bg->tick_ns * 2, TICK_MAX_NS);
+	bg->tick_ns = twi_min(bg->tick_ns * 2, bg->tick_most_ns);
 }
 
 /* A caller wants the engine: to start something, after which this thread goes on, or to drive. */
@@ -349,11 +373,15 @@ static void take_over(struct twi_background *bg)
 {
 	struct twi_engine *engine = bg->engine;
 
-	bg->tick_ns = TICK_NS;
+	bg->tick_ns = twi_min(TICK_NS, bg->tick_most_ns);
 	if (!enter_handed(bg)) {
 		nap_until_handed(bg, TICK_NS);
 		return;
 	}
+	if (bg->tick_most_ns < TICK_MAX_NS &&
+	    twi_handoff_overdue(&engine->handoff, twi_now_ns(), TICK_LEAST_NS / 2) &&
+	    !twi_handoff_expected(&engine->handoff) && twi_engine_unattended(engine))
+		twi_handoff_suspect(&engine->handoff); /* so ticks stay short */
 	twi_engine_present(engine, bg->awake_ns);
 	bg->awake_ns = 0;
 	if (twi_slice_owner_comes(engine)) {
@@ -436,6 +464,7 @@ bool twi_background_start(struct twi_engine *engine)
 		return false; /* the next endpoint tries again */
 	bg->engine = engine;
 	bg->tick_ns = TICK_NS;
+	bg->tick_most_ns = TICK_MAX_NS;
 	sem_init(&bg->settled, 0, 0);
 	err = twi_thread_start(&bg->thread, "towline", 0, background_run, bg);
 	if (err != 0) {

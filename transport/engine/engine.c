@@ -206,7 +206,8 @@ bool twi_engine_unattended(const struct twi_engine *engine)
 	twi_assert_held(engine);
 	return atomic_load_explicit(&engine->waiters, memory_order_relaxed) == 0 &&
 	       atomic_load_explicit(&engine->watchers, memory_order_relaxed) == 0 &&
-	       (engine->handoff.served > 0 || engine->hooks.op->in_flight(engine) > 0);
+	       (twi_handoff_held_ns(&engine->handoff) != 0 || engine->handoff.served > 0 ||
+		engine->hooks.op->in_flight(engine) > 0);
 }
 
 /* Does the thread that leaves hand over to the library's, which naps? */

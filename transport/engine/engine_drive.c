@@ -179,6 +179,13 @@ void twi_engine_flush(struct twi_engine *engine)
 		engine->moving[i]->ops->flush(engine->moving[i], true);
 }
 
+void twi_engine_flush_messages(struct twi_engine *engine)
+{
+	twi_assert_held(engine);
+	for (unsigned i = 0; i < engine->lane_count; i++)
+		engine->moving[i]->ops->flush(engine->moving[i], false);
+}
+
 /* Has the wait ended? relaxed, as in twi_waitable_done. `one`: it is for one operation. */
 static inline bool has_ended(const struct twi_wait *wait, bool one)
 {

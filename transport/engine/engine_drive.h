@@ -30,6 +30,9 @@ unsigned twi_engine_poll(struct twi_engine *engine);
 /* The same for a caller that spins: most of its turns poll only the memory-polled lanes. */
 unsigned twi_engine_poll_memory(struct twi_engine *engine);
 
+/* Sends the messages that wait for others, and no acknowledgements. The engine is held. */
+void twi_engine_flush_messages(struct twi_engine *engine);
+
 /*
  * As twi_engine_enter, but waits for `ns` at most. False: another thread keeps the engine for
  * longer.

@@ -20,6 +20,10 @@
  * more often. So nothing is learned where the thread loses its core all the time. That it yields
  * its core to others counts as well.
  *
+ * A small message may wait for others, to be sent with them (gather_ns): its end says nothing of
+ * whether it is sent. To leave behind it is a way of its own, and remembered for a time of bursts,
+ * not for a number of messages.
+ *
  * A thread that is told of ends may be away for as long as they take, which says nothing. What
  * counts is who ends them: the library's thread, or one that polls.
  */
@@ -30,9 +34,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define TWI_HANDOFF_LONG_NS 100000u  /* an absence that is worth a wake */
-#define TWI_HANDOFF_MOST_NS 1000000u /* a long one is remembered as this */
-#define TWI_HANDOFF_LATE_NS 2000000u /* one that nobody expected */
+#include <internal/base.h>
+
+#define TWI_HANDOFF_LONG_NS  100000u  /* an absence that is worth a wake */
+#define TWI_HANDOFF_MOST_NS  1000000u /* a long one is remembered as this */
+#define TWI_HANDOFF_BURST_NS 200000u  /* in so much of a burst the end of the last one fades */
+#define TWI_HANDOFF_LATE_NS  2000000u /* one that nobody expected, at most (background.c) */
 
 enum twi_left {
 	TWI_LEFT_ENDED,   /* what the thread waited or tested for has ended */
@@ -40,7 +47,15 @@ enum twi_left {
 	TWI_LEFT_COLL,    /* a collective, */
 	TWI_LEFT_TOLD,    /* or one whose end is reported to it */
 	TWI_LEFT_VAIN,    /* a test, or another call that polls, has brought nothing (polled.c) */
+	TWI_LEFT_HELD,    /* its small message waits for others, to be sent with them */
 	TWI_LEFT_COUNT
+};
+
+/* Does a thread stay away though nobody expects that, and leaves something alone? */
+enum twi_deserts {
+	TWI_DESERTS_NOT,
+	TWI_DESERTS_PERHAPS, /* the library's thread has found the engine so */
+	TWI_DESERTS_SO,      /* and the thread says that it had not lost its core */
 };
 
 /*
@@ -51,6 +66,9 @@ struct twi_handoff {
 	_Atomic uint32_t away_ns[TWI_LEFT_COUNT]; /* how long threads stay away */
 	_Atomic uint32_t measured;                /* the one that left_ns belongs to */
 	_Atomic uint64_t left_ns;                 /* when that was; 0: a thread is back */
+	_Atomic uint32_t deserts;                 /* enum twi_deserts */
+	_Atomic uint64_t
+		held_ns; /* start of the last message that waits for others; 0: none does */
 	/* The holder's own. */
 	uint32_t served;      /* methods that calls may come for */
 	uint64_t deserted_ns; /* when a driver left and others waited; 0: a wait has begun since */
@@ -67,8 +85,19 @@ void twi_handoff_restart(struct twi_handoff *handoff, uint64_t now_ns);
 #define TWI_HANDOFF_BULK 32768u /* bytes of an operation whose start may take long */
 
 /*
- * The calling thread was away from left_ns to now_ns. Short times are all alike: each halves what
- * is remembered, and nothing is written in the end.
+ * What is remembered after one more short absence, of `ns`. A burst of messages has many of those,
+ * and then a long one, which delays the last message by a nap: that is remembered for a time.
+ */
+static inline uint32_t twi_handoff_fade(enum twi_left how, uint32_t away_ns, uint64_t ns)
+{
+	if (how != TWI_LEFT_HELD)
+		return away_ns / 2;
+	return away_ns - (uint32_t)(away_ns * (ns + 1) / TWI_HANDOFF_BURST_NS);
+}
+
+/*
+ * The calling thread was away from left_ns to now_ns. Short times are all alike: each lets what is
+ * remembered fade, and nothing is written in the end.
  */
 static inline void twi_handoff_learn(struct twi_handoff *handoff, enum twi_left how,
 				     uint64_t left_ns, uint64_t now_ns)
@@ -79,7 +108,9 @@ static inline void twi_handoff_learn(struct twi_handoff *handoff, enum twi_left 
 	if (__builtin_expect(now_ns >= left_ns + TWI_HANDOFF_LONG_NS, 0))
 		twi_handoff_learn_long(handoff, how, now_ns);
 	else if (before != 0)
-		atomic_store_explicit(cell, before / 2, memory_order_relaxed);
+		atomic_store_explicit(
+			cell, twi_handoff_fade(how, before, now_ns - twi_min(left_ns, now_ns)),
+			memory_order_relaxed);
 }
 
 /* What a thread is told of was ended by the library's thread. */
@@ -114,11 +145,39 @@ static inline void twi_handoff_leave(struct twi_handoff *handoff, enum twi_left 
 	atomic_store_explicit(&handoff->left_ns, now_ns, memory_order_relaxed);
 }
 
+/* The message that the calling thread starts at now_ns waits for others. */
+static inline void twi_handoff_hold(struct twi_handoff *handoff, uint64_t now_ns)
+{
+	atomic_store_explicit(&handoff->held_ns, now_ns, memory_order_relaxed);
+	/* Its row was taken at that time, and has left by its start. */
+	if (atomic_load_explicit(&handoff->left_ns, memory_order_relaxed) == now_ns)
+		atomic_store_explicit(&handoff->left_ns, 0, memory_order_relaxed);
+	twi_handoff_leave(handoff, TWI_LEFT_HELD, now_ns);
+}
+
+static inline uint64_t twi_handoff_held_ns(const struct twi_handoff *handoff)
+{
+	return atomic_load_explicit(&handoff->held_ns, memory_order_relaxed);
+}
+
+/* All of them are sent. */
+static inline void twi_handoff_sent(struct twi_handoff *handoff)
+{
+	if (twi_handoff_held_ns(handoff) != 0)
+		atomic_store_explicit(&handoff->held_ns, 0, memory_order_relaxed);
+}
+
 /*
- * Is the thread that was the last to leave away for long, though that was not expected? False where
- * the time is not known.
+ * Is the thread that was the last to leave away for late_ns, though that was not expected? False
+ * where the time is not known.
  */
-bool twi_handoff_overdue(const struct twi_handoff *handoff, uint64_t now_ns);
+bool twi_handoff_overdue(const struct twi_handoff *handoff, uint64_t now_ns, uint64_t late_ns);
+
+/* The library's thread has found the engine deserted, by a thread that may have lost its core. */
+void twi_handoff_suspect(struct twi_handoff *handoff);
+
+/* Was that so, since this was asked last? */
+bool twi_handoff_deserts(struct twi_handoff *handoff);
 
 /* Will the thread that was the last to leave stay away for long? */
 static inline bool twi_handoff_expected(const struct twi_handoff *handoff)

@@ -68,6 +68,10 @@
  *	twi_ring_wake         there is work to do that no completion will report
  *	twi_poller_describe   which poller moves a connection, for /v1/peers
  *
+ * Messages that wait for others (handoff.h)
+ *	twi_handoff_hold, twi_handoff_sent
+ *	                      the lane holds a message back; it has sent those that it held
+ *
  * Sleepers (watch.h), for lanes whose news is in memory
  *	twi_watch, twi_watch_ring, twi_watch_nap
  *	                      a sleeper wakes when a descriptor of the lane is readable

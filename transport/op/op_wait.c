@@ -22,8 +22,27 @@ int twi_op_tell(const struct tow_op *op)
 	return twi_unlikely(op->status < 0) ? twi_failure_recall(op) : op->status;
 }
 
+/*
+ * The send has ended before it is sent, as it waits for others. Who waits for the last one has no
+ * others. Who waits for an earlier one, of a window, has. A thread that has the engine may keep it
+ * for long, in a callback; then it sends.
+ */
+static void push_held(struct twi_engine *engine)
+{
+	if (twi_engine_forked(engine) || !twi_engine_try_enter(engine))
+		return;
+	if (twi_engine_bind_ring(engine) == TOW_OK)
+		twi_engine_flush_messages(engine);
+	twi_handoff_sent(&engine->handoff);
+	twi_engine_leave(engine);
+}
+
 int twi_op_end_test(const struct tow_op *op)
 {
+	uint64_t held_ns = twi_handoff_held_ns(&op->engine->handoff);
+
+	if (twi_unlikely(held_ns != 0) && op->start_ns >= held_ns)
+		push_held(op->engine);
 	twi_polled_ended(op);
 	return twi_op_tell(op);
 }

@@ -124,6 +124,8 @@ static void kick_peer(struct twi_tcp_peer *peer, uint64_t now_ns)
 	if (!session->urgent && peer->words_answered == twi_tcp_lane_of(engine)->words &&
 	    session->tx_tail - session->tx_head < TWI_FLUSH_BYTES &&
 	    now_ns - peer->last_flush_ns < engine->knobs.gather_ns) {
+		if (!engine->in_callback) /* else what drives sends it */
+			twi_handoff_hold(&engine->handoff, now_ns);
 		hold_back(peer);
 		return;
 	}
@@ -237,6 +239,7 @@ static unsigned pump_dirty(struct twi_tcp_lane *lane)
 	unsigned count = 0;
 
 	twi_list_init(&work);
+	twi_handoff_sent(&lane->base.engine->handoff);
 	while ((entry = twi_list_first(&lane->dirty)) != NULL) {
 		twi_list_remove(entry);
 		twi_list_push_back(&work, entry);

@@ -331,6 +331,10 @@ static int build_plan(struct twi_coll_group *coll, struct twi_coll_entry *entry)
 			twi_max(entry->program_steps, entry->plan->programs[i].count);
 	entry->signature = twi_hash_mix(common_hash(&entry->call, coll->size),
 					(uint64_t)(row - twi_plan_rows) + 1);
+	/* Ranks that cut a payload differently would take one piece for another. */
+	if (coll->engine->knobs.coll_segment_bytes != TWI_COLL_SEGMENT_BYTES)
+		entry->signature =
+			twi_hash_mix(entry->signature, coll->engine->knobs.coll_segment_bytes);
 	entry->signature |= 1; /* 0 stands for none */
 	twi_coll_spans(&entry->call, coll->rank, coll->size, &entry->in_bytes, &entry->out_bytes);
 	/* In place the results are in the caches already, or their lines were read just before. */

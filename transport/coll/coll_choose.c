@@ -7,14 +7,13 @@
  */
 #include "diag/base/error.h"
 #include "transport/coll/coll.h"
+#include "transport/coll/coll_cut.h"
 #include "transport/coll/coll_table.h"
 #include "transport/engine/engine.h"
 
 #define INF UINT64_MAX
 
-/* Defaults of the knobs coll_segment_bytes and coll_depth (diag/knob/knob.def). */
-#define DEFAULT_SEGMENT_BYTES (1ull << 20)
-#define DEFAULT_DEPTH         4u
+#define DEFAULT_DEPTH 4u /* of the knob coll_depth (diag/knob/knob.def) */
 
 #define KIND(name) (1u << TWI_COLL_##name)
 
@@ -119,7 +118,7 @@ static const struct twi_plan_row *from_built_in(const struct twi_coll_group *col
 		if (!is_usable(coll, row, what))
 			continue;
 		/* Knobs that the user has set take precedence over measured values. */
-		if (choice->segment_bytes > 0 && what->segment_bytes == DEFAULT_SEGMENT_BYTES)
+		if (choice->segment_bytes > 0 && what->segment_bytes == TWI_COLL_SEGMENT_BYTES)
 			what->segment_bytes = choice->segment_bytes;
 		if (choice->depth > 0 && what->depth == DEFAULT_DEPTH)
 			what->depth = choice->depth;

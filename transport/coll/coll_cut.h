@@ -9,6 +9,9 @@
 
 struct twi_plan_row;
 
+/* Default of the knob coll_segment_bytes (diag/knob/knob.def), which all ranks must have alike. */
+#define TWI_COLL_SEGMENT_BYTES (1ull << 20)
+
 /* The same at all ranks. */
 struct twi_coll_cut {
 	uint32_t parts;  /* parts of an input */

@@ -21,6 +21,7 @@
 #include "diag/base/place.h"
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
+#include "transport/coll/coll_cut.h"
 #include "transport/coll/coll_kept.h"
 #include "transport/coll/coll_line.h"
 #include "transport/coll/coll_local.h"
@@ -41,7 +42,8 @@ static void site_text(const void *caller, char *out, size_t bytes)
 void twi_coll_call_text(const struct twi_coll_run *run, char *out, size_t bytes)
 {
 	const struct twi_coll_call *call = &run->entry->call;
-	char site[96], root[24] = "", reduce[8] = "";
+	uint64_t segment = run->coll->engine->knobs.coll_segment_bytes;
+	char site[96], root[24] = "", reduce[8] = "", cut[48] = "";
 
 	site_text(run->site.caller, site, sizeof(site));
 	if (call->kind == TWI_COLL_BROADCAST || call->kind == TWI_COLL_REDUCE ||
@@ -50,10 +52,13 @@ void twi_coll_call_text(const struct twi_coll_run *run, char *out, size_t bytes)
 	if (call->kind == TWI_COLL_ALL_REDUCE || call->kind == TWI_COLL_REDUCE ||
 	    call->kind == TWI_COLL_REDUCE_SCATTER)
 		snprintf(reduce, sizeof(reduce), " %s", tow_reduce_name(call->reduce));
-	snprintf(out, bytes, "%s%s of %llu %s%s%s%.31s, plan %s, at %.90s",
+	if (segment != TWI_COLL_SEGMENT_BYTES)
+		snprintf(cut, sizeof(cut), ", coll_segment_bytes = %llu",
+			 (unsigned long long)segment);
+	snprintf(out, bytes, "%s%s of %llu %s%s%s%.31s, plan %s%s, at %.90s",
 		 twi_coll_kind_name(call->kind), reduce, (unsigned long long)call->count,
 		 tow_type_name(call->type), root, run->name[0] != '\0' ? ", named " : "", run->name,
-		 run->entry->plan->name, site);
+		 run->entry->plan->name, cut, site);
 }
 
 /* --- breaking --- */

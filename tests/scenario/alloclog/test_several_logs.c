@@ -79,7 +79,8 @@ static int setup(void **state)
 	if (mkdtemp(dir) == NULL)
 		return -1;
 	write_text("small.tsv", "alloc 1 4000000\nfree 1\n");
-	write_text("middle.tsv", "alloc 1 9000000\nfree 1\nalloc 2 9000000\nfree 2\n");
+	/* A block in the place of a freed one would wait for that one's send, or need more. */
+	write_text("middle.tsv", "alloc 1 9000000\nfree 1\n");
 	write_text("large.tsv", "alloc 1 20000000 64 1\nalloc 2 3000000 64 2\n"
 				"free 1 0 0 1\nfree 2 0 0 2\n");
 	write_text("islands.tsv", islands);

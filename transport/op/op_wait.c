@@ -31,9 +31,10 @@ static void push_held(struct twi_engine *engine)
 {
 	if (twi_engine_forked(engine) || !twi_engine_try_enter(engine))
 		return;
-	if (twi_engine_bind_ring(engine) == TOW_OK)
+	if (twi_engine_bind_ring(engine) == TOW_OK) { /* else other threads drive, and send */
 		twi_engine_flush_messages(engine);
-	twi_handoff_sent(&engine->handoff);
+		twi_handoff_sent(&engine->handoff);
+	}
 	twi_engine_leave(engine);
 }
 

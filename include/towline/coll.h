@@ -170,10 +170,11 @@ struct tow_coll_options {
  * max_ops operations are in use; TOW_EPEER: the group is broken; TOW_ENOMEM; TOW_EEXHAUSTED;
  * TOW_EFORKED. A plan that does not fit is TOW_EINVAL or TOW_ENOTSUP here, or of the operation
  * where it was held back. The operation ends with TOW_OK; TOW_EMISMATCH: ranks have called it
- * with other arguments, or another collective; TOW_EPEER: a rank has gone; TOW_EDEADLINE: ranks
- * have not come, or not finished; TOW_ECANCELED: some rank has canceled it; TOW_EEXHAUSTED,
- * TOW_ENOMEM, TOW_EZEROCOPY: some rank had no memory for it; TOW_ECLOSED. Every failure has a
- * message at every rank (tow_error_message after tow_op_wait or tow_op_test).
+ * with other arguments, or another collective; TOW_EPEER: a rank has gone; TOW_EREFUSED: the knob
+ * require of a rank refused a connection; TOW_EDEADLINE: ranks have not come, or not finished;
+ * TOW_ECANCELED: some rank has canceled it; TOW_EEXHAUSTED, TOW_ENOMEM, TOW_EZEROCOPY: some rank
+ * had no memory for it; TOW_ECLOSED. Every failure has a message at every rank (tow_error_message
+ * after tow_op_wait or tow_op_test).
  */
 int tow_coll_all_reduce_start(struct tow_group *group, const void *in, void *out, uint64_t count,
 			      enum tow_type type, enum tow_reduce reduce,

@@ -289,8 +289,8 @@ void twi_coll_leave(struct twi_coll_group *coll);
 void twi_coll_check_left(struct twi_coll_group *coll);
 /* Ends the user's operation early (cancel, deadline); its owner is a run. */
 void twi_coll_abort(struct tow_op *op, int status);
-/* Sets the error message for a rank of the job that cannot be reached. Returns the run's status. */
-int twi_coll_unreached(const struct twi_coll_group *coll, uint32_t job_rank, int status);
+/* Sets the message for a rank of the job whose connect has failed. Returns the run's status. */
+int twi_coll_unreached(const struct twi_coll_group *coll, const struct tow_op *connect);
 /* The deadline of `op` has passed: asks the others about `seq`, then breaks the group. */
 void twi_coll_late(struct twi_coll_group *coll, struct tow_op *op, uint64_t seq);
 void twi_coll_late_end(struct twi_coll_group *coll);

@@ -26,26 +26,32 @@
 #include "transport/coll/coll_line.h"
 #include "transport/coll/coll_local.h"
 #include "transport/engine/engine.h"
+#include "transport/engine/require.h"
 #include "transport/job/group.h"
+#include "transport/op/failure.h"
 #include "transport/op/message.h"
 
 #define SUSPECT_NS (500ull * 1000 * 1000)
 
-static void site_text(const void *caller, char *out, size_t bytes)
+/* Where the call was made. Nothing is said of a call of the library's own, which is named. */
+static void say_site(const void *caller, char *out, size_t bytes)
 {
 	struct twi_place place;
 
+	if (caller == NULL)
+		return;
 	twi_place_find(caller, &place);
-	twi_place_text(&place, out, bytes);
+	snprintf(out, bytes, ", at ");
+	twi_place_text(&place, out + strlen(out), bytes - strlen(out));
 }
 
 void twi_coll_call_text(const struct twi_coll_run *run, char *out, size_t bytes)
 {
 	const struct twi_coll_call *call = &run->entry->call;
 	uint64_t segment = run->coll->engine->knobs.coll_segment_bytes;
-	char site[96], root[24] = "", reduce[8] = "", cut[48] = "";
+	char site[96] = "", root[24] = "", reduce[8] = "", cut[48] = "";
 
-	site_text(run->site.caller, site, sizeof(site));
+	say_site(run->site.caller, site, sizeof(site));
 	if (call->kind == TWI_COLL_BROADCAST || call->kind == TWI_COLL_REDUCE ||
 	    call->kind == TWI_COLL_GATHER || call->kind == TWI_COLL_SCATTER)
 		snprintf(root, sizeof(root), ", root %u", call->root);
@@ -55,7 +61,7 @@ void twi_coll_call_text(const struct twi_coll_run *run, char *out, size_t bytes)
 	if (segment != TWI_COLL_SEGMENT_BYTES)
 		snprintf(cut, sizeof(cut), ", coll_segment_bytes = %llu",
 			 (unsigned long long)segment);
-	snprintf(out, bytes, "%s%s of %llu %s%s%s%.31s, plan %s%s, at %.90s",
+	snprintf(out, bytes, "%s%s of %llu %s%s%s%.31s, plan %s%s%.95s",
 		 twi_coll_kind_name(call->kind), reduce, (unsigned long long)call->count,
 		 tow_type_name(call->type), root, run->name[0] != '\0' ? ", named " : "", run->name,
 		 run->entry->plan->name, cut, site);
@@ -408,16 +414,19 @@ static bool is_gone(int status)
 	return status == TOW_EPEER || status == TOW_ECLOSED || status == TOW_EREFUSED;
 }
 
-int twi_coll_unreached(const struct twi_coll_group *coll, uint32_t job_rank, int status)
+int twi_coll_unreached(const struct twi_coll_group *coll, const struct tow_op *connect)
 {
+	const struct twi_slot *slot = connect->owner;
+	const char *why = twi_failure_text(connect);
+	int status = connect->status;
 	uint32_t rank = 0;
 
-	while (rank < coll->size && coll->members[rank] != job_rank)
+	while (rank < coll->size && coll->members[rank] != slot->rank)
 		rank++;
-	if (is_gone(status))
-		return twi_error(TOW_EPEER, "rank %u has gone: no connection to it (%s)", rank,
-				 status_of(status));
-	return twi_error(status, "no connection to rank %u: %s", rank, tow_status_text(status));
+	if (is_gone(status) && !twi_require_said(why))
+		return twi_error(TOW_EPEER, "rank %u has gone: no connection to it (%s): %s", rank,
+				 status_of(status), why);
+	return twi_error(status, "rank %u cannot be reached: %s", rank, why);
 }
 
 void twi_coll_message_failed(struct twi_coll_run *run, const struct tow_op *op,

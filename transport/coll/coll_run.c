@@ -134,17 +134,16 @@ static void no_poll(struct twi_coll_run *run)
 static void on_connected(struct tow_op *op, const struct tow_result *result)
 {
 	struct twi_coll_run *run = result->user;
-	struct twi_coll_group *coll = run->coll;
-	const struct twi_slot *slot = op->owner;
-	uint32_t rank = (uint32_t)(slot - coll->ranks->slots);
 	int status = result->status;
 
+	if (status < 0)
+		status = twi_coll_unreached(run->coll, op);
 	tow_op_release(op);
 	run->connects--;
 	if (run->state == TWI_COLL_FAILING)
 		twi_coll_run_poll(run);
 	else if (status < 0)
-		twi_coll_run_fail(run, twi_coll_unreached(coll, rank, status));
+		twi_coll_run_fail(run, status);
 	else if (run->connects == 0)
 		twi_coll_run_turn(run);
 }

@@ -137,14 +137,14 @@ static void fail_setup(struct twi_coll_group *coll, int status)
 static void on_connected(struct tow_op *op, const struct tow_result *result)
 {
 	struct twi_coll_group *coll = result->user;
-	const struct twi_slot *slot = op->owner;
-	uint32_t rank = (uint32_t)(slot - coll->ranks->slots);
 	int status = result->status;
 
+	if (status < 0)
+		status = twi_coll_unreached(coll, op);
 	tow_op_release(op);
 	coll->connects--;
 	if (coll->setup != NULL && status < 0)
-		fail_setup(coll, twi_coll_unreached(coll, rank, status));
+		fail_setup(coll, status);
 }
 
 static int connect_near(struct twi_coll_group *coll, const struct twi_coll_setup *setup)

@@ -254,7 +254,7 @@ bool twi_require_lane(const char *knob, const struct twi_lane_ops *ops, char why
 
 bool twi_require_said(const char *message)
 {
-	return strncmp(message, "require", strlen("require")) == 0;
+	return strstr(message, "require=") != NULL || strstr(message, "knob require") != NULL;
 }
 
 /* Are the hosts' addresses the same? Ports and scopes do not matter. */

@@ -1,8 +1,7 @@
 /*
  * group_link.c - connections between ranks: dialing, and the rank at the other end. See group.h.
  *
- * Everything runs with the engine held, most of it in callbacks of the library's own operations. A
- * *handshake* is a connection that no slot has yet: one that is dialed, or an unknown *guest's*.
+ * Everything runs with the engine held, most of it in callbacks of the library's own operations.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +11,7 @@
 #include "diag/record/span.h"
 #include "transport/engine/engine.h"
 #include "transport/job/group.h"
+#include "transport/job/group_handshake.h"
 #include "transport/job/group_message.h"
 #include "transport/op/endpoint.h"
 #include "transport/op/message.h"
@@ -22,111 +22,30 @@
 
 enum answer { ANSWER_TAKEN = 1, ANSWER_WAIT, ANSWER_STRANGE };
 
-struct handshake {
-	struct twi_list link; /* on ranks->handshakes */
-	struct twi_ranks *ranks;
-	struct tow_peer *peer;
-	struct tow_op *op; /* operation under way */
-	uint32_t rank;     /* the rank that is dialed; of a guest: ranks->size */
-	uint8_t in[TWI_GROUP_WHO_BYTES];
-};
-
 static void accept_next(struct twi_ranks *ranks);
 
-/* Starts a receive on the handshake's connection, which ends in `done`. */
-static int receive_control(struct handshake *handshake, uint64_t tag, uint64_t timeout_ns,
-			   tow_op_callback done)
-{
-	const struct tow_op_options options = {
-		.size = sizeof(options), .timeout_ns = timeout_ns, .done = done, .user = handshake
-	};
-	const struct twi_message message = { .kind = TWI_OP_RECV,
-					     .space = TWI_SPACE_LINK,
-					     .data = handshake->in,
-					     .bytes = sizeof(handshake->in),
-					     .tag = tag };
-
-	return twi_message_start(handshake->peer, &message, &options, &handshake->op);
-}
-
-static void on_control_sent(struct tow_op *op, const struct tow_result *result)
-{
-	free(result->user);
-	tow_op_release(op);
-}
-
-/* Sends a control message. It has memory of its own, as the send may outlive the handshake. */
-static int send_control(struct handshake *handshake, uint64_t tag, const uint32_t *words,
-			unsigned count)
-{
-	uint8_t *bytes = malloc(4 * (size_t)count);
-	const struct tow_op_options options = { .size = sizeof(options),
-						.timeout_ns = TWI_GROUP_DIAL_NS,
-						.done = on_control_sent,
-						.user = bytes };
-	const struct twi_message message = { .kind = TWI_OP_SEND,
-					     .space = TWI_SPACE_LINK,
-					     .data = bytes,
-					     .bytes = 4 * (uint64_t)count,
-					     .tag = tag };
-	struct tow_op *op;
-	int status;
-
-	if (bytes == NULL)
-		return twi_error(TOW_ENOMEM, "no memory for a connection between ranks");
-	for (unsigned i = 0; i < count; i++)
-		twi_put_le(bytes + 4 * (size_t)i, words[i], 4);
-	status = twi_message_start(handshake->peer, &message, &options, &op);
-	if (status < 0)
-		free(bytes);
-	else /* compare the clocks at once, so that traces of silent ranks have the offset */
-		twi_peer_touch(handshake->peer, twi_engine_batch_now(handshake->ranks->engine));
-	return status;
-}
-
-/* Ends a handshake. Its connection stays open only if it is a slot's now (close false). */
-static void end_handshake(struct handshake *handshake, bool close)
-{
-	struct twi_ranks *ranks = handshake->ranks;
-
-	twi_list_remove(&handshake->link);
-	if (handshake->rank == ranks->size)
-		ranks->guests--;
-	if (close && handshake->peer != NULL)
-		tow_peer_close(handshake->peer);
-	free(handshake);
-	twi_ranks_drop(ranks);
-}
-
-static struct handshake *begin_handshake(struct twi_ranks *ranks, uint32_t rank)
-{
-	struct handshake *handshake = calloc(1, sizeof(*handshake));
-
-	if (handshake == NULL) {
-		twi_error(TOW_ENOMEM, "no memory for a connection between ranks");
-		return NULL;
-	}
-	handshake->ranks = ranks;
-	handshake->rank = rank;
-	twi_list_push_back(&ranks->handshakes, &handshake->link);
-	twi_ranks_use(ranks);
-	return handshake;
-}
-
-/* Completes the waits for a connection. A failure also ends the held messages. */
+/*
+ * Completes the waits for a connection. A failure, for the reason that the thread's message gives,
+ * also ends the held messages.
+ */
 static void wake_waiters(struct twi_slot *slot, int status)
 {
+	char why[TWI_ERROR_BYTES] = "";
 	struct twi_list *entry;
 
+	if (status < 0)
+		snprintf(why, sizeof(why), "no connection to rank %u of the job: %s", slot->rank,
+			 tow_error_message());
 	while ((entry = twi_list_first(&slot->waiting)) != NULL) {
 		struct tow_op *op = twi_container_of(entry, struct tow_op, link);
 
 		op->peer = slot->peer;
+		if (status < 0)
+			twi_error(status, "%s", why);
 		twi_op_complete(op, status, 0);
 	}
 	while (status < 0 && (entry = twi_list_first(&slot->held)) != NULL) {
-		twi_error(status, "there is no connection to rank %u of the job: %s", slot->rank,
-			  tow_status_text(status));
+		twi_error(status, "%s", why);
 		twi_message_end_any(twi_container_of(entry, struct tow_op, match.link), status);
 	}
 }
@@ -169,7 +88,7 @@ static int slot_up(struct twi_ranks *ranks, uint32_t rank, struct tow_peer *peer
 	return TOW_OK;
 }
 
-/* Ends a dial that has given no connection. */
+/* Ends a dial that has given no connection. The thread's message says why. */
 static void dial_failed(struct twi_ranks *ranks, uint32_t rank, int status)
 {
 	struct twi_slot *slot = twi_ranks_slot(ranks, rank);
@@ -178,17 +97,9 @@ static void dial_failed(struct twi_ranks *ranks, uint32_t rank, int status)
 		return;
 	slot->state = TWI_SLOT_NONE;
 	slot->dials = 0;
-	twi_log(ranks->engine->diag, 2, "group: no connection to rank %u at %s: %s", rank,
-		ranks->addresses[rank], tow_status_name(status));
+	twi_log(ranks->engine->diag, 2, "group: no connection to rank %u at %s: %s: %.250s", rank,
+		ranks->addresses[rank], tow_status_name(status), tow_error_message());
 	wake_waiters(slot, status);
-}
-
-/* Releases a handshake's operation that has ended. False: the ranks are closing. */
-static bool release_handshake_op(struct handshake *handshake, struct tow_op *op)
-{
-	tow_op_release(op);
-	handshake->op = NULL;
-	return !handshake->ranks->closing;
 }
 
 /* True when no operation waits for the connection, and no message is held for it. */
@@ -200,19 +111,22 @@ static bool nobody_waits(const struct twi_slot *slot)
 /* Dials again, after a pause or because the lower rank's connection has not come. */
 static void on_dial_pause(struct tow_op *op, const struct tow_result *result)
 {
-	struct handshake *handshake = result->user;
+	struct twi_handshake *handshake = result->user;
 	struct twi_ranks *ranks = handshake->ranks;
 	struct twi_slot *slot = twi_ranks_slot(ranks, handshake->rank);
 	uint32_t rank = handshake->rank;
-	bool on = release_handshake_op(handshake, op);
+	bool on = twi_handshake_release(handshake, op);
 
 	twi_ranks_use(ranks);
-	end_handshake(handshake, true);
+	twi_handshake_end(handshake, true);
 	if (on && slot->state == TWI_SLOT_WAITING) {
 		if (nobody_waits(slot))
 			slot->state = TWI_SLOT_NONE; /* no operation needs it any more */
 		else if (slot->dials >= TWI_GROUP_DIALS)
-			dial_failed(ranks, rank, TOW_EPEER);
+			dial_failed(ranks, rank,
+				    twi_error(TOW_EPEER,
+					      "it took none of %u connections, nor came itself",
+					      slot->dials));
 		else
 			twi_ranks_dial(ranks, rank);
 	}
@@ -231,7 +145,7 @@ static const struct twi_op_ops pause_ops = {
 
 /* Dials again after a pause. All ranks may dial one rank at once, and it refuses some. The network
  * may reset a handshake (TOW_EPEER). Or the rank has gone: few such dials. False: none is left. */
-static bool dial_later(struct handshake *handshake)
+static bool dial_later(struct twi_handshake *handshake)
 {
 	struct twi_slot *slot = twi_ranks_slot(handshake->ranks, handshake->rank);
 	const struct tow_op_options options = { .size = sizeof(options),
@@ -250,52 +164,55 @@ static bool dial_later(struct handshake *handshake)
 	return true;
 }
 
-static int judge_answer(struct handshake *handshake, const struct tow_result *result)
+static int judge_answer(struct twi_handshake *handshake, const struct tow_result *result)
 {
-	uint32_t answer;
+	uint32_t answer = (uint32_t)twi_get_le(handshake->in, 4);
 
 	if (result->status < 0)
-		return result->status;
-	if (result->bytes != TWI_GROUP_ANSWER_BYTES)
-		return TOW_EPROTOCOL;
-	answer = (uint32_t)twi_get_le(handshake->in, 4);
-	return answer == ANSWER_TAKEN     ? TOW_OK
-	       : answer == ANSWER_WAIT    ? TOW_AGAIN
-	       : answer == ANSWER_STRANGE ? TOW_EMISMATCH
-					  : TOW_EPROTOCOL;
+		return twi_error(result->status, "%s", result->message);
+	if (result->bytes == TWI_GROUP_ANSWER_BYTES && answer == ANSWER_TAKEN)
+		return TOW_OK;
+	if (result->bytes == TWI_GROUP_ANSWER_BYTES && answer == ANSWER_WAIT)
+		return TOW_AGAIN;
+	if (result->bytes == TWI_GROUP_ANSWER_BYTES && answer == ANSWER_STRANGE)
+		return twi_error(TOW_EMISMATCH, "who listens at %s is not rank %u of this job",
+				 handshake->peer->address, handshake->rank);
+	return twi_error(TOW_EPROTOCOL, "%llu bytes from %s are no answer of a rank",
+			 (unsigned long long)result->bytes, handshake->peer->address);
 }
 
 static void on_answer(struct tow_op *op, const struct tow_result *result)
 {
-	struct handshake *handshake = result->user;
+	struct twi_handshake *handshake = result->user;
 	struct twi_ranks *ranks = handshake->ranks;
 	struct twi_slot *slot = twi_ranks_slot(ranks, handshake->rank);
 	int status = judge_answer(handshake, result);
 	uint64_t pause_ns = 20000000ull << twi_min(slot->dials, 6u);
 
-	if (!release_handshake_op(handshake, op) || slot->state == TWI_SLOT_UP) {
-		end_handshake(handshake, true);
+	if (!twi_handshake_release(handshake, op) || slot->state == TWI_SLOT_UP) {
+		twi_handshake_end(handshake, true);
 		return;
 	}
 	if (status == TOW_OK)
 		status = slot_up(ranks, handshake->rank, handshake->peer);
 	if (status == TOW_OK) {
-		end_handshake(handshake, false);
+		twi_handshake_end(handshake, false);
 		return;
 	}
 	if (status == TOW_AGAIN) {
 		slot->state = TWI_SLOT_WAITING;
-		status = receive_control(handshake, TWI_GROUP_TAG_NEVER, pause_ns, on_dial_pause);
+		status = twi_handshake_receive(handshake, TWI_GROUP_TAG_NEVER, pause_ns,
+					       on_dial_pause);
 		if (status == TOW_OK)
 			return;
 	} else if (status == TOW_EPEER && dial_later(handshake)) {
 		return; /* the rank has closed a connection that it could not take */
 	}
 	dial_failed(ranks, handshake->rank, status);
-	end_handshake(handshake, true);
+	twi_handshake_end(handshake, true);
 }
 
-static int send_identity(struct handshake *handshake)
+static int send_identity(struct twi_handshake *handshake)
 {
 	const struct twi_ranks *ranks = handshake->ranks;
 	const uint32_t words[TWI_GROUP_WHO_BYTES / 4] = { WHO_MAGIC,
@@ -309,22 +226,25 @@ static int send_identity(struct handshake *handshake)
 								  ? ranks->self.word
 								  : 0 };
 
-	return send_control(handshake, TWI_GROUP_TAG_WHO, words, TWI_GROUP_WHO_BYTES / 4);
+	return twi_handshake_send(handshake, TWI_GROUP_TAG_WHO, words, TWI_GROUP_WHO_BYTES / 4);
 }
 
 static void on_connected(struct tow_op *op, const struct tow_result *result)
 {
-	struct handshake *handshake = result->user;
+	struct twi_handshake *handshake = result->user;
 	struct twi_ranks *ranks = handshake->ranks;
 	int status = result->status, error = (int)op->moved;
-	bool on = release_handshake_op(handshake, op);
+	bool on;
 
+	if (status < 0)
+		twi_error(status, "%s", result->message); /* to be told if this dial was the last */
+	on = twi_handshake_release(handshake, op);
 	twi_ranks_slot(ranks, handshake->rank)->tries.op = NULL;
 	handshake->peer = status == TOW_OK ? result->peer : NULL;
 	if (handshake->peer != NULL)
 		handshake->peer->passing = true; /* the other rank's dial may win */
 	if (!on || twi_ranks_slot(ranks, handshake->rank)->state == TWI_SLOT_UP) {
-		end_handshake(handshake, true);
+		twi_handshake_end(handshake, true);
 		return;
 	}
 	if (status < 0)
@@ -335,23 +255,23 @@ static void on_connected(struct tow_op *op, const struct tow_result *result)
 	if (status == TOW_OK)
 		status = send_identity(handshake);
 	if (status == TOW_OK)
-		status = receive_control(handshake, TWI_GROUP_TAG_ANSWER, TWI_GROUP_DIAL_NS,
-					 on_answer);
+		status = twi_handshake_receive(handshake, TWI_GROUP_TAG_ANSWER, TWI_GROUP_DIAL_NS,
+					       on_answer);
 	if (status < 0) {
 		dial_failed(ranks, handshake->rank, status);
-		end_handshake(handshake, true);
+		twi_handshake_end(handshake, true);
 	}
 }
 
 void twi_ranks_dial(struct twi_ranks *ranks, uint32_t rank)
 {
 	struct twi_slot *slot = twi_ranks_slot(ranks, rank);
-	struct handshake *handshake = begin_handshake(ranks, rank);
+	struct twi_handshake *handshake = twi_handshake_begin(ranks, rank);
 	const struct tow_op_options options = { .size = sizeof(options),
 						.timeout_ns = TWI_GROUP_DIAL_NS,
 						.done = on_connected,
 						.user = handshake };
-	int status = TOW_ENOMEM;
+	int status = TOW_ENOMEM; /* twi_handshake_begin's */
 
 	slot->state = TWI_SLOT_DIALING;
 	slot->dials++;
@@ -368,7 +288,7 @@ void twi_ranks_dial(struct twi_ranks *ranks, uint32_t rank)
 	}
 	dial_failed(ranks, rank, status);
 	if (handshake != NULL)
-		end_handshake(handshake, true);
+		twi_handshake_end(handshake, true);
 }
 
 /* The slot lives as long as the ranks, and its number never changes. */
@@ -429,10 +349,10 @@ void twi_ranks_give_up(struct twi_ranks *ranks, const void *user)
 /* A refused guest closes its end. Then, or after a while, this end is closed. */
 static void on_turned_away(struct tow_op *op, const struct tow_result *result)
 {
-	struct handshake *guest = result->user;
+	struct twi_handshake *guest = result->user;
 
-	release_handshake_op(guest, op);
-	end_handshake(guest, true);
+	twi_handshake_release(guest, op);
+	twi_handshake_end(guest, true);
 }
 
 /* True for this rank's own connection, which has a random number that no other process knows. */
@@ -442,7 +362,8 @@ static bool is_oneself(const struct twi_ranks *ranks, uint32_t word)
 	       ranks->self.word != 0 && word == ranks->self.word;
 }
 
-static enum answer judge_guest(const struct handshake *guest, uint64_t bytes, uint32_t *rank_out)
+static enum answer judge_guest(const struct twi_handshake *guest, uint64_t bytes,
+			       uint32_t *rank_out)
 {
 	const struct twi_ranks *ranks = guest->ranks;
 	const uint8_t *in = guest->in;
@@ -477,15 +398,15 @@ static int take_guest(struct twi_ranks *ranks, uint32_t rank, struct tow_peer *p
 
 static void on_identity(struct tow_op *op, const struct tow_result *result)
 {
-	struct handshake *guest = result->user;
+	struct twi_handshake *guest = result->user;
 	struct twi_ranks *ranks = guest->ranks;
 	uint64_t bytes = result->bytes;
 	int status = result->status;
 	enum answer answer;
 	uint32_t rank = 0;
 
-	if (!release_handshake_op(guest, op) || status < 0) {
-		end_handshake(guest, true);
+	if (!twi_handshake_release(guest, op) || status < 0) {
+		twi_handshake_end(guest, true);
 		return;
 	}
 	answer = judge_guest(guest, bytes, &rank);
@@ -493,24 +414,24 @@ static void on_identity(struct tow_op *op, const struct tow_result *result)
 		twi_log(ranks->engine->diag, 2,
 			"group: a connection from %s is of another job, or of no rank",
 			guest->peer->address);
-	status = send_control(guest, TWI_GROUP_TAG_ANSWER, (const uint32_t[]){ answer, 0 },
-			      TWI_GROUP_ANSWER_BYTES / 4);
+	status = twi_handshake_send(guest, TWI_GROUP_TAG_ANSWER, (const uint32_t[]){ answer, 0 },
+				    TWI_GROUP_ANSWER_BYTES / 4);
 	if (status == TOW_OK && answer == ANSWER_TAKEN) {
 		status = take_guest(ranks, rank, guest->peer);
-		end_handshake(guest, status < 0);
+		twi_handshake_end(guest, status < 0);
 		return;
 	}
 	if (status == TOW_OK)
-		status = receive_control(guest, TWI_GROUP_TAG_NEVER, TWI_GROUP_GUEST_NS,
-					 on_turned_away);
+		status = twi_handshake_receive(guest, TWI_GROUP_TAG_NEVER, TWI_GROUP_GUEST_NS,
+					       on_turned_away);
 	if (status < 0)
-		end_handshake(guest, true);
+		twi_handshake_end(guest, true);
 }
 
 static void greet_guest(struct twi_ranks *ranks, struct tow_peer *peer)
 {
-	struct handshake *guest =
-		ranks->guests < TWI_GROUP_GUESTS ? begin_handshake(ranks, ranks->size) : NULL;
+	struct twi_handshake *guest =
+		ranks->guests < TWI_GROUP_GUESTS ? twi_handshake_begin(ranks, ranks->size) : NULL;
 
 	if (guest == NULL) {
 		tow_peer_close(peer);
@@ -519,8 +440,8 @@ static void greet_guest(struct twi_ranks *ranks, struct tow_peer *peer)
 	ranks->guests++;
 	guest->peer = peer;
 	peer->passing = true;
-	if (receive_control(guest, TWI_GROUP_TAG_WHO, TWI_GROUP_GUEST_NS, on_identity) < 0)
-		end_handshake(guest, true);
+	if (twi_handshake_receive(guest, TWI_GROUP_TAG_WHO, TWI_GROUP_GUEST_NS, on_identity) < 0)
+		twi_handshake_end(guest, true);
 }
 
 static void on_accepted(struct tow_op *op, const struct tow_result *result)
@@ -569,7 +490,8 @@ static void hang_up_slot(struct twi_slot *slot)
 
 	slot->state = TWI_SLOT_NONE;
 	slot->peer = NULL;
-	wake_waiters(slot, TOW_ECLOSED);
+	if (!nobody_waits(slot))
+		wake_waiters(slot, twi_error(TOW_ECLOSED, "%s", tow_status_text(TOW_ECLOSED)));
 	if (peer != NULL)
 		tow_peer_close(peer);
 }
@@ -583,7 +505,7 @@ void twi_ranks_hang_up(struct twi_ranks *ranks)
 	if (ranks->accept != NULL)
 		tow_op_cancel(ranks->accept);
 	twi_list_for_each_safe (pos, next, &ranks->handshakes) {
-		struct handshake *handshake = twi_container_of(pos, struct handshake, link);
+		struct twi_handshake *handshake = twi_container_of(pos, struct twi_handshake, link);
 
 		if (handshake->op != NULL)
 			tow_op_cancel(handshake->op);

@@ -205,7 +205,7 @@ static int ask_the_dead(const struct twt_job *job)
 	int ended = twt_job_end(job, hear(job, job->group, 2, 3, memory[2], 8), text);
 
 	twt_must(ended == TOW_EDEADLINE || twt_job_now() - since_ns < GONE_NS);
-	twt_must(strstr(text, "there is no connection to rank 2 of the job") != NULL);
+	twt_must(strstr(text, "no connection to rank 2 of the job") != NULL);
 	return ended;
 }
 

@@ -137,6 +137,36 @@ static void dial_free(struct twi_auto_dial *dial)
 	free(dial);
 }
 
+/* Lists the route that was tried last with those not taken: another has been tried since. */
+static void list_last(struct twi_auto_dial *dial)
+{
+	if (dial->last_message[0] != '\0')
+		refuse_way(dial, dial->last_lane, dial->last_brief);
+	dial->last_message[0] = '\0';
+}
+
+/* A route has failed. `brief` says so in the list, up to the route's address if it names that. */
+static void note_failure(struct twi_auto_dial *dial, int status, const char *brief,
+			 const char *message)
+{
+	list_last(dial);
+	dial->status = status;
+	dial->last_lane = dial->ways[dial->next - 1].lane;
+	snprintf(dial->last_brief, sizeof(dial->last_brief), "%.*s", (int)strcspn(brief, ";"),
+		 brief);
+	snprintf(dial->last_message, sizeof(dial->last_message), "%s", message);
+}
+
+/* Sets the message: the route that was tried last comes first, as long messages are cut. */
+static int say_failure(const struct twi_auto_dial *dial, int status)
+{
+	if (dial->last_message[0] == '\0')
+		return twi_error(status, "no lane reaches that address: %s", dial->refused);
+	return twi_error(status, "no lane reaches that address: %s: %s%s%s",
+			 twi_lane_name(dial->last_lane), dial->last_message,
+			 dial->refused[0] != '\0' ? "; " : "", dial->refused);
+}
+
 /* Ends the outer operation, with the result of the route that was tried last. */
 static void finish_dial(struct twi_auto_dial *dial, int status, struct tow_peer *peer)
 {
@@ -144,14 +174,14 @@ static void finish_dial(struct twi_auto_dial *dial, int status, struct tow_peer 
 	struct twi_engine *engine = dial->engine;
 
 	if (peer != NULL) {
+		list_last(dial);
 		snprintf(peer->why, sizeof(peer->why), "%s%s%s",
 			 dial->same_host ? "the same host" : "another host",
 			 dial->refused[0] != '\0' ? "; not " : "", dial->refused);
 		twi_log(engine->diag, 3, "peer %s by %s: %s", peer->address,
 			peer->lane->ops->scheme, peer->why);
 	} else {
-		twi_error(status, "no lane reaches that address: %s%s%s", dial->refused,
-			  dial->last_message[0] != '\0' ? "; " : "", dial->last_message);
+		say_failure(dial, status);
 		twi_log(engine->diag, 2, "%s", tow_error_message());
 	}
 	op->lane_state = NULL;
@@ -179,11 +209,10 @@ static void inner_done(struct tow_op *inner, const struct tow_result *result)
 		finish_dial(dial, TOW_OK, result->peer);
 		return;
 	}
-	dial->status = result->status;
-	snprintf(dial->last_message, sizeof(dial->last_message), "%s", tow_error_message());
-	refuse_way(dial, dial->ways[dial->next - 1].lane,
-		   twi_require_said(dial->last_message) ? dial->last_message
-							: tow_status_name(result->status));
+	note_failure(dial, result->status,
+		     twi_require_said(result->message) ? result->message
+						       : tow_status_name(result->status),
+		     result->message);
 	try_next(dial);
 }
 
@@ -209,8 +238,7 @@ static bool start_way(struct twi_auto_dial *dial, const struct twi_auto_way *way
 	options.user = dial;
 	status = twi_connect_start(sub, way->address, TWI_SPACE_LINK, &options, &inner);
 	if (status < 0) {
-		dial->status = status;
-		refuse_way(dial, way->lane, tow_error_message());
+		note_failure(dial, status, tow_error_message(), tow_error_message());
 		return false;
 	}
 	dial->inner = inner; /* also when it has completed: its callback is still to come */

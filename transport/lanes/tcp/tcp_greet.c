@@ -152,7 +152,8 @@ static int fetch_bytes(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream,
 		return twi_error(
 			TOW_EREFUSED,
 			"the other side ended the handshake before it was proved that both "
-			"are of one job (job_key)");
+			"are of one job; its log says why (its knob job_key or require, for "
+			"instance)");
 	return twi_error(TOW_EREFUSED,
 			 "the other side ended the handshake; its log says why (its knob "
 			 "require, for instance)");

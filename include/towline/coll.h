@@ -209,7 +209,8 @@ int tow_coll_all_gather_v_start(struct tow_group *group, const void *in, void *o
 				const struct tow_coll_options *options, struct tow_op **op_out);
 
 /*
- * Starts a broadcast: every rank's `data` becomes that of rank `root`.
+ * Starts a broadcast: every rank's `data` becomes that of rank `root`, whose own is only read: it
+ * may be read-only memory.
  * Ownership, Copies, Blocks, Threads, Returns: as tow_coll_all_reduce_start.
  */
 int tow_coll_broadcast_start(struct tow_group *group, void *data, uint64_t count,

@@ -61,13 +61,14 @@ int tow_free(struct tow_runtime *runtime, void *memory);
  * Copies: none.
  * Blocks: while the system pins the pages (20 to 30 ms for 1 GiB).
  * Threads: any.
- * Returns: TOW_OK; TOW_EINVAL for NULL, 0 bytes, memory that is not mapped all through, or memory
- * of the pool, which is registered already; TOW_EEXHAUSTED when too much is registered at once;
- * TOW_ENOMEM or TOW_EPERM when pinning it is not permitted (the message names the limit), which is
- * so for all memory where the pool itself could not be pinned; TOW_ESYSTEM; TOW_EFORKED.
- * *handle_out is 0 after a failure, and nothing is registered. A thread that drives pins at once;
- * where only others do, each does when it drives next, and what it cannot pin then goes by plain
- * sends, as the log says.
+ * Returns: TOW_OK; TOW_EINVAL for NULL, 0 bytes, memory that is not mapped all through, memory of
+ * the pool, which is registered already, or memory that io_uring cannot pin (it is read-only, or a
+ * shared mapping of a file on a disk; it can be sent all the same); TOW_EEXHAUSTED when too much
+ * is registered at once; TOW_ENOMEM or TOW_EPERM when pinning it is not permitted (the message
+ * names the limit), which is so for all memory where the pool itself could not be pinned;
+ * TOW_ESYSTEM; TOW_EFORKED. *handle_out is 0 after a failure, and nothing is registered. A thread
+ * that drives pins at once; where only others do, each does when it drives next, and what it cannot
+ * pin then goes by plain sends, as the log says.
  */
 int tow_mem_register(struct tow_runtime *runtime, void *memory, size_t bytes, uint64_t *handle_out);
 

@@ -287,8 +287,9 @@ int twi_pool_deregister(struct twi_pool *pool, uint64_t handle)
 				 (unsigned long long)handle);
 	if (holds > 0)
 		return twi_error(TOW_EBUSY,
-				 "deregister: %u operations are still using the memory; wait for "
-				 "them first",
+				 "deregister: %u operations are still using the memory, or the "
+				 "kernel after a zero-copy send; wait for them, or drive "
+				 "(tow_progress) and try again",
 				 holds);
 	twi_count(pool->diag, TWI_C_mem_deregisters, 1);
 	return TOW_OK;

@@ -507,6 +507,21 @@ static int find_room(struct twi_coll_run *run)
 	return twi_coll_pipeline_ask(run);
 }
 
+/*
+ * In place, the staged memory replaces both buffers. In a broadcast, only the root has input, and
+ * its buffer is not written: it may be read-only, as a file of weights that is mapped.
+ */
+static void stage_both(struct twi_coll_run *run)
+{
+	const struct twi_coll_call *call = &run->entry->call;
+	bool staged = run->staged_in || run->staged_out;
+	bool is_broadcast = call->kind == TWI_COLL_BROADCAST;
+	bool is_root = call->root == run->coll->rank;
+
+	run->staged_in = staged && (!is_broadcast || is_root);
+	run->staged_out = staged && (!is_broadcast || !is_root);
+}
+
 bool twi_coll_stage(struct twi_coll_run *run)
 {
 	const struct twi_coll_entry *entry = run->entry;
@@ -519,7 +534,7 @@ bool twi_coll_stage(struct twi_coll_run *run)
 		run->staged_in = !in_pool(run, run->in, entry->in_bytes);
 		run->staged_out = entry->shares_out && !in_pool(run, run->out, entry->out_bytes);
 		if (entry->call.in_place)
-			run->staged_in = run->staged_out = run->staged_in || run->staged_out;
+			stage_both(run);
 		if (!run->staged_in && !run->staged_out)
 			return true;
 		status = find_room(run);

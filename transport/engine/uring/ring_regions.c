@@ -79,8 +79,14 @@ static int registration_error(int err, uint64_t bytes)
 			"RLIMIT_MEMLOCK (ulimit -l unlimited, LimitMEMLOCK=infinity) "
 			"or give CAP_IPC_LOCK",
 			(unsigned long long)bytes);
-	return twi_error_errno(err == EFAULT ? TOW_EINVAL : TOW_ESYSTEM, err,
-			       "io_uring_register of %llu bytes", (unsigned long long)bytes);
+	if (err == EFAULT)
+		return twi_error_errno(TOW_EINVAL, err,
+				       "io_uring cannot pin %llu bytes: it pins memory that can be "
+				       "written, and no shared mapping of a file on a disk; use "
+				       "such memory without registering it",
+				       (unsigned long long)bytes);
+	return twi_error_errno(TOW_ESYSTEM, err, "io_uring_register of %llu bytes",
+			       (unsigned long long)bytes);
 }
 
 static int table_create(struct twi_uring *ring)

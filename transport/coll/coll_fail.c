@@ -424,8 +424,8 @@ int twi_coll_unreached(const struct twi_coll_group *coll, const struct tow_op *c
 	while (rank < coll->size && coll->members[rank] != slot->rank)
 		rank++;
 	if (is_gone(status) && !twi_require_said(why))
-		return twi_error(TOW_EPEER, "rank %u has gone: no connection to it (%s): %s", rank,
-				 status_of(status), why);
+		return twi_error(TOW_EPEER, "rank %u has gone (%s): %s", rank, status_of(status),
+				 why);
 	return twi_error(status, "rank %u cannot be reached: %s", rank, why);
 }
 

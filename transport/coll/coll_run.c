@@ -136,7 +136,7 @@ static void on_connected(struct tow_op *op, const struct tow_result *result)
 	struct twi_coll_run *run = result->user;
 	int status = result->status;
 
-	if (status < 0)
+	if (status < 0 && run->state != TWI_COLL_FAILING)
 		status = twi_coll_unreached(run->coll, op);
 	tow_op_release(op);
 	run->connects--;

@@ -139,7 +139,7 @@ static void on_connected(struct tow_op *op, const struct tow_result *result)
 	struct twi_coll_group *coll = result->user;
 	int status = result->status;
 
-	if (status < 0)
+	if (status < 0 && coll->setup != NULL)
 		status = twi_coll_unreached(coll, op);
 	tow_op_release(op);
 	coll->connects--;

@@ -168,8 +168,10 @@ static void end_collectives(struct tow_group *group)
 static void close_group(struct tow_group *group)
 {
 	struct twi_ranks *ranks = group->ranks;
+	struct twi_error_kept kept;
 	bool last;
 
+	twi_error_keep(&kept); /* connects that end here are no failure of the close */
 	twi_handle_close(&group->handle);
 	twi_label_close(ranks->engine->diag, group->id);
 	twi_group_enter(ranks->engine);
@@ -192,6 +194,7 @@ static void close_group(struct tow_group *group)
 	free(group->members);
 	twi_group_abort_free(group);
 	twi_handle_free(&group->handle, true);
+	(void)twi_error_settle(&kept, TOW_OK);
 }
 
 int twi_group_open(struct tow_runtime *runtime, const struct tow_group_options *options,

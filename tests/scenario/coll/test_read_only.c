@@ -17,7 +17,7 @@
 
 #define RANKS 3u
 #define ROOT  1u
-#define MOST  ((300u << 10) + 3) /* bytes of a rank's part; beyond what goes whole */
+#define MOST  ((300u << 10) + 3) /* bytes of a rank's part: it goes piece by piece */
 
 static unsigned lane;
 

@@ -53,10 +53,10 @@ struct twi_auto_dial {
 	uint64_t error; /* its errno */
 	unsigned count, next;
 	struct twi_auto_way ways[TWI_AUTO_WAYS_MAX];
-	char refused[400];          /* lanes that were not taken, each with its reason */
-	enum twi_lane_id last_lane; /* of the route that was tried last and has failed */
-	char last_message[200];     /* by it; "": there is none */
-	char last_brief[TWI_REQUIRE_WHY];
+	char refused[400];                /* lanes that were not taken, each with its reason */
+	enum twi_lane_id last_lane;       /* of the route that was tried last and has failed */
+	char last_message[200];           /* by it; "": there is none */
+	char last_brief[TWI_REQUIRE_WHY]; /* the same in a few words, for `refused` */
 };
 
 /* auto_dial.c */

@@ -145,7 +145,7 @@ static void list_last(struct twi_auto_dial *dial)
 	dial->last_message[0] = '\0';
 }
 
-/* A route has failed. `brief` says so in the list, up to the route's address if it names that. */
+/* A route has failed. The list gets `brief` up to a semicolon: the route's address follows. */
 static void note_failure(struct twi_auto_dial *dial, int status, const char *brief,
 			 const char *message)
 {

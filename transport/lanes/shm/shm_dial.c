@@ -330,10 +330,11 @@ static int dial_peer(struct twi_shm_peer *peer)
 		return TOW_AGAIN;
 	}
 	if (err == ENOENT)
-		return twi_error_errno(TOW_EREFUSED, err,
-				       "connect to %s: there is no %s: it has gone, or has another "
-				       "stats_dir, user or mount namespace",
-				       peer->base.address, peer->path);
+		return twi_error_errno(
+			TOW_EREFUSED, err,
+			"connect to %s: there is no %s: the process has gone, or has "
+			"another stats_dir, user or mount namespace",
+			peer->base.address, peer->path);
 	return twi_error_errno(TOW_EREFUSED, err, "connect to %s (%s)", peer->base.address,
 			       peer->path);
 }

@@ -123,8 +123,14 @@ static bool callers_drive(struct twi_background *bg)
 
 static unsigned own_poll(struct twi_engine *engine)
 {
+	bool held = twi_handoff_held_ns(&engine->handoff) != 0;
+	unsigned events;
+
 	engine->own_polls++; /* only the holder writes it */
-	return twi_engine_poll(engine);
+	events = twi_engine_poll(engine);
+	if (held && twi_handoff_held_ns(&engine->handoff) == 0)
+		twi_handoff_relieve(&engine->handoff);
+	return events;
 }
 
 /* Waits for a wake. Events of the ring do not end it, as other threads drive. */

@@ -22,7 +22,8 @@
  *
  * A small message may wait for others, to be sent with them (gather_ns): its end says nothing of
  * whether it is sent. To leave behind it is a way of its own, and remembered for a time of bursts,
- * not for a number of messages.
+ * not for a number of messages. Where the library's thread sent it meanwhile, the absence is as
+ * short as that made it, and says nothing.
  *
  * A thread that is told of ends may be away for as long as they take, which says nothing. What
  * counts is who ends them: the library's thread, or one that polls.
@@ -39,6 +40,7 @@
 #define TWI_HANDOFF_LONG_NS  100000u  /* an absence that is worth a wake */
 #define TWI_HANDOFF_MOST_NS  1000000u /* a long one is remembered as this */
 #define TWI_HANDOFF_BURST_NS 200000u  /* in so much of a burst the end of the last one fades */
+#define TWI_HANDOFF_BRIEF_NS 20000u   /* between messages of a burst */
 #define TWI_HANDOFF_LATE_NS  2000000u /* one that nobody expected, at most (background.c) */
 
 enum twi_left {
@@ -69,6 +71,7 @@ struct twi_handoff {
 	_Atomic uint32_t deserts;                 /* enum twi_deserts */
 	_Atomic uint64_t
 		held_ns; /* start of the last message that waits for others; 0: none does */
+	_Atomic uint32_t relieved; /* since then the library's thread has sent what waited */
 	/* The holder's own. */
 	uint32_t served;      /* methods that calls may come for */
 	uint64_t deserted_ns; /* when a driver left and others waited; 0: a wait has begun since */
@@ -88,10 +91,14 @@ void twi_handoff_restart(struct twi_handoff *handoff, uint64_t now_ns);
  * What is remembered after one more short absence, of `ns`. A burst of messages has many of those,
  * and then a long one, which delays the last message by a nap: that is remembered for a time.
  */
-static inline uint32_t twi_handoff_fade(enum twi_left how, uint32_t away_ns, uint64_t ns)
+static inline uint32_t twi_handoff_fade(const struct twi_handoff *handoff, enum twi_left how,
+					uint32_t away_ns, uint64_t ns)
 {
 	if (how != TWI_LEFT_HELD)
 		return away_ns / 2;
+	if (ns >= TWI_HANDOFF_BRIEF_NS &&
+	    atomic_load_explicit(&handoff->relieved, memory_order_relaxed) != 0)
+		return away_ns;
 	return away_ns - (uint32_t)(away_ns * (ns + 1) / TWI_HANDOFF_BURST_NS);
 }
 
@@ -109,7 +116,8 @@ static inline void twi_handoff_learn(struct twi_handoff *handoff, enum twi_left 
 		twi_handoff_learn_long(handoff, how, now_ns);
 	else if (before != 0)
 		atomic_store_explicit(
-			cell, twi_handoff_fade(how, before, now_ns - twi_min(left_ns, now_ns)),
+			cell,
+			twi_handoff_fade(handoff, how, before, now_ns - twi_min(left_ns, now_ns)),
 			memory_order_relaxed);
 }
 
@@ -153,6 +161,7 @@ static inline void twi_handoff_hold(struct twi_handoff *handoff, uint64_t now_ns
 	if (atomic_load_explicit(&handoff->left_ns, memory_order_relaxed) == now_ns)
 		atomic_store_explicit(&handoff->left_ns, 0, memory_order_relaxed);
 	twi_handoff_leave(handoff, TWI_LEFT_HELD, now_ns);
+	atomic_store_explicit(&handoff->relieved, 0, memory_order_relaxed);
 }
 
 static inline uint64_t twi_handoff_held_ns(const struct twi_handoff *handoff)
@@ -165,6 +174,12 @@ static inline void twi_handoff_sent(struct twi_handoff *handoff)
 {
 	if (twi_handoff_held_ns(handoff) != 0)
 		atomic_store_explicit(&handoff->held_ns, 0, memory_order_relaxed);
+}
+
+/* The library's thread has sent them. */
+static inline void twi_handoff_relieve(struct twi_handoff *handoff)
+{
+	atomic_store_explicit(&handoff->relieved, 1, memory_order_relaxed);
 }
 
 /*

@@ -73,6 +73,9 @@ uint32_t twi_ofi_quick_bytes(const char *provider, uint64_t inject_bytes);
 /* Returns whether the provider sends again only when it is called, whatever its descriptor says. */
 bool twi_ofi_is_driven(const char *provider);
 
+/* Returns whether the provider loses packets when an address is removed that comes again. */
+bool twi_ofi_keeps_addresses(const char *provider);
+
 /*
  * Returns whether a directory like /dev has a device for a provider that is not software. libfabric
  * itself could tell only after it is loaded, with all its libraries.

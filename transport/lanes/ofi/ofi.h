@@ -111,9 +111,10 @@ struct twi_ofi_give {
 	struct tow_op *op;
 	struct twi_ofi_peer *peer;
 	volatile uint64_t *cell;
-	uint64_t tag; /* that the receiver wants on the message */
-	uint8_t way;  /* 0: the receiver has not asked for it yet */
-	int ending;   /* the operation's status once its memory is free; 0: none */
+	uint64_t tag;      /* that the receiver wants on the message */
+	uint8_t way;       /* 0: the receiver has not asked for it yet */
+	int ending;        /* the operation's status once its memory is free; 0: none */
+	bool acknowledged; /* DONE has come, and libfabric still has the tagged send */
 };
 
 /* A large message of the other side that has met a receive. */
@@ -181,7 +182,8 @@ struct twi_ofi_peer {
 	struct tow_op *dial;
 	uint64_t deadline_ns; /* of the handshake, or of the close */
 	uint64_t heard_ns, asked_ns;
-	uint64_t ended_ns; /* when its process was seen to have ended; 0: not seen */
+	uint64_t ended_ns;     /* when its process was seen to have ended; 0: not seen */
+	uint64_t unreached_ns; /* when libfabric failed to send to it, for `fault`; 0: never */
 	struct twi_auth auth;
 
 	/* sending */
@@ -204,6 +206,14 @@ struct twi_ofi_peer {
 	uint64_t received_ns;
 	uint32_t acks_owed;
 	uint32_t held; /* requests in libfabric that touch users' memory */
+};
+
+#define TWI_OFI_KEPT 32u
+
+/* The address of a peer that was closed in order (ofi_av.c). */
+struct twi_ofi_kept {
+	struct twi_ofi_name name;
+	fi_addr_t address;
 };
 
 struct twi_ofi_port {
@@ -253,9 +263,10 @@ struct twi_ofi_port {
 	bool freed; /* a slot, give, pull or credit has come back */
 	uint64_t next_tag, tag_mask;
 	struct twi_ofi_peer **peers;
-	uint32_t peer_room, peer_count, strangers, closing;
-	uint64_t logged_ns; /* the last log line about a failed handshake */
-	uint64_t timer_ns;  /* the next check of handshakes and silence */
+	uint32_t peer_room, peer_count, strangers, closing, kept_count;
+	struct twi_ofi_kept kept[TWI_OFI_KEPT]; /* the oldest first */
+	uint64_t logged_ns;                     /* the last log line about a failed handshake */
+	uint64_t timer_ns;                      /* the next check of handshakes and silence */
 	uint64_t let_go_ns; /* when the port is closed to end its requests; 0: not */
 };
 

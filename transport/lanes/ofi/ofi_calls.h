@@ -47,6 +47,10 @@ bool twi_ofi_unblock(struct twi_ofi_peer *peer);
 unsigned twi_ofi_poll(struct twi_ofi_port *port);
 int twi_ofi_post_buffers(struct twi_ofi_port *port);
 
+/* ofi_av.c: gives the peer its address in libfabric. It is kept after a close in order. */
+int twi_ofi_av_add(struct twi_ofi_peer *peer);
+void twi_ofi_av_remove(struct twi_ofi_peer *peer, bool in_order);
+
 /* ofi_peer.c: peers. */
 struct twi_ofi_peer *twi_ofi_peer_create(struct twi_ofi_port *port, const struct twi_ofi_name *name,
 					 const char *address);
@@ -141,9 +145,11 @@ static inline uint64_t twi_ofi_rpc_id(const struct twi_ofi_peer *peer, const str
 
 /*
  * ofi_silence.c. listen: checks an open connection for silence and returns when to check again.
- * process_ended: the peer's process has ended.
+ * process_ended: the peer's process has ended. unreached: libfabric could not send to the peer, for
+ * this positive error. The peer is lost soon.
  */
 uint64_t twi_ofi_listen(struct twi_ofi_peer *peer, uint64_t now_ns);
+void twi_ofi_unreached(struct twi_ofi_peer *peer, int err);
 void twi_ofi_process_ended(struct tow_peer *base);
 
 #endif

@@ -68,10 +68,7 @@ static bool post_slot(struct twi_ofi_peer *peer, struct twi_ofi_slot *slot)
 		return false;
 	if (rc != 0) {
 		slot_free(port, slot);
-		twi_error(peer->state == TWI_OFI_GREETING ? TOW_EREFUSED : TOW_EPEER,
-			  "peer %s cannot be reached: %s", peer->base.address,
-			  twi_fi.strerror((int)-rc));
-		twi_ofi_break(peer, peer->state == TWI_OFI_GREETING ? TOW_EREFUSED : TOW_EPEER);
+		twi_ofi_unreached(peer, (int)-rc);
 		return true;
 	}
 	slot->req.busy = true;
@@ -141,7 +138,7 @@ bool twi_ofi_send_packet(struct twi_ofi_peer *peer, struct twi_ofi_packet *packe
 	struct twi_ofi_port *port = peer->port;
 	struct twi_ofi_slot *slot;
 
-	if (peer->broken != 0)
+	if (peer->broken != 0 || peer->unreached_ns != 0)
 		return true;
 	packet->session = peer->there;
 	packet->number = peer->number_out;
@@ -512,7 +509,6 @@ static void req_failed(struct twi_ofi_port *port, const struct fi_cq_err_entry *
 	struct twi_ofi_req *req = entry->op_context;
 	struct twi_ofi_slot *slot;
 	struct twi_ofi_peer *peer;
-	int status;
 
 	if (req == NULL)
 		return;
@@ -526,12 +522,8 @@ static void req_failed(struct twi_ofi_port *port, const struct fi_cq_err_entry *
 		slot = req->owner;
 		peer = slot->peer;
 		slot_free(port, slot);
-		if (peer == NULL || peer->broken != 0)
-			return;
-		status = peer->state == TWI_OFI_GREETING ? TOW_EREFUSED : TOW_EPEER;
-		twi_error(status, "peer %s cannot be reached: %s", peer->base.address,
-			  twi_fi.strerror(entry->err));
-		twi_ofi_break(peer, status);
+		if (peer != NULL)
+			twi_ofi_unreached(peer, entry->err);
 		return;
 	case TWI_OFI_REQ_PULL:
 		port->in_flight--;

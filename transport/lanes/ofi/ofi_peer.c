@@ -21,41 +21,6 @@
 
 #define INDEX_BITS 16
 
-static bool same_name(const struct twi_ofi_name *a, const struct twi_ofi_name *b)
-{
-	return a->count == b->count && memcmp(a->bytes, b->bytes, a->count) == 0;
-}
-
-/* Finds another peer at the same address: some providers have one entry for both. */
-static struct twi_ofi_peer *find_same_address(const struct twi_ofi_port *port,
-					      const struct twi_ofi_peer *except,
-					      const struct twi_ofi_name *name)
-{
-	for (uint32_t i = 0; i < port->peer_room; i++) {
-		struct twi_ofi_peer *other = port->peers[i];
-
-		if (other != NULL && other != except && same_name(&other->name, name))
-			return other;
-	}
-	return NULL;
-}
-
-static int resolve_peer(struct twi_ofi_port *port, struct twi_ofi_peer *peer)
-{
-	const struct twi_ofi_peer *other = find_same_address(port, peer, &peer->name);
-	int rc;
-
-	if (other != NULL) {
-		peer->address = other->address;
-		return TOW_OK;
-	}
-	rc = fi_av_insert(port->av, peer->name.bytes, 1, &peer->address, 0, NULL);
-	if (rc == 1 && peer->address != FI_ADDR_NOTAVAIL)
-		return TOW_OK;
-	return twi_error(TOW_EREFUSED, "libfabric: %s does not take the address of %s",
-			 port->provider, peer->base.address);
-}
-
 static int take_index(struct twi_ofi_port *port, uint32_t *index_out)
 {
 	uint32_t room = port->peer_room, more = room == 0 ? 16 : room * 2;
@@ -113,7 +78,7 @@ struct twi_ofi_peer *twi_ofi_peer_create(struct twi_ofi_port *port, const struct
 	peer->name = *name;
 	peer->here = (random | 1) << INDEX_BITS | index; /* never 0 */
 	snprintf(peer->base.address, sizeof(peer->base.address), "%s", address);
-	if (resolve_peer(port, peer) < 0) {
+	if (twi_ofi_av_add(peer) < 0) {
 		twi_peer_free(&peer->base);
 		return NULL;
 	}
@@ -143,6 +108,8 @@ void twi_ofi_peer_free(struct twi_ofi_peer *peer)
 	struct twi_ofi_port *port = peer->port;
 	struct twi_list *entry;
 
+	bool in_order = peer->state == TWI_OFI_CLOSING || peer->heard_bye;
+
 	twi_assert(peer->held == 0);
 	peer->broken = peer->broken != 0 ? peer->broken : TOW_ECLOSED;
 	twi_ofi_unblock(peer); /* frees slots that were never sent */
@@ -158,8 +125,7 @@ void twi_ofi_peer_free(struct twi_ofi_peer *peer)
 	}
 	twi_inbox_fini(&peer->inbox);
 	twi_outbox_fini(&peer->outbox);
-	if (find_same_address(port, peer, &peer->name) == NULL && !port->dead)
-		fi_av_remove(port->av, &peer->address, 1, 0);
+	twi_ofi_av_remove(peer, in_order);
 	twi_list_remove(&peer->blocked);
 	twi_list_remove(&peer->stalled);
 	twi_list_remove(&peer->ailing);

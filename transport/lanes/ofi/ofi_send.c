@@ -40,6 +40,7 @@ void twi_ofi_give_free(struct twi_ofi_give *give)
 	give->op = NULL;
 	give->way = 0;
 	give->ending = 0;
+	give->acknowledged = false;
 	port->freed = true;
 }
 
@@ -201,7 +202,6 @@ static bool send_offer(struct twi_outbox *outbox, struct tow_op *op)
 	give->peer = peer;
 	peer->gives++;
 	op->lane_state = give;
-	op->result_bytes = 0;
 	return true;
 }
 
@@ -269,6 +269,14 @@ static bool withdraw_offer(struct twi_ofi_peer *peer, struct tow_op *op, int sta
 	return false;
 }
 
+/* libfabric still uses the memory. A message that its receiver has acknowledged ends well. */
+static void end_when_free(struct twi_ofi_give *give, int status)
+{
+	if (give->ending == 0)
+		give->ending = status;
+	twi_op_unwatch(give->op);
+}
+
 static bool take_back(struct twi_outbox *outbox, struct tow_op *op, int status, bool force)
 {
 	struct twi_ofi_peer *peer = peer_of(outbox);
@@ -284,10 +292,8 @@ static bool take_back(struct twi_outbox *outbox, struct tow_op *op, int status, 
 		break;
 	case TWI_STAGE_BULK:
 		if (give->req.busy) {
-			if (force) {
-				give->ending = status; /* libfabric still uses its memory */
-				twi_op_unwatch(op);
-			}
+			if (force)
+				end_when_free(give, status);
 			return false;
 		}
 		if (!force && op->moved > 0)
@@ -320,9 +326,7 @@ static bool send_lost(struct twi_outbox *outbox, struct tow_op *op, int status)
 	if (!give->req.busy)
 		return peer->broken != 0 || op->stage == TWI_STAGE_SENT ||
 		       withdraw_offer(peer, op, status, true);
-	if (give->ending == 0)
-		give->ending = status; /* libfabric still uses its memory */
-	twi_op_unwatch(op);
+	end_when_free(give, status);
 	return false;
 }
 
@@ -421,9 +425,7 @@ static bool push_tagged(struct twi_ofi_give *give)
 	if (rc == -FI_EAGAIN)
 		return false;
 	if (rc != 0) {
-		twi_error(TOW_EPEER, "peer %s cannot be reached: %s", peer->base.address,
-			  twi_fi.strerror((int)-rc));
-		twi_ofi_break(peer, TOW_EPEER);
+		twi_ofi_unreached(peer, (int)-rc);
 		return true;
 	}
 	give->req.busy = true;
@@ -501,15 +503,12 @@ void twi_ofi_give_done(struct twi_ofi_give *give, int err)
 	peer->held--;
 	op->stage = TWI_STAGE_SENT;
 	op->moved = op->bytes;
-	if (ending != 0) {
+	if (give->acknowledged) {
+		twi_outbox_end(&peer->outbox, op, TOW_OK, op->bytes);
+	} else if (ending != 0) {
 		twi_outbox_end(&peer->outbox, op, ending, 0);
 	} else if (err != 0) {
-		twi_error(TOW_EPEER, "message %llu to peer %s: %s", (unsigned long long)op->seq,
-			  peer->base.address, twi_fi.strerror(err));
-		twi_ofi_break(peer, TOW_EPEER);
-	} else if (op->result_bytes == op->seq) {
-		/* DONE came before the completion */
-		twi_outbox_end(&peer->outbox, op, TOW_OK, op->bytes);
+		twi_ofi_unreached(peer, err);
 	}
 	twi_ofi_peer_let_go(peer);
 }
@@ -530,11 +529,10 @@ int twi_ofi_arrived(struct twi_ofi_peer *peer, const struct twi_ofi_packet *pack
 		return twi_ofi_fault(peer, TWI_RULE_DONE_EARLY,
 				     "acknowledges message %llu before it was sent",
 				     (unsigned long long)packet->seq);
-	if (give->ending == 0 || !give->req.busy) /* else it ends with that status */
+	if (!give->acknowledged)
 		twi_outbox_arrived(&peer->outbox, op, 0, twi_op_match_ns(op));
-	if (give->req.busy)
-		op->result_bytes = op->seq; /* libfabric still uses its memory */
-	else
+	give->acknowledged = give->req.busy;
+	if (!give->acknowledged)
 		twi_outbox_end(&peer->outbox, op, TOW_OK, op->bytes);
 	return TOW_OK;
 }

@@ -18,19 +18,20 @@ static const struct {
 	bool reads_in_order;
 	bool prefers_tagged;
 	bool driven;
+	bool keeps_addresses;
 	const char *what;
 } known[] = {
-	{ "efa", 90, false, false, false, false, "AWS's adapter" },
-	{ "cxi", 90, false, false, false, false, "HPE Slingshot's adapter" },
-	{ "opx", 85, false, false, false, false, "Cornelis Omni-Path" },
-	{ "verbs", 80, false, false, false, false, "an RDMA adapter" },
-	{ "psm3", 75, false, false, false, false, "an Ethernet or Omni-Path adapter" },
-	{ "psm2", 70, false, false, false, false, "Omni-Path" },
-	{ "net", 40, true, true, true, false, "TCP sockets" },
-	{ "tcp", 35, true, true, true, false, "TCP sockets" },
-	{ "shm", 30, true, true, false, false, "shared memory" },
-	{ "sockets", 10, true, false, true, false, "TCP sockets and threads of its own" },
-	{ "udp", 5, true, false, true, true, "UDP sockets" },
+	{ "efa", 90, false, false, false, false, false, "AWS's adapter" },
+	{ "cxi", 90, false, false, false, false, false, "HPE Slingshot's adapter" },
+	{ "opx", 85, false, false, false, false, false, "Cornelis Omni-Path" },
+	{ "verbs", 80, false, false, false, false, false, "an RDMA adapter" },
+	{ "psm3", 75, false, false, false, false, false, "an Ethernet or Omni-Path adapter" },
+	{ "psm2", 70, false, false, false, false, false, "Omni-Path" },
+	{ "net", 40, true, true, true, false, false, "TCP sockets" },
+	{ "tcp", 35, true, true, true, false, false, "TCP sockets" },
+	{ "shm", 30, true, true, false, false, true, "shared memory" },
+	{ "sockets", 10, true, false, true, false, false, "TCP sockets and threads of its own" },
+	{ "udp", 5, true, false, true, true, false, "UDP sockets" },
 };
 
 #define UNKNOWN_SCORE 50u
@@ -86,6 +87,13 @@ bool twi_ofi_is_driven(const char *provider)
 	size_t row = row_of(provider);
 
 	return row < twi_array_count(known) && known[row].driven;
+}
+
+bool twi_ofi_keeps_addresses(const char *provider)
+{
+	size_t row = row_of(provider);
+
+	return row < twi_array_count(known) && known[row].keeps_addresses;
 }
 
 /*

@@ -1,0 +1,198 @@
+/*
+ * test_last_message.c - ranks in a ring, each of which sends to the next one. A rank that has
+ * nothing more to do closes its peers at once, and at the end its runtime, too. The operations of
+ * the others end well all the same, over every lane that joins processes: what a side has
+ * acknowledged is not taken back by its good-bye. There are more ranks than cores, so that a side
+ * often finds all of that at once. TOW_TEST_SEED replays the sizes and the memory.
+ */
+#include <sys/mman.h>
+
+#include "bytes.h"
+#include "coll_team.h"
+#include "job_lanes.h"
+#include "pair.h"
+#include "twt.h"
+#include "twt_random.h"
+
+#define RANKS  3u
+#define ROUNDS 100u /* in a job */
+#ifdef TWT_SANITIZED
+#define JOBS 1u
+#else
+#define JOBS 2u
+#endif
+#define MOST (1u << 20)
+
+enum memory { OF_MALLOC, OF_POOL, READ_ONLY, MEMORIES }; /* that is sent */
+
+static unsigned lane;
+static uint64_t seed;
+
+/* What a rank sends in a round. */
+struct message {
+	uint64_t round, bytes;
+	uint32_t sender;
+	enum memory memory;
+};
+
+struct player {
+	struct twt_rank *rank;
+	struct tow_endpoint *endpoint;
+	char addresses[RANKS][TOW_ADDRESS_MAX];
+	uint8_t *sends[MEMORIES], *receives[MEMORIES];
+};
+
+static struct message draw_message(uint64_t *rng, uint64_t round, uint32_t sender)
+{
+	static const uint64_t sizes[] = { 0, 8, 4000, 20000, 70001, 300000, 300000, MOST };
+
+	return (struct message){ .round = round,
+				 .bytes = sizes[twt_random_below(rng, 8)],
+				 .sender = sender,
+				 .memory = (enum memory)twt_random_below(rng, MEMORIES) };
+}
+
+/* What is read-only has the same bytes in every round. */
+static uint64_t seed_of(const struct message *message)
+{
+	return 1 + message->sender + (message->memory != READ_ONLY ? RANKS + message->round : 0);
+}
+
+static void end_well(const struct message *message, const char *what, struct tow_op *op)
+{
+	int status = twt_finish(op, NULL);
+
+	if (status < 0)
+		fprintf(stderr, "round %llu, a %s of %llu bytes, sent by rank %u: %s\n",
+			(unsigned long long)message->round, what,
+			(unsigned long long)message->bytes, message->sender, tow_error_message());
+	TWT_TRUE(status >= 0);
+}
+
+/* A rank whose receive and send have ended closes at once. */
+static void exchange(const struct player *player, struct tow_peer *before, struct tow_peer *next,
+		     const struct message *in, const struct message *out)
+{
+	uint8_t *from = player->sends[out->memory], *to = player->receives[in->memory];
+	struct tow_op *sent, *received, *ready, *told;
+
+	TWT_OK(tow_recv_start(before, to, in->bytes, 1, NULL, &received));
+	TWT_OK(tow_send_start(before, NULL, 0, 2, NULL, &ready));
+	TWT_OK(tow_recv_start(next, NULL, 0, 2, NULL, &told));
+	end_well(out, "word", told);
+	if (out->memory != READ_ONLY)
+		twt_fill(from, out->bytes, seed_of(out));
+	TWT_OK(tow_send_start(next, from, out->bytes, 1, NULL, &sent));
+	end_well(in, "word", ready);
+	end_well(in, "receive", received);
+	end_well(out, "send", sent);
+	TWT_OK(tow_peer_close(before));
+	TWT_OK(tow_peer_close(next));
+	TWT_TRUE(twt_same(to, in->bytes, seed_of(in)));
+}
+
+static void play_round(const struct player *player, const struct message *in,
+		       const struct message *out)
+{
+	const char *address = player->addresses[(player->rank->rank + 1) % RANKS];
+	struct tow_op *accepted, *connected;
+	struct tow_peer *before, *next;
+
+	TWT_OK(tow_accept_start(player->endpoint, NULL, &accepted));
+	TWT_OK(tow_connect_start(player->endpoint, address, NULL, &connected));
+	before = twt_finish_peer(accepted);
+	next = twt_finish_peer(connected);
+	exchange(player, before, next, in, out);
+}
+
+static void open_endpoint(struct player *player)
+{
+	struct twt_rank *rank = player->rank;
+	char own[TOW_ADDRESS_MAX];
+	struct tow_op *op;
+
+	TWT_OK(tow_endpoint_open(rank->runtime, twt_lanes[lane].address[0], &player->endpoint));
+	TWT_OK(tow_endpoint_address(player->endpoint, own, sizeof(own)));
+	TWT_OK(tow_coll_all_gather_start(rank->group, own, player->addresses, sizeof(own), TOW_U8,
+					 NULL, &op));
+	TWT_TRUE(twt_coll_end(op) >= 0);
+}
+
+static void open_memory(struct player *player)
+{
+	const struct message any = { .sender = player->rank->rank, .memory = READ_ONLY };
+	struct tow_runtime *runtime = player->rank->runtime;
+	uint8_t *all[] = { malloc(2 * (size_t)MOST), NULL };
+	void *read_only =
+		mmap(NULL, MOST, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *pooled;
+
+	TWT_OK(tow_alloc(runtime, 2 * (size_t)MOST, 0, &pooled));
+	TWT_TRUE(all[0] != NULL && read_only != MAP_FAILED);
+	all[1] = pooled;
+	for (enum memory memory = OF_MALLOC; memory <= OF_POOL; memory++) {
+		player->sends[memory] = all[memory];
+		player->receives[memory] = all[memory] + MOST;
+	}
+	twt_fill(read_only, MOST, seed_of(&any));
+	TWT_TRUE(mprotect(read_only, MOST, PROT_READ) == 0);
+	player->sends[READ_ONLY] = read_only;
+	player->receives[READ_ONLY] = player->receives[OF_MALLOC];
+}
+
+static void close_memory(const struct player *player)
+{
+	free(player->sends[OF_MALLOC]);
+	TWT_OK(tow_free(player->rank->runtime, player->sends[OF_POOL]));
+	munmap(player->sends[READ_ONLY], MOST);
+}
+
+static void play(struct twt_rank *rank)
+{
+	struct player player = { .rank = rank };
+	uint32_t before = (rank->rank + RANKS - 1) % RANKS;
+	uint64_t rng = seed;
+
+	open_memory(&player);
+	open_endpoint(&player);
+	for (uint64_t i = 0; i < ROUNDS; i++) {
+		struct message messages[RANKS];
+
+		for (uint32_t k = 0; k < RANKS; k++)
+			messages[k] = draw_message(&rng, i, k);
+		play_round(&player, &messages[before], &messages[rank->rank]);
+	}
+	TWT_OK(tow_endpoint_close(player.endpoint));
+	close_memory(&player);
+}
+
+static void set_options(struct tow_options *options)
+{
+	twt_job_lane_options(lane, options);
+}
+
+static void test_last_message(void **state)
+{
+	(void)state;
+	seed = twt_seed();
+	for (lane = 0; lane < TWT_LANES; lane++) {
+		if (!twt_job_lane(lane))
+			continue;
+		print_message("%s\n", twt_lanes[lane].name);
+		for (unsigned i = 0; i < JOBS; i++) {
+			seed++;
+			twt_ranks(&(struct twt_job){ .ranks = RANKS,
+						     .lane = twt_lanes[lane].address[0],
+						     .run = play,
+						     .pool_bytes = 16 << 20,
+						     .options = set_options });
+		}
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_last_message) };
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

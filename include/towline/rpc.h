@@ -161,7 +161,9 @@ struct tow_call_result {
  * response is there: tow_result has its bytes, tow_call_result everything.
  * Ownership: request stays the caller's, unchanged until completion (up to eager_max_bytes: until
  * this returns); response is the library's to write until completion; *op_out is the caller's until
- * tow_op_release, which also ends a view.
+ * tow_op_release, which also ends a view. Over shm a handler reads a large request of pool memory
+ * in place. Where such a call ends before it is answered, the handler sees what is written there
+ * afterwards (tow_call_canceled).
  * Copies: up to eager_max_bytes two of the request, one of a response into a buffer; larger: as
  * tow_send_start and tow_recv_start.
  * Blocks: as tow_send_start.

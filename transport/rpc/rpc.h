@@ -220,9 +220,9 @@ const void *twi_parcel_keep(struct twi_parcel *parcel, const struct twi_rpc *rpc
 			    uint64_t bytes);
 /*
  * Takes the body back. The header is still sent: it is in the descriptor's own memory, and an inbox
- * must receive all messages, in order.
+ * must receive all messages, in order. True: until `done` the lane may touch the body.
  */
-void twi_parcel_abort(struct twi_parcel *parcel);
+bool twi_parcel_abort(struct twi_parcel *parcel);
 static inline bool twi_parcel_busy(const struct twi_parcel *parcel)
 {
 	return parcel->head.busy || parcel->body.busy;

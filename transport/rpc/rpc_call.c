@@ -9,6 +9,8 @@
  *	ENDED   the operation is complete; a CANCEL may be due
  */
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "diag/base/error.h"
 #include "diag/record/latency.h"
@@ -53,11 +55,27 @@ static void free_call(struct twi_call *call)
 	twi_rpc_peer_settle(rp);
 }
 
+/* The call is over. If a lane still has its request or its response, this comes later again. */
+static void complete_call(struct twi_call *call)
+{
+	if (!call->completing || twi_rpc_io_held(&call->in) || twi_rpc_io_held(&call->out.body))
+		return;
+	call->completing = false;
+	if (call->why != NULL)
+		twi_error(call->result.status, "%s", call->why);
+	free(call->why);
+	call->why = NULL;
+	/* release: a thread that sees it reads `result` */
+	atomic_store_explicit(&call->ended, true, memory_order_release);
+	twi_op_complete(call->op, call->result.status, call->result.bytes);
+}
+
 void twi_call_settle(struct twi_call *call)
 {
 	struct twi_rpc_head head = { .type = TWI_RPC_CANCEL, .id = call->id };
 
 	twi_assert_held(call->rpc->engine);
+	complete_call(call);
 	if (call->state != TWI_CALL_ENDED || twi_parcel_busy(&call->out) || call->in.busy)
 		return;
 	if (call->cancel_due) {
@@ -227,7 +245,7 @@ void twi_call_end(struct twi_call *call, int status, bool tell)
 {
 	struct twi_rpc_peer *rp = call->rp;
 	struct tow_op *op = call->op;
-	bool sent = call->state != TWI_CALL_QUEUED, answered = status == TOW_OK;
+	bool sent = call->state != TWI_CALL_QUEUED, answered = status == TOW_OK, held;
 
 	twi_assert_held(call->rpc->engine);
 	if (call->state == TWI_CALL_ENDED)
@@ -239,8 +257,12 @@ void twi_call_end(struct twi_call *call, int status, bool tell)
 	call->cancel_due = tell && sent;
 	twi_list_remove(&call->link);
 	rp->in_flight -= sent;
-	twi_rpc_io_abort(&call->in);
-	twi_parcel_abort(&call->out);
+	held = twi_rpc_io_abort(&call->in);
+	held = twi_parcel_abort(&call->out) || held;
+	if (held)
+		twi_op_unwatch(op); /* a lane ends it */
+	if (held && status < 0)
+		call->why = strdup(tow_error_message());
 	if (call->stream != NULL && status < 0)
 		twi_stream_fail(call->stream, status);
 	else if (call->stream != NULL)
@@ -255,9 +277,7 @@ void twi_call_end(struct twi_call *call, int status, bool tell)
 	record_span(call, status);
 	op->seq = call->id; /* the number by which waits name it */
 	op->data = (void *)(uintptr_t)call->result.data;
-	/* release: a thread that sees it reads `result` */
-	atomic_store_explicit(&call->ended, true, memory_order_release);
-	twi_op_complete(op, status, call->result.bytes);
+	call->completing = true;
 	twi_call_settle(call);
 	twi_call_pump(rp);
 	rp->holds--;

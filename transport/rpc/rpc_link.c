@@ -44,13 +44,12 @@ int twi_rpc_io_start(struct twi_rpc_io *io, struct tow_peer *peer,
 	return status;
 }
 
-void twi_rpc_io_abort(struct twi_rpc_io *io)
+bool twi_rpc_io_abort(struct twi_rpc_io *io)
 {
-	struct tow_op *op = &io->op;
-
 	/* The lane must not see an operation that has completed: the peer may have gone. */
-	if (io->busy && op->stage != TWI_STAGE_COMPLETING)
-		twi_message_abort(op, TOW_ECANCELED, true);
+	if (twi_rpc_io_held(io))
+		twi_message_abort(&io->op, TOW_ECANCELED, true);
+	return twi_rpc_io_held(io);
 }
 
 static void free_if_done(struct twi_link *link)

@@ -79,7 +79,7 @@ const void *twi_parcel_keep(struct twi_parcel *parcel, const struct twi_rpc *rpc
 	return parcel->data + TWI_RPC_HEAD_BYTES;
 }
 
-void twi_parcel_abort(struct twi_parcel *parcel)
+bool twi_parcel_abort(struct twi_parcel *parcel)
 {
-	twi_rpc_io_abort(&parcel->body);
+	return twi_rpc_io_abort(&parcel->body);
 }

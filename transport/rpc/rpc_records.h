@@ -23,6 +23,7 @@ struct twi_push {
 	struct twi_parcel parcel;
 	struct tow_op *op; /* NULL: the end of the stream, or it has ended already */
 	bool busy;
+	int over; /* the operation's status once a lane has let the piece go; 0: none */
 };
 
 struct tow_stream {
@@ -84,6 +85,8 @@ struct twi_call {
 	struct tow_stream *stream;
 	struct twi_call_wish wish;
 	bool cancel_due;
+	bool completing;     /* it is over, and its operation ends when no lane has its memory */
+	char *why;           /* it failed, where the operation ends later; or NULL */
 	uint64_t arrived_ns; /* arrival of the response */
 	uint64_t there_ns;   /* arrival of the request, by the server's clock */
 	uint64_t unread_ns;  /* how long it lay there unread before that, at most */
@@ -122,6 +125,7 @@ struct tow_call_in {
 	_Atomic bool canceled; /* relaxed: it orders no other memory */
 	_Atomic(struct tow_peer *) peer;
 	bool give_up_due, reply_waits;
+	int over; /* the reply's status once a lane has let its memory go; 0: none */
 	struct tow_op *reply;
 	int32_t code;
 	const void *data;

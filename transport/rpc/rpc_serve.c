@@ -130,6 +130,8 @@ static void on_replied(struct twi_parcel *parcel)
 	struct tow_call_in *in = parcel->owner;
 	int status = parcel->status;
 
+	if (status < 0 && in->over != 0)
+		status = in->over;
 	if (in->state == TWI_SERVE_REPLYING)
 		finish_reply(in, status == TOW_ETRUNCATED ? TOW_ECANCELED : status);
 	else
@@ -264,6 +266,7 @@ static struct tow_call_in *take_record(struct twi_rpc_peer *rp, struct twi_rpc_m
 	in->absent_ns = twi_engine_absent(rp->engine, arrived_ns);
 	in->deadline_ns = head->a < UINT64_MAX - arrived_ns ? arrived_ns + head->a : UINT64_MAX;
 	in->give_up_due = in->reply_waits = false;
+	in->over = 0;
 	in->reply = NULL;
 	in->out.done = on_replied;
 	in->out.owner = in;
@@ -322,8 +325,14 @@ static void abandon_call(struct tow_call_in *in, int status)
 			twi_stream_fail(in->stream, status);
 		break;
 	case TWI_SERVE_REPLYING:
-		twi_parcel_abort(&in->out);
-		finish_reply(in, status);
+		if (!twi_parcel_abort(&in->out)) {
+			finish_reply(in, status);
+			break;
+		}
+		if (in->over == 0)
+			in->over = status;
+		if (in->reply != NULL)
+			twi_op_unwatch(in->reply);
 		break;
 	default:
 		break;

@@ -44,6 +44,9 @@ static void on_pushed(struct twi_parcel *parcel)
 	struct tow_op *op = push->op;
 	int status = parcel->status;
 
+	if (status < 0 && push->over != 0)
+		status = push->over;
+	push->over = 0;
 	push->busy = false;
 	push->op = NULL;
 	if (op != NULL)
@@ -244,7 +247,10 @@ static void on_fetched(struct tow_op *io_op, const struct tow_result *result)
 	struct tow_stream *stream = chunk->stream;
 	struct tow_op *op = chunk->op;
 	bool wrong = result->status >= 0 && result->bytes != chunk->bytes;
+	int status = wrong ? TOW_EPROTOCOL : result->status;
 
+	if (status < 0 && stream->failed != 0)
+		status = stream->failed;
 	chunk->io.busy = false;
 	chunk->op = NULL;
 	chunk->state = TWI_CHUNK_TAKEN;
@@ -252,10 +258,10 @@ static void on_fetched(struct tow_op *io_op, const struct tow_result *result)
 		twi_view_pass(op, io_op);
 	twi_view_drop(io_op);
 	if (op != NULL)
-		twi_op_complete(op, wrong ? TOW_EPROTOCOL : result->status, result->bytes);
+		twi_op_complete(op, status, result->bytes);
 	if (stream->failed == 0 &&
-	    (wrong || (result->status < 0 && op != NULL && result->status != TOW_ETRUNCATED)))
-		twi_stream_break_call(stream, wrong ? TOW_EPROTOCOL : result->status);
+	    (wrong || (status < 0 && op != NULL && status != TOW_ETRUNCATED)))
+		twi_stream_break_call(stream, status);
 	twi_stream_pump_in(stream);
 	twi_stream_settle_owner(stream);
 }
@@ -405,7 +411,11 @@ static void end_pushes(struct tow_stream *stream, int status)
 		struct twi_push *push = &stream->push[i];
 		struct tow_op *op = push->op;
 
-		twi_parcel_abort(&push->parcel);
+		if (twi_parcel_abort(&push->parcel) && op != NULL) {
+			push->over = status;
+			twi_op_unwatch(op);
+			continue;
+		}
 		push->op = NULL;
 		if (op != NULL)
 			twi_op_complete(op, status, 0);
@@ -424,7 +434,10 @@ void twi_stream_fail(struct tow_stream *stream, int status)
 		struct twi_chunk *chunk = chunk_at(stream, i);
 		struct tow_op *op = chunk->op;
 
-		twi_rpc_io_abort(&chunk->io);
+		if (twi_rpc_io_abort(&chunk->io) && op != NULL) {
+			twi_op_unwatch(op);
+			continue; /* it ends with the stream's status */
+		}
 		chunk->op = NULL;
 		if (op != NULL)
 			twi_op_complete(op, status, 0);

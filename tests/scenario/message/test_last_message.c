@@ -1,14 +1,20 @@
 /*
- * test_last_message.c - ranks in a ring, each of which sends to the next one. A rank that has
- * nothing more to do closes its peers at once, and at the end its runtime, too. The operations of
+ * test_last_message.c - ranks in a ring, each of which sends to the next one, a message or a call's
+ * request or response. A rank that has nothing more to do closes its peers at once, and at the end
+ * its runtime, too. The operations of
  * the others end well all the same, over every lane that joins processes: what a side has
  * acknowledged is not taken back by its good-bye. There are more ranks than cores, so that a side
- * often finds all of that at once. TOW_TEST_SEED replays the sizes and the memory.
+ * often finds all of that at once. TOW_TEST_SEED replays what is sent.
  */
+#include <stdatomic.h>
 #include <sys/mman.h>
+
+#include <towline/match.h>
+#include <towline/rpc.h>
 
 #include "bytes.h"
 #include "coll_team.h"
+#include "diag/base/clock.h"
 #include "job_lanes.h"
 #include "pair.h"
 #include "twt.h"
@@ -23,15 +29,18 @@
 #endif
 #define MOST (1u << 20)
 
+enum kind { PLAIN, PARTS, VIEW, REQUEST, RESPONSE, KINDS };
 enum memory { OF_MALLOC, OF_POOL, READ_ONLY, MEMORIES }; /* that is sent */
 
 static unsigned lane;
 static uint64_t seed;
+static _Atomic(struct tow_call_in *) asked, taken; /* calls of methods that are to be answered */
 
 /* What a rank sends in a round. */
 struct message {
 	uint64_t round, bytes;
 	uint32_t sender;
+	enum kind kind;
 	enum memory memory;
 };
 
@@ -49,6 +58,7 @@ static struct message draw_message(uint64_t *rng, uint64_t round, uint32_t sende
 	return (struct message){ .round = round,
 				 .bytes = sizes[twt_random_below(rng, 8)],
 				 .sender = sender,
+				 .kind = (enum kind)twt_random_below(rng, KINDS),
 				 .memory = (enum memory)twt_random_below(rng, MEMORIES) };
 }
 
@@ -60,35 +70,131 @@ static uint64_t seed_of(const struct message *message)
 
 static void end_well(const struct message *message, const char *what, struct tow_op *op)
 {
-	int status = twt_finish(op, NULL);
+	int status = op != NULL ? twt_wait_for(op, NULL) : TOW_OK;
 
 	if (status < 0)
-		fprintf(stderr, "round %llu, a %s of %llu bytes, sent by rank %u: %s\n",
-			(unsigned long long)message->round, what,
+		fprintf(stderr, "round %llu, %s of kind %u and %llu bytes, sent by rank %u: %s\n",
+			(unsigned long long)message->round, what, (unsigned)message->kind,
 			(unsigned long long)message->bytes, message->sender, tow_error_message());
 	TWT_TRUE(status >= 0);
+}
+
+static void note_call(struct tow_call_in *call, void *user)
+{
+	_Atomic(struct tow_call_in *) *noted = user;
+
+	atomic_store(noted, call);
+}
+
+static struct tow_call_in *await_call(const struct player *player,
+				      _Atomic(struct tow_call_in *) *noted)
+{
+	uint64_t until = twi_now_ns() + TWT_FINISH_NS;
+	struct tow_call_in *call;
+
+	while ((call = atomic_exchange(noted, NULL)) == NULL) {
+		TWT_TRUE(tow_progress(player->rank->runtime) >= 0);
+		TWT_TRUE(twi_now_ns() < until);
+	}
+	return call;
+}
+
+static void split(uint8_t *data, const struct message *message, struct tow_part parts[2])
+{
+	parts[0] = (struct tow_part){ data, message->bytes / 3 };
+	parts[1] =
+		(struct tow_part){ data + message->bytes / 3, message->bytes - message->bytes / 3 };
+}
+
+/* The receive of `in`; NULL: its request comes to a method. */
+static struct tow_op *start_receive(const struct player *player, struct tow_peer *before,
+				    const struct message *in)
+{
+	uint8_t *to = player->receives[in->memory];
+	struct tow_match match = TOW_MATCH_INIT;
+	struct tow_part parts[2];
+	struct tow_op *op = NULL;
+
+	match.peer = before;
+	match.tag = 1;
+	split(to, in, parts);
+	if (in->kind == PLAIN)
+		TWT_OK(tow_recv_start(before, to, in->bytes, 1, NULL, &op));
+	if (in->kind == PARTS)
+		TWT_OK(tow_recv_match_start(player->endpoint, &match, parts, 2, NULL, &op));
+	if (in->kind == VIEW)
+		TWT_OK(tow_recv_view_start(before, 1, NULL, &op));
+	if (in->kind == RESPONSE)
+		TWT_OK(tow_call_start(before, "ask", NULL, 0, to, in->bytes, NULL, &op));
+	return op;
+}
+
+static struct tow_op *start_send(const struct player *player, struct tow_peer *next,
+				 const struct message *out)
+{
+	uint8_t *from = player->sends[out->memory];
+	struct tow_part parts[2];
+	struct tow_op *op = NULL;
+
+	if (out->memory != READ_ONLY)
+		twt_fill(from, out->bytes, seed_of(out));
+	split(from, out, parts);
+	if (out->kind == PLAIN || out->kind == VIEW)
+		TWT_OK(tow_send_start(next, from, out->bytes, 1, NULL, &op));
+	if (out->kind == PARTS)
+		TWT_OK(tow_send_parts_start(next, parts, 2, 1, NULL, &op));
+	if (out->kind == REQUEST)
+		TWT_OK(tow_call_start(next, "take", from, out->bytes, NULL, 0, NULL, &op));
+	if (out->kind == RESPONSE)
+		TWT_OK(tow_reply_start(await_call(player, &asked), 0, from, out->bytes, NULL, &op));
+	return op;
+}
+
+/* Receives what has come, and checks it. */
+static void end_receive(const struct player *player, const struct message *in,
+			struct tow_op *received)
+{
+	const void *data = player->receives[in->memory];
+	struct tow_result result = TOW_RESULT_INIT;
+	uint64_t bytes = in->bytes;
+
+	end_well(in, "a receive", received);
+	if (in->kind == REQUEST) {
+		struct tow_call_in *call = await_call(player, &taken);
+
+		data = tow_call_request(call, &bytes);
+		TWT_TRUE(bytes == in->bytes && twt_same(data, bytes, seed_of(in)));
+		TWT_OK(tow_reply_start(call, 0, NULL, 0, NULL, &received));
+		end_well(in, "a reply", received);
+	} else {
+		TWT_OK(tow_op_result(received, &result));
+		data = in->kind == VIEW ? result.data : data;
+		TWT_TRUE(result.bytes == bytes && twt_same(data, bytes, seed_of(in)));
+	}
+	if (in->kind == VIEW)
+		TWT_OK(tow_view_release(received));
+	else
+		tow_op_release(received);
 }
 
 /* A rank whose receive and send have ended closes at once. */
 static void exchange(const struct player *player, struct tow_peer *before, struct tow_peer *next,
 		     const struct message *in, const struct message *out)
 {
-	uint8_t *from = player->sends[out->memory], *to = player->receives[in->memory];
-	struct tow_op *sent, *received, *ready, *told;
+	struct tow_op *received = start_receive(player, before, in), *ready, *told, *sent;
 
-	TWT_OK(tow_recv_start(before, to, in->bytes, 1, NULL, &received));
-	TWT_OK(tow_send_start(before, NULL, 0, 2, NULL, &ready));
 	TWT_OK(tow_recv_start(next, NULL, 0, 2, NULL, &told));
-	end_well(out, "word", told);
-	if (out->memory != READ_ONLY)
-		twt_fill(from, out->bytes, seed_of(out));
-	TWT_OK(tow_send_start(next, from, out->bytes, 1, NULL, &sent));
-	end_well(in, "word", ready);
-	end_well(in, "receive", received);
-	end_well(out, "send", sent);
+	TWT_OK(tow_send_start(before, NULL, 0, 2, NULL, &ready));
+	end_well(out, "a word", told);
+	tow_op_release(told);
+	sent = start_send(player, next, out);
+	end_well(in, "a word", ready);
+	tow_op_release(ready);
+	end_receive(player, in, received);
+	end_well(out, "a send", sent);
+	tow_op_release(sent);
 	TWT_OK(tow_peer_close(before));
 	TWT_OK(tow_peer_close(next));
-	TWT_TRUE(twt_same(to, in->bytes, seed_of(in)));
 }
 
 static void play_round(const struct player *player, const struct message *in,
@@ -111,6 +217,8 @@ static void open_endpoint(struct player *player)
 	char own[TOW_ADDRESS_MAX];
 	struct tow_op *op;
 
+	TWT_OK(tow_method_register(rank->runtime, "ask", note_call, &asked, NULL));
+	TWT_OK(tow_method_register(rank->runtime, "take", note_call, &taken, NULL));
 	TWT_OK(tow_endpoint_open(rank->runtime, twt_lanes[lane].address[0], &player->endpoint));
 	TWT_OK(tow_endpoint_address(player->endpoint, own, sizeof(own)));
 	TWT_OK(tow_coll_all_gather_start(rank->group, own, player->addresses, sizeof(own), TOW_U8,

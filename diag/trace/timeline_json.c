@@ -25,6 +25,14 @@
 		twi_emit_array_end(e);                                                             \
 	} while (0)
 
+/* A mean as a whole number: of bytes that a trace claims it may be too large for one. */
+static uint64_t whole_of(double mean)
+{
+	if (!(mean > 0))
+		return 0;
+	return mean < 0x1p64 ? (uint64_t)mean : UINT64_MAX;
+}
+
 static void emit_quantiles(struct twi_emit *e, const struct twi_timeline_quantiles *q)
 {
 	twi_emit_u64(e, "count", q->count);
@@ -74,10 +82,10 @@ static void emit_transfers(struct twi_emit *e, const struct twi_timeline *t)
 	twi_emit_object_begin(e, "in_flight");
 	twi_emit_array_begin(e, "mean");
 	for (size_t i = 0; i < TWI_TIMELINE_BINS; i++)
-		twi_emit_f64(e, NULL, (double)(uint64_t)(t->bins[i].flight_mean * 1000) / 1000);
+		twi_emit_f64(e, NULL, (double)whole_of(t->bins[i].flight_mean * 1000) / 1000);
 	twi_emit_array_end(e);
 	EMIT_BINS(e, "max", bin->flight_max);
-	EMIT_BINS(e, "bytes_mean", bin->flight_bytes_mean);
+	EMIT_BINS(e, "bytes_mean", whole_of(bin->flight_bytes_mean));
 	EMIT_BINS(e, "bytes_max", bin->flight_bytes_max);
 	twi_emit_object_end(e);
 }

@@ -220,7 +220,7 @@ const void *twi_parcel_keep(struct twi_parcel *parcel, const struct twi_rpc *rpc
 			    uint64_t bytes);
 /*
  * Takes the body back. The header is still sent: it is in the descriptor's own memory, and an inbox
- * must receive all messages, in order. True: until `done` the lane may touch the body.
+ * must receive all messages, in order. Returns true if the lane may touch the body until `done`.
  */
 bool twi_parcel_abort(struct twi_parcel *parcel);
 static inline bool twi_parcel_busy(const struct twi_parcel *parcel)

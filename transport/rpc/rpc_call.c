@@ -6,7 +6,7 @@
  *
  *	QUEUED  waits for OPEN, or for room in the peer's window
  *	BODY    the response has come; its body is being received
- *	ENDED   the operation is complete; a CANCEL may be due
+ *	ENDED   the operation is complete, or is when no lane has its memory; a CANCEL may be due
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,7 +55,7 @@ static void free_call(struct twi_call *call)
 	twi_rpc_peer_settle(rp);
 }
 
-/* The call is over. If a lane still has its request or its response, this comes later again. */
+/* Ends the operation of a call that is over, unless a lane still has its request or response. */
 static void complete_call(struct twi_call *call)
 {
 	if (!call->completing || twi_rpc_io_held(&call->in) || twi_rpc_io_held(&call->out.body))

@@ -76,15 +76,15 @@ void twi_link_describe(const struct tow_peer *peer, struct twi_emit *emit);
 int twi_rpc_io_start(struct twi_rpc_io *io, struct tow_peer *peer,
 		     const struct twi_message *message, tow_op_callback done, void *user);
 
-/* Whether a lane may still touch its payload. */
+/* Returns whether a lane may still touch its payload. */
 static inline bool twi_rpc_io_held(const struct twi_rpc_io *io)
 {
 	return io->busy && io->op.stage != TWI_STAGE_COMPLETING;
 }
 
 /*
- * Ends it if it is under way. Its callback will still run. True: until then the lane may touch its
- * payload, as libfabric has it in hand; so an operation of the user must not end before.
+ * Ends it if it is under way. Its callback will still run. Returns true if the lane may touch its
+ * payload until then, because libfabric has it in hand: no operation of the user ends before.
  */
 bool twi_rpc_io_abort(struct twi_rpc_io *io);
 

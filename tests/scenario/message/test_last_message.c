@@ -1,10 +1,9 @@
 /*
  * test_last_message.c - ranks in a ring, each of which sends to the next one, a message or a call's
  * request or response. A rank that has nothing more to do closes its peers at once, and at the end
- * its runtime, too. The operations of
- * the others end well all the same, over every lane that joins processes: what a side has
- * acknowledged is not taken back by its good-bye. There are more ranks than cores, so that a side
- * often finds all of that at once. TOW_TEST_SEED replays what is sent.
+ * its runtime, too. The operations of the others end well all the same, over every lane that joins
+ * processes: what a side has acknowledged is not taken back by its good-bye. There are more ranks
+ * than cores, so that a side often finds all of that at once. TOW_TEST_SEED replays what is sent.
  */
 #include <stdatomic.h>
 #include <sys/mman.h>
@@ -106,7 +105,7 @@ static void split(uint8_t *data, const struct message *message, struct tow_part 
 		(struct tow_part){ data + message->bytes / 3, message->bytes - message->bytes / 3 };
 }
 
-/* The receive of `in`; NULL: its request comes to a method. */
+/* Starts to receive `in`. Returns NULL for a request, which comes to a method. */
 static struct tow_op *start_receive(const struct player *player, struct tow_peer *before,
 				    const struct message *in)
 {
@@ -150,7 +149,7 @@ static struct tow_op *start_send(const struct player *player, struct tow_peer *n
 	return op;
 }
 
-/* Receives what has come, and checks it. */
+/* Waits until `in` has come, answers it if it is a request, and checks its bytes. */
 static void end_receive(const struct player *player, const struct message *in,
 			struct tow_op *received)
 {

@@ -12,7 +12,8 @@
  * request; a response that is taken as a view) or into the caller's buffer (a response).
  *
  * Deadlines travel: the server sees how long the client will wait. A call that is canceled or past
- * its deadline ends at once on the client, and the server is told; what it answers is dropped.
+ * its deadline ends on the client when no lane uses its memory any more, which is at once on most
+ * (docs/rpc.md, "Calls that end early"). The server is told; what it answers is dropped.
  *
  * Bounds. A runtime has up to 512 calls at once as a client and as many as a server (fewer where
  * eager_max_bytes is above 64 KiB). To one peer TOW_CALL_WINDOW are on their way; further ones wait
@@ -98,6 +99,11 @@ int tow_method_deregister(struct tow_runtime *runtime, const char *name);
 /* Flags of struct tow_call_options. */
 #define TOW_CALL_VIEW   1u /* the response is taken as a view: tow_result.data until the release */
 #define TOW_CALL_STREAM 2u /* with a stream */
+/*
+ * The caller does not write to the request while a handler may look at it, even if the call ends
+ * early, at its deadline or by tow_op_cancel. It may free it.
+ */
+#define TOW_CALL_LEND 4u
 
 /* How to start a call. NULL in its place means TOW_CALL_OPTIONS_INIT. */
 struct tow_call_options {
@@ -162,10 +168,11 @@ struct tow_call_result {
  * Ownership: request stays the caller's, unchanged until completion (up to eager_max_bytes: until
  * this returns); response is the library's to write until completion; *op_out is the caller's until
  * tow_op_release, which also ends a view. Over shm a handler reads a large request of pool memory
- * in place. Where such a call ends before it is answered, the handler sees what is written there
- * afterwards (tow_call_canceled).
+ * in place if the call has no deadline or is started with TOW_CALL_LEND. Canceled without that
+ * flag, it ends when the handler has answered.
  * Copies: up to eager_max_bytes two of the request, one of a response into a buffer; larger: as
- * tow_send_start and tow_recv_start.
+ * tow_send_start and tow_recv_start, and over shm one more of a request of pool memory whose call
+ * has a deadline and no TOW_CALL_LEND.
  * Blocks: as tow_send_start.
  * Threads: any.
  * Returns: TOW_OK when started; TOW_EINVAL; TOW_EBUSY when as many calls exist as the runtime can
@@ -184,7 +191,7 @@ int tow_call_start(struct tow_peer *peer, const char *method, const void *reques
  * tow_call_start, tow_op_wait and tow_call_result in one, with a response into a buffer.
  * *result_out may be NULL.
  * Ownership: nothing is kept.
- * Copies: as tow_call_start.
+ * Copies: as tow_call_start with a deadline of timeout_ns.
  * Blocks: until the call has ended, at most timeout_ns.
  * Threads: any; not from a callback or handler.
  * Returns: as tow_call_start, or how the call ended.

@@ -221,6 +221,7 @@ PER_CALL_INLINE void fill_op(struct tow_op *op, struct tow_peer *peer,
 		op->impatient = message->impatient;
 	}
 	op->lent |= message->lent;
+	op->awaits_view = message->awaits_view;
 	op->site = message->site;
 	op->span_parent = message->parent;
 	if (parts != NULL)

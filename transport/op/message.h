@@ -31,6 +31,7 @@ struct twi_message {
 	enum twi_op_kind kind; /* TWI_OP_SEND or TWI_OP_RECV */
 	bool view;             /* TWI_OP_RECV; bytes is the longest message that it takes */
 	bool lent;             /* TWI_OP_SEND; as TOW_OP_LEND */
+	bool awaits_view;      /* lent: it ends when a view that shows it has gone */
 	bool waits;            /* TWI_OP_SEND; blocking: a large one needs an operation */
 	bool impatient;        /* of a view: it ends if the pool has no room for it */
 	uint8_t space;         /* enum twi_space */

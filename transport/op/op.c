@@ -75,6 +75,7 @@ static void prepare_op(struct tow_op *op, struct twi_engine *engine, const struc
 	op->timed.prev = NULL;
 	op->truncate = TWI_TRUNCATE_NEVER;
 	op->lent = false;
+	op->awaits_view = false;
 	if (options != NULL) {
 		op->done = options->done;
 		op->user = options->user;

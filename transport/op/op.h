@@ -98,7 +98,8 @@ enum twi_op_stage {
 	TWI_STAGE_FILLING, /* receive: an eager payload is arriving in pieces */
 	TWI_STAGE_GRANTED, /* receive: CTS is out */
 	TWI_STAGE_COMPLETING,
-	TWI_STAGE_HELD, /* its peer is not connected yet (twi_message_hold) */
+	TWI_STAGE_HELD,   /* its peer is not connected yet (twi_message_hold) */
+	TWI_STAGE_VIEWED, /* send: the receiver has a view of its memory (awaits_view) */
 };
 
 /* Where the payload of a message is, if not at op->data. Most messages have NONE. */
@@ -182,7 +183,8 @@ struct tow_op {
 			bool canceled : 1;  /* asked to end early, with its payload under way */
 			bool lent : 1;      /* send: unchanged while a view shows it */
 			bool early : 1;     /* send: start_ns is before its real start (outbox.h) */
-			uint8_t unused : 3; /* cleared too: the byte is written whole */
+			bool awaits_view : 1; /* send: it ends when a view that shows it has gone */
+			uint8_t unused : 2;   /* cleared too: the byte is written whole */
 		};
 	};
 	uint64_t deadline_ns; /* engine time; UINT64_MAX: none */

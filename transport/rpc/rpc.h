@@ -83,12 +83,13 @@ struct twi_rpc_slot {
 	uint8_t *data;
 };
 
-/* A payload descriptor that is sent. `done` is called when neither part is under way any more. */
+/* A payload descriptor that is sent. `done` is called when it is not busy, and for a view's end. */
 struct twi_parcel {
 	struct twi_rpc_io head, body;
 	struct twi_rpc_peer *rp;
 	uint8_t *data;    /* the header, and an inline body */
 	bool lent;        /* the body's memory is lent, as with TOW_OP_LEND */
+	bool awaits_view; /* lent: the body is done when a view that shows it has gone */
 	uint64_t sent_ns; /* when the header was on the wire; 0: not yet */
 	int status;       /* of the part that failed first */
 	void (*done)(struct twi_parcel *parcel);
@@ -223,9 +224,10 @@ const void *twi_parcel_keep(struct twi_parcel *parcel, const struct twi_rpc *rpc
  * must receive all messages, in order. Returns true if the lane may touch the body until `done`.
  */
 bool twi_parcel_abort(struct twi_parcel *parcel);
+/* Whether it is under way; not if a view of the body is all that is left. */
 static inline bool twi_parcel_busy(const struct twi_parcel *parcel)
 {
-	return parcel->head.busy || parcel->body.busy;
+	return parcel->head.busy || (parcel->body.busy && !twi_rpc_io_viewed(&parcel->body));
 }
 
 /* rpc_call.c. begin: takes `op`, or fails. */

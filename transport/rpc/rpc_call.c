@@ -55,10 +55,17 @@ static void free_call(struct twi_call *call)
 	twi_rpc_peer_settle(rp);
 }
 
-/* Ends the operation of a call that is over, unless a lane still has its request or response. */
+/* A server that has answered has no use for the request, of which it may still have a view. */
+static bool has_request(const struct twi_call *call)
+{
+	return twi_rpc_io_held(&call->out.body) &&
+	       !(call->answered && twi_rpc_io_viewed(&call->out.body));
+}
+
+/* Ends the operation of a call that is over, unless its request or response is still in use. */
 static void complete_call(struct twi_call *call)
 {
-	if (!call->completing || twi_rpc_io_held(&call->in) || twi_rpc_io_held(&call->out.body))
+	if (!call->completing || twi_rpc_io_held(&call->in) || has_request(call))
 		return;
 	call->completing = false;
 	if (call->why != NULL)
@@ -83,7 +90,7 @@ void twi_call_settle(struct twi_call *call)
 		if (twi_parcel_send(&call->out, call->rp, &head, NULL, 0, TWI_SITE_NONE) == TOW_OK)
 			return;
 	}
-	if (call->op != NULL)
+	if (call->op != NULL || call->out.body.busy)
 		return;
 	if (call->stream != NULL && !twi_stream_release(call->stream))
 		return;
@@ -321,6 +328,7 @@ static void on_sent(struct twi_parcel *parcel)
 static void send_call(struct twi_call *call)
 {
 	uint64_t now = twi_engine_clock(call->rpc->engine), deadline = call->op->deadline_ns;
+	bool promised = (call->wish.flags & TOW_CALL_LEND) != 0;
 	struct twi_rpc_head head = {
 		.type = TWI_RPC_REQUEST,
 		.flags = call->stream != NULL ? TWI_RPC_STREAM : 0,
@@ -331,8 +339,12 @@ static void send_call(struct twi_call *call)
 	int status;
 
 	call->state = TWI_CALL_SENT;
-	/* Lent: the server uses the request until it answers, and the client waits for that. */
-	call->out.lent = true;
+	/*
+	 * Without a deadline, the call can wait until the server does not use the request any more:
+	 * until its answer, or if it is canceled, until no view shows the request.
+	 */
+	call->out.awaits_view = !promised && deadline == UINT64_MAX;
+	call->out.lent = promised || deadline == UINT64_MAX;
 	call->rp->in_flight++;
 	twi_list_push_back(&call->rp->active, &call->link);
 	status = twi_parcel_send(&call->out, call->rp, &head, call->wish.request,
@@ -355,6 +367,11 @@ void twi_call_pump(struct twi_rpc_peer *rp)
 	}
 }
 
+static void say_text(struct twi_call *call, const char *text)
+{
+	snprintf(call->result.text, sizeof(call->result.text), "%s", text);
+}
+
 void twi_call_given_up(struct twi_rpc_peer *rp, uint64_t id)
 {
 	struct twi_call *call = twi_call_find(rp, id);
@@ -362,7 +379,7 @@ void twi_call_given_up(struct twi_rpc_peer *rp, uint64_t id)
 	twi_assert_held(rp->engine);
 	if (call == NULL || call->state == TWI_CALL_ENDED)
 		return;
-	snprintf(call->result.text, sizeof(call->result.text), "the server has given the call up");
+	say_text(call, "the server has given the call up");
 	twi_call_end(call, TOW_ECANCELED, false);
 }
 
@@ -382,6 +399,8 @@ static void on_body(struct tow_op *op, const struct tow_result *result)
 		twi_call_end(call, TOW_EPROTOCOL, true);
 		return;
 	}
+	if (result->status == TOW_ECANCELED)
+		say_text(call, "the server has taken its response back");
 	twi_call_end(call, result->status >= 0 ? TOW_OK : result->status, result->status < 0);
 }
 
@@ -467,6 +486,7 @@ bool twi_call_answered(struct twi_rpc_peer *rp, struct twi_rpc_slot *slot,
 		rp->rpc->dropped++;
 		return false;
 	}
+	call->answered = true;
 	call->arrived_ns = arrived_ns;
 	call->there_ns = head->a;
 	call->unread_ns = twi_rpc_unread_get(head->unread);
@@ -502,7 +522,7 @@ static void set_up(struct twi_call *call, struct twi_rpc_peer *rp, struct tow_op
 	call->out.done = on_sent;
 	call->out.owner = call;
 	call->out.sent_ns = 0;
-	call->cancel_due = false;
+	call->cancel_due = call->answered = false;
 	call->arrived_ns = call->there_ns = call->unread_ns = 0;
 	call->result = (struct tow_call_result){ .size = sizeof(call->result),
 						 .one_way_error_ns = UINT64_MAX };

@@ -71,4 +71,6 @@ void twi_call_explain(const struct twi_call *call, int status)
 			  (unsigned long long)call->wish.response_bytes);
 	else if (status == TOW_EDEADLINE)
 		twi_error(status, "%s: its deadline has passed, and %s", head, stage_of(call));
+	else if (status == TOW_ECANCELED)
+		twi_error(status, "%s: canceled by tow_op_cancel; %s", head, stage_of(call));
 }

@@ -76,10 +76,16 @@ void twi_link_describe(const struct tow_peer *peer, struct twi_emit *emit);
 int twi_rpc_io_start(struct twi_rpc_io *io, struct tow_peer *peer,
 		     const struct twi_message *message, tow_op_callback done, void *user);
 
-/* Returns whether a lane may still touch its payload. */
+/* Returns whether a lane, or a view of the peer's, may still touch its payload. */
 static inline bool twi_rpc_io_held(const struct twi_rpc_io *io)
 {
 	return io->busy && io->op.stage != TWI_STAGE_COMPLETING;
+}
+
+/* Returns whether all that is left of a send is a view of its memory. */
+static inline bool twi_rpc_io_viewed(const struct twi_rpc_io *io)
+{
+	return io->busy && io->op.stage == TWI_STAGE_VIEWED;
 }
 
 /*

@@ -63,6 +63,7 @@ int twi_parcel_send(struct twi_parcel *parcel, struct twi_rpc_peer *rp, struct t
 	message.bytes = bytes;
 	message.tag = head->tag;
 	message.lent = parcel->lent;
+	message.awaits_view = parcel->awaits_view;
 	status = twi_rpc_io_start(&parcel->body, rp->peer, &message, body_done, parcel);
 	if (status < 0)
 		parcel->status = status; /* reported when the header has been sent */

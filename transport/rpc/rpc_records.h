@@ -85,6 +85,7 @@ struct twi_call {
 	struct tow_stream *stream;
 	struct twi_call_wish wish;
 	bool cancel_due;
+	bool answered;       /* by the server, also with a failure */
 	bool completing;     /* it is over, and its operation ends when no lane has its memory */
 	char *why;           /* it failed, where the operation ends later; or NULL */
 	uint64_t arrived_ns; /* arrival of the response */

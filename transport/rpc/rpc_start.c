@@ -23,7 +23,7 @@ static int check_call(struct tow_peer *peer, const struct twi_call_wish *wish,
 	    (wish->response == NULL && wish->response_bytes > 0))
 		return twi_error(TOW_EINVAL,
 				 "tow_call_start: an argument is NULL, or the method has no name");
-	if ((options->flags & ~(TOW_CALL_VIEW | TOW_CALL_STREAM)) != 0)
+	if ((options->flags & ~(TOW_CALL_VIEW | TOW_CALL_STREAM | TOW_CALL_LEND)) != 0)
 		return twi_error(TOW_EINVAL, "tow_call_start: flags has unknown bits, %#x",
 				 options->flags);
 	if (wish->request_bytes > TWI_RPC_BODY_MAX)

@@ -10,6 +10,7 @@
 #include "lane_pair.h"
 
 #define BIG    (3u << 20)
+#define LONG   (1u << 20)
 #define HELD   4 /* views at once */
 #define MAXIMA (2 * BIG)
 
@@ -172,6 +173,110 @@ static void test_late_release(void **state)
 	twt_lane_close(&pair);
 }
 
+/* A call that ends early while a handler has its request. */
+struct early {
+	char method[16];
+	bool lent, late; /* with TOW_CALL_LEND; by its deadline, else by tow_op_cancel */
+	enum twt_memory kind;
+	uint8_t *out;
+	uint64_t handle, seed;
+	struct tow_op *call;
+	struct tow_call_in *_Atomic in;
+};
+
+#define EARLY (4 * TWT_MEMORIES)
+
+static void keep_early(struct tow_call_in *call, void *user)
+{
+	struct early *early = user;
+
+	early->in = call;
+}
+
+static void start_early(struct early *early)
+{
+	struct tow_call_options options = TOW_CALL_OPTIONS_INIT;
+
+	options.timeout_ns = early->late ? TWT_SECOND / 2 : TOW_FOREVER;
+	options.flags = early->lent ? TOW_CALL_LEND : 0;
+	early->in = NULL;
+	early->seed = ++seed;
+	twt_fill(early->out, LONG, early->seed);
+	TWT_OK(tow_call_start(pair.peer[0], early->method, early->out, LONG, NULL, 0, &options,
+			      &early->call));
+}
+
+/*
+ * From its end on the request's memory is the caller's, and what the handler sees stays what it
+ * was, unless the caller has lent it beyond. Only a call without a deadline may wait for the
+ * handler.
+ */
+static void check_early(struct early *early)
+{
+	bool ended = tow_op_test(early->call) != TOW_AGAIN;
+	uint64_t bytes;
+	const void *request = tow_call_request(early->in, &bytes);
+
+	assert_int_equal(bytes, LONG);
+	if (!ended && (early->late || early->lent || early->kind == TWT_PLAIN))
+		fail_msg("%s, %s: the call has not ended", pair.lane->name, early->method);
+	if (ended && !early->lent)
+		memset(early->out, 0, LONG);
+	assert_int_equal(twt_check(request, LONG, early->seed), 0);
+	TWT_OK(tow_reply_start(early->in, 0, NULL, 0, NULL, NULL));
+	assert_int_equal(twt_lane_finish(&pair, early->call).status,
+			 early->late ? TOW_EDEADLINE : TOW_ECANCELED);
+}
+
+static void end_early(struct early *all, int n)
+{
+	for (int i = 0; i < n; i++)
+		start_early(&all[i]);
+	for (int i = 0; i < n; i++) {
+		while (all[i].in == NULL)
+			twt_lane_turn(&pair);
+		if (!all[i].late)
+			TWT_OK(tow_op_cancel(all[i].call));
+	}
+	for (int i = 0; i < n; i++) {
+		while (!tow_call_canceled(all[i].in))
+			twt_lane_turn(&pair);
+	}
+	twt_lane_drive(&pair, TWT_SECOND / 20);
+	for (int i = 0; i < n; i++)
+		check_early(&all[i]);
+}
+
+static void test_early_end(void **state)
+{
+	struct early all[EARLY] = { 0 };
+	uint64_t before;
+
+	twt_lane_init(&pair, *state);
+	pair.options[0].premap_memory_bytes = pair.options[1].premap_memory_bytes = 64 << 20;
+	if (!twt_lane_open(&pair))
+		skip();
+	twt_lane_join(&pair);
+	for (int i = 0; i < EARLY; i++) {
+		struct early *early = &all[i];
+
+		snprintf(early->method, sizeof(early->method), "keep %d", i);
+		early->lent = i % 2 != 0;
+		early->late = i / 2 % 2 != 0;
+		early->kind = (enum twt_memory)(i / 4);
+		early->out = twt_memory_get(pair.runtime[0], early->kind, LONG, &early->handle);
+		TWT_OK(tow_method_register(pair.runtime[1], early->method, keep_early, early,
+					   NULL));
+	}
+	end_early(all, 1); /* the first one makes what calls need */
+	before = twt_lane_in_use(&pair);
+	end_early(all, EARLY);
+	twt_lane_settle(&pair, before, "calls that ended early");
+	for (int i = 0; i < EARLY; i++)
+		twt_memory_put(pair.runtime[0], all[i].kind, all[i].out, all[i].handle);
+	twt_lane_close(&pair);
+}
+
 /* Request and answer are longer than either pool: both grow, or the caller is told at once. */
 static void test_small_pool(void **state)
 {
@@ -237,20 +342,23 @@ static void test_cells(void **state)
 
 int main(void)
 {
-	struct CMUnitTest tests[3 * TWT_LANE_ROWS];
-	char names[3 * TWT_LANE_ROWS][64];
+	static const struct {
+		const char *name;
+		CMUnitTestFunction run;
+	} kinds[] = { { "cells", test_cells },
+		      { "late release", test_late_release },
+		      { "small pool", test_small_pool },
+		      { "early end", test_early_end } };
+	enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
+	struct CMUnitTest tests[KINDS * TWT_LANE_ROWS];
+	char names[KINDS * TWT_LANE_ROWS][64];
 
-	for (size_t i = 0; i < TWT_LANE_ROWS; i++) {
-		void *lane = (void *)(uintptr_t)&twt_lane_rows[i];
+	for (size_t i = 0; i < KINDS * TWT_LANE_ROWS; i++) {
+		const struct twt_lane_row *lane = &twt_lane_rows[i / KINDS];
 
-		snprintf(names[3 * i], 64, "cells: %s", twt_lane_rows[i].name);
-		snprintf(names[3 * i + 1], 64, "late release: %s", twt_lane_rows[i].name);
-		snprintf(names[3 * i + 2], 64, "small pool: %s", twt_lane_rows[i].name);
-		tests[3 * i] = (struct CMUnitTest){ names[3 * i], test_cells, NULL, NULL, lane };
-		tests[3 * i + 1] = (struct CMUnitTest){ names[3 * i + 1], test_late_release, NULL,
-							NULL, lane };
-		tests[3 * i + 2] =
-			(struct CMUnitTest){ names[3 * i + 2], test_small_pool, NULL, NULL, lane };
+		snprintf(names[i], 64, "%s: %s", kinds[i % KINDS].name, lane->name);
+		tests[i] = (struct CMUnitTest){ names[i], kinds[i % KINDS].run, NULL, NULL,
+						(void *)(uintptr_t)lane };
 	}
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,7 +24,7 @@ enum twi_shm_offer_use {
 /* The sender's state of one of its offers. */
 struct twi_shm_offer {
 	struct twi_list link;   /* on peer->staging, or on peer->revoked */
-	struct tow_op *op;      /* set while OPEN */
+	struct tow_op *op;      /* set while OPEN, and IN_VIEW if it awaits the view's end */
 	struct twi_claim claim; /* SETTLED, IN_VIEW: the lease on the memory */
 	uint32_t generation;
 	uint8_t use;

@@ -327,6 +327,14 @@ static void keep_claim(struct twi_shm_peer *peer, struct twi_shm_offer *offer)
 		twi_claim_share(&op->claim, op->data, op->bytes, peer->base.engine, &offer->claim);
 }
 
+/* The operation ends with the receiver's view, since its memory must not change before. */
+static void show_offer(struct twi_shm_peer *peer, struct twi_shm_offer *offer)
+{
+	twi_outbox_arrived(&peer->outbox, offer->op, 0, TWI_LATENCY_UNKNOWN);
+	offer->op->stage = TWI_STAGE_VIEWED;
+	offer->use = TWI_SHM_IN_VIEW;
+}
+
 static int out_of_place(const struct twi_shm_peer *peer, const struct twi_shm_remark *remark)
 {
 	return twi_error(TOW_EPROTOCOL, "peer %s: a note of kind %d about offer %u out of place",
@@ -343,6 +351,10 @@ static int open_noted(struct twi_shm_peer *peer, struct twi_shm_offer *offer,
 		offer_release(peer, offer);
 		return TOW_OK;
 	case TWI_SHM_VIEWED:
+		if (offer->op->awaits_view) {
+			show_offer(peer, offer);
+			return TOW_OK;
+		}
 		keep_claim(peer, offer);
 		end_offer_op(peer, offer, TOW_OK);
 		offer->use = TWI_SHM_IN_VIEW;
@@ -401,6 +413,10 @@ static int late_noted(struct twi_shm_peer *peer, struct twi_shm_offer *offer,
 				 remark->kind == TWI_SHM_BAD_MEMORY;
 	if (!last)
 		return out_of_place(peer, remark);
+	if (offer->op != NULL) {
+		twi_outbox_end(&peer->outbox, offer->op, TOW_OK, offer->op->bytes);
+		offer->op = NULL;
+	}
 	offer_release(peer, offer);
 	return TOW_OK;
 }
@@ -442,6 +458,10 @@ static bool abort_offered(struct twi_shm_peer *peer, struct tow_op *op, int stat
 		return false;
 	if (!settled_status(peer, offer, &settled))
 		settled = status; /* the peer has written nonsense there */
+	else if (settled == TOW_OK && op->awaits_view) {
+		op->stage = TWI_STAGE_VIEWED; /* or received: the record says so soon */
+		return false;
+	}
 	keep_claim(peer, offer);
 	drop_pieces(peer, offer);
 	twi_list_remove(&offer->link);

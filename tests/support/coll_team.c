@@ -1,6 +1,8 @@
 /* coll_team.c - ranks of a small job, each a process. */
 #include "coll_team.h"
 
+#include "job_lanes.h"
+
 static void twt_rank_main(const struct twt_job *job, uint32_t number, const char *store)
 {
 	struct tow_options options = TOW_OPTIONS_INIT;
@@ -63,6 +65,27 @@ void twt_ranks(const struct twt_job *job)
 	}
 	close(fd);
 	assert_int_equal(wrong + left, 0);
+}
+
+static unsigned lane_of_job;
+
+static void choose_lane(struct tow_options *options)
+{
+	twt_job_lane_options(lane_of_job, options);
+}
+
+void twt_ranks_by_lane(const struct twt_job *job)
+{
+	struct twt_job own = *job;
+
+	own.options = choose_lane;
+	for (lane_of_job = 0; lane_of_job < TWT_LANES; lane_of_job++) {
+		if (!twt_job_lane(lane_of_job))
+			continue;
+		print_message("%s\n", twt_lanes[lane_of_job].name);
+		own.lane = twt_lanes[lane_of_job].address[0];
+		twt_ranks(&own);
+	}
 }
 
 int twt_coll_end(struct tow_op *op)

@@ -47,6 +47,12 @@ struct twt_job {
 /* Runs the job; the test has failed when a rank has. */
 void twt_ranks(const struct twt_job *job);
 
+/*
+ * Runs the job over each lane that joins processes (job_lanes.h); its own options and lane do not
+ * count.
+ */
+void twt_ranks_by_lane(const struct twt_job *job);
+
 /* Waits at most 60 s, gives the operation back, and returns its status. */
 int twt_coll_end(struct tow_op *op);
 

@@ -18,6 +18,7 @@
 
 #define NOT_SHOWN   UINT64_MAX
 #define OFFSET_BITS 56
+#define LEFT        UINT8_MAX /* in place of the number of SYNCs: the run has failed there */
 /* How long a failed run waits for the ranks that use its memory. */
 #define LEAVE_NS (1000ull * 1000 * 1000)
 
@@ -121,7 +122,7 @@ static void note_disagreement(struct twi_coll_run *run, uint32_t rank)
 int twi_coll_sync_test(struct twi_coll_run *run)
 {
 	struct twi_coll_group *coll = run->coll;
-	uint64_t want = run->seq << 8 | run->syncs;
+	uint64_t want = run->seq << 8 | run->syncs, phase;
 
 	for (; run->synced < coll->locals_n; run->synced++) {
 		const struct twi_coll_local *local = &coll->locals[run->synced];
@@ -131,7 +132,9 @@ int twi_coll_sync_test(struct twi_coll_run *run)
 			continue;
 		slot = slot_of(run, local);
 		/* acquire: pairs with the release in twi_coll_sync_post */
-		if (atomic_load_explicit(&slot->phase, memory_order_acquire) < want)
+		phase = atomic_load_explicit(&slot->phase, memory_order_acquire);
+		/* A rank that has left has not done its part. It tells all (twi_coll_break). */
+		if (phase < want || twi_unlikely(phase == (run->seq << 8 | LEFT)))
 			return twi_likely(!local->gone)
 				       ? TOW_AGAIN
 				       : twi_error(TOW_EPEER, "rank %u has gone", local->rank);
@@ -262,6 +265,16 @@ void twi_coll_finished(struct twi_coll_group *coll)
 	twi_coll_wake_locals(coll);
 }
 
+static void pass_barrier(const struct twi_coll_group *coll)
+{
+	for (uint32_t i = 0; i < coll->locals_n; i++) {
+		if (!coll->locals[i].self && coll->locals[i].peer != NULL) {
+			coll->locals[i].windows->barrier(coll->locals[i].peer);
+			return; /* it is for all of them: they are of one lane */
+		}
+	}
+}
+
 void twi_coll_slot_leave(struct twi_coll_run *run)
 {
 	struct twi_coll_slot *slot;
@@ -274,7 +287,9 @@ void twi_coll_slot_leave(struct twi_coll_run *run)
 	/* A rank that comes later finds another signature, and goes no further. */
 	atomic_store_explicit(&slot->signature, 0, memory_order_relaxed);
 	atomic_store_explicit(&slot->left, run->seq, memory_order_release);
-	atomic_store_explicit(&slot->phase, run->seq << 8 | UINT8_MAX, memory_order_release);
+	atomic_store_explicit(&slot->phase, run->seq << 8 | LEFT, memory_order_release);
+	/* A rank that begins just now sees that, or is seen (twi_coll_slot_in_use). */
+	pass_barrier(run->coll);
 	twi_coll_wake_locals(run->coll);
 }
 

@@ -77,6 +77,13 @@ struct twi_window_ops {
 
 	/* Wakes the peer, after flags in exposed memory were written that the peer may sleep on. */
 	void (*wrote)(struct tow_peer *peer);
+
+	/*
+	 * Of two sides that each write a flag and read the other's, at least one sees the other's
+	 * new one, if this side calls `barrier` in between, and the other one `wrote`. It is a
+	 * system call, which is for what is rare.
+	 */
+	void (*barrier)(struct tow_peer *peer);
 };
 
 #endif

@@ -11,15 +11,12 @@
 
 #include "bytes.h"
 #include "coll_team.h"
-#include "job_lanes.h"
 #include "twt.h"
 #include <internal/base.h>
 
 #define RANKS 3u
 #define ROOT  1u
 #define MOST  ((300u << 10) + 3) /* bytes of a rank's part: it goes piece by piece */
-
-static unsigned lane;
 
 struct payload {
 	struct twt_rank *rank;
@@ -191,24 +188,10 @@ static void play(struct twt_rank *rank)
 	}
 }
 
-static void set_options(struct tow_options *options)
-{
-	twt_job_lane_options(lane, options);
-}
-
 static void test_read_only(void **state)
 {
 	(void)state;
-	for (lane = 0; lane < TWT_LANES; lane++) {
-		if (!twt_job_lane(lane))
-			continue;
-		print_message("%s\n", twt_lanes[lane].name);
-		twt_ranks(&(struct twt_job){ .ranks = RANKS,
-					     .lane = twt_lanes[lane].address[0],
-					     .run = play,
-					     .pool_bytes = 32 << 20,
-					     .options = set_options });
-	}
+	twt_ranks_by_lane(&(struct twt_job){ .ranks = RANKS, .run = play, .pool_bytes = 32 << 20 });
 }
 
 int main(void)

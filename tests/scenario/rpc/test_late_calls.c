@@ -13,7 +13,6 @@
 #include <towline/rpc.h>
 
 #include "coll_team.h"
-#include "job_lanes.h"
 #include "pair.h"
 #include "twt.h"
 #include "twt_random.h"
@@ -33,7 +32,6 @@
 
 enum style { BY_WAIT, BY_TEST, BY_CALLBACK, BY_QUEUE, STYLES };
 
-static unsigned lane;
 static uint64_t seed;
 
 struct server {
@@ -200,25 +198,11 @@ static void play(struct twt_rank *rank)
 	free(client.memory[0]);
 }
 
-static void set_options(struct tow_options *options)
-{
-	twt_job_lane_options(lane, options);
-}
-
 static void test_late_calls(void **state)
 {
 	(void)state;
 	seed = twt_seed();
-	for (lane = 0; lane < TWT_LANES; lane++) {
-		if (!twt_job_lane(lane))
-			continue;
-		print_message("%s\n", twt_lanes[lane].name);
-		twt_ranks(&(struct twt_job){ .ranks = 2,
-					     .lane = twt_lanes[lane].address[0],
-					     .run = play,
-					     .pool_bytes = 64 << 20,
-					     .options = set_options });
-	}
+	twt_ranks_by_lane(&(struct twt_job){ .ranks = 2, .run = play, .pool_bytes = 64 << 20 });
 }
 
 int main(void)

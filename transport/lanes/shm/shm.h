@@ -171,20 +171,22 @@ void twi_shm_socket_failed(struct twi_shm_peer *peer, int status); /* what _sock
  * shm_idle.c. doze: this side is about to sleep, so writers must wake it from now on. sweep: runs
  * in every turn of the poll when there are more peers than are always polled. ready: there is work
  * that no descriptor reports. wake: an idle connection is polled again. join: returns whether
- * membarrier works; a call that works once works later, too.
+ * membarrier works; a call that works once works later, too. pass_barrier: what this side has
+ * written is visible before it reads what the others have written, and they have a barrier, too.
  */
 void twi_shm_doze(struct twi_shm_lane *lane);
 void twi_shm_sweep(struct twi_shm_lane *lane);
 bool twi_shm_peer_ready(struct twi_shm_peer *peer);
 void twi_shm_wake(struct twi_shm_peer *peer);
 bool twi_shm_barriers_join(void);
+void twi_shm_pass_barrier(const struct twi_shm_lane *lane);
 
 /* Wakes the other side if it sleeps; called after a write that the other side awaits. */
 void twi_shm_ring_bell(struct twi_shm_peer *peer);
 
 static inline void twi_shm_wrote(struct twi_shm_peer *peer)
 {
-	/* The caller's writes come before this load. Pairs with pass_barrier in shm_idle.c: either
+	/* The caller's writes come before this load. Pairs with twi_shm_pass_barrier: either
 	 * both sides pass a fence, or the sleeper makes every processor pass one (membarrier). */
 	if (peer->fenced)
 		atomic_thread_fence(memory_order_seq_cst);

@@ -45,7 +45,7 @@ static bool set_asleep(struct twi_shm_peer *peer)
 }
 
 /* Later writes of other processes see `asleep`, and their earlier writes are visible here. */
-static void pass_barrier(const struct twi_shm_lane *lane)
+void twi_shm_pass_barrier(const struct twi_shm_lane *lane)
 {
 	/* seq_cst: pairs with the fence in twi_shm_wrote */
 	atomic_thread_fence(memory_order_seq_cst);
@@ -61,7 +61,7 @@ void twi_shm_doze(struct twi_shm_lane *lane)
 	twi_list_for_each_safe (pos, next, &lane->up)
 		news |= set_asleep(twi_container_of(pos, struct twi_shm_peer, link));
 	if (news)
-		pass_barrier(lane);
+		twi_shm_pass_barrier(lane);
 }
 
 bool twi_shm_peer_ready(struct twi_shm_peer *peer)
@@ -117,7 +117,7 @@ void twi_shm_sweep(struct twi_shm_lane *lane)
 	lane->swept_ns = now;
 	twi_list_init(&aside);
 	if (collect_quiet(lane, keep, &aside))
-		pass_barrier(lane);
+		twi_shm_pass_barrier(lane);
 	while ((entry = twi_list_first(&aside)) != NULL) {
 		struct twi_shm_peer *peer = twi_container_of(entry, struct twi_shm_peer, link);
 

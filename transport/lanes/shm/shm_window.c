@@ -152,13 +152,19 @@ static void window_wrote(struct tow_peer *peer)
 		twi_shm_wrote(shm_peer(peer));
 }
 
+static void window_barrier(struct tow_peer *peer)
+{
+	twi_shm_pass_barrier(twi_shm_lane_of(peer->engine));
+}
+
 const struct twi_window_ops twi_shm_windows = { .up = window_up,
 						.writable = window_writable,
 						.expose = window_expose,
 						.at = window_at,
 						.hold = window_hold,
 						.release = window_release,
-						.wrote = window_wrote };
+						.wrote = window_wrote,
+						.barrier = window_barrier };
 
 pid_t twi_shm_window_pid(const struct tow_peer *peer)
 {

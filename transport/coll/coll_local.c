@@ -192,6 +192,9 @@ int twi_coll_resolve_window(struct twi_coll_run *run, const struct twi_coll_loca
 				 "rank %u does not offer its memory to a "
 				 "collective",
 				 local->rank);
+	/* acquire: its memory may be in other use. A rank that was stopped finds that here. */
+	if (twi_unlikely(atomic_load_explicit(&slot->left, memory_order_acquire) == run->seq))
+		return TOW_AGAIN;
 	*out = local->windows->at(local->peer, (uint32_t)(where >> OFFSET_BITS),
 				  offset + ref->offset + further, bytes, write, &status);
 	if (*out != NULL)

@@ -189,10 +189,14 @@ static bool peer_abort(struct tow_peer *base, struct tow_op *op, int status, boo
 	struct twi_ring *ring = base->engine->ring;
 	bool ended;
 
-	/* A request that holds the operation's memory must have run before that is given back. */
+	/*
+	 * A request that holds the operation's memory must have run before that is given back. A
+	 * completion may have prepared the next one, so they run once more.
+	 */
 	if (ring != NULL) {
 		twi_ring_submit(ring);
 		twi_ring_reap(ring);
+		twi_ring_submit(ring);
 		if (twi_message_is_over(op, status))
 			return true;
 	}

@@ -97,6 +97,19 @@ void twi_call_settle(struct twi_call *call)
 	free_call(call);
 }
 
+void twi_calls_let_go(struct twi_rpc_peer *rp)
+{
+	twi_assert_held(rp->engine);
+	for (uint32_t i = 0; i < rp->rpc->records; i++) {
+		struct twi_call *call = &rp->rpc->call_rows[i];
+
+		if (call->rp == rp && call->completing) {
+			complete_call(call);
+			twi_assert(!call->completing);
+		}
+	}
+}
+
 /* The user has released the operation. */
 static void on_release(struct tow_op *op)
 {

@@ -16,6 +16,7 @@
 
 #include <internal/base.h>
 
+#include "diag/base/error.h"
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
 #include "transport/engine/engine.h"
@@ -34,6 +35,13 @@ int twi_rpc_io_start(struct twi_rpc_io *io, struct tow_peer *peer,
 	struct tow_op *op;
 	int status;
 
+	/*
+	 * A start reads completions, too. With one of them a closed peer may end and be freed. What
+	 * has come of a peer may be read after that, as a request whose body is still to be
+	 * fetched.
+	 */
+	if (peer == NULL || peer->closed)
+		return twi_error(TOW_ECLOSED, "the peer was closed");
 	twi_assert_held(peer->engine);
 	twi_assert(!io->busy);
 	own.op = &io->op;

@@ -72,7 +72,8 @@ bool twi_link_clock(const struct tow_peer *peer, struct twi_clock_estimate *out)
 /* Writes the member "clock" of one object of /v1/peers. */
 void twi_link_describe(const struct tow_peer *peer, struct twi_emit *emit);
 
-/* Starts an operation of the library's own. TOW_OK, or it has not been started. */
+/* Starts an operation of the library's own. TOW_OK, or it has not been started. peer may be NULL:
+ * it has gone. */
 int twi_rpc_io_start(struct twi_rpc_io *io, struct tow_peer *peer,
 		     const struct twi_message *message, tow_op_callback done, void *user);
 

@@ -173,8 +173,7 @@ static void post_slot(struct twi_rpc_peer *rp, struct twi_rpc_slot *slot)
 
 	rp->posted++;
 	twi_list_push_back(&rp->inbox, &slot->link);
-	if (rp->peer == NULL ||
-	    twi_rpc_io_start(&slot->io, rp->peer, &message, on_inbox, slot) < 0) {
+	if (twi_rpc_io_start(&slot->io, rp->peer, &message, on_inbox, slot) < 0) {
 		rp->posted--;
 		twi_list_remove(&slot->link);
 		twi_rpc_lost(rp, TOW_ECLOSED);
@@ -326,9 +325,15 @@ void twi_rpc_detach(struct twi_rpc_peer *rp)
 	twi_rpc_lost(rp, TOW_ECLOSED);
 	rp->peer = NULL;
 	rp->link_state = NULL;
-	twi_list_for_each_safe (pos, next, &rp->served)
-		atomic_store_explicit(&twi_container_of(pos, struct tow_call_in, link)->peer, NULL,
-				      memory_order_relaxed);
+	twi_list_for_each_safe (pos, next, &rp->served) {
+		struct tow_call_in *in = twi_container_of(pos, struct tow_call_in, link);
+
+		atomic_store_explicit(&in->peer, NULL, memory_order_relaxed);
+		twi_serve_lost(in, rp->dead); /* it may have come after the loss */
+		twi_serve_let_go(in);
+	}
+	twi_calls_let_go(rp);
+	twi_streams_let_go(rp);
 	rp->holds--;
 	twi_rpc_peer_settle(rp);
 }

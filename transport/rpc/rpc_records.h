@@ -134,4 +134,12 @@ struct tow_call_in {
 	struct tow_stream *stream;
 };
 
+/*
+ * The peer is about to go. Its lane has let go of all memory. What waited for that ends now, as an
+ * operation that ends must have its peer.
+ */
+void twi_serve_let_go(struct tow_call_in *in);
+void twi_calls_let_go(struct twi_rpc_peer *rp);
+void twi_streams_let_go(struct twi_rpc_peer *rp);
+
 #endif

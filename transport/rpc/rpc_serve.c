@@ -166,6 +166,7 @@ static void on_request(struct tow_op *op, const struct tow_result *result)
 		run_handler(in);
 		return;
 	}
+	in->state = TWI_SERVE_ENDED;
 	if (in->rp->dead >= 0 && in->rp->peer != NULL)
 		refuse_request(in->rp,
 			       &(struct twi_refused){ .id = in->id,
@@ -173,7 +174,6 @@ static void on_request(struct tow_op *op, const struct tow_result *result)
 								     ? TWI_REFUSAL_POOL
 								     : TWI_REFUSAL_BROKEN,
 						      .have = in->bytes });
-	in->state = TWI_SERVE_ENDED;
 	twi_serve_settle(in);
 }
 
@@ -286,6 +286,8 @@ bool twi_serve_request(struct twi_rpc_peer *rp, struct twi_rpc_slot *slot,
 	struct tow_call_in *in;
 
 	twi_assert_held(rp->engine);
+	if (rp->dead < 0) /* nobody would get the answer */
+		return false;
 	if (is_refused(rp, method, head, &refused)) {
 		refuse_request(rp, &refused);
 		return false;
@@ -352,6 +354,13 @@ void twi_serve_lost(struct tow_call_in *in, int status)
 {
 	twi_assert_held(in->rpc->engine);
 	abandon_call(in, status);
+}
+
+void twi_serve_let_go(struct tow_call_in *in)
+{
+	twi_assert_held(in->rpc->engine);
+	if (in->state == TWI_SERVE_REPLYING && in->over != 0)
+		finish_reply(in, in->over);
 }
 
 void twi_serve_break(struct tow_call_in *in, int status)

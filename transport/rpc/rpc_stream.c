@@ -276,13 +276,11 @@ static void fetch_chunk(struct twi_chunk *chunk, struct tow_op *op)
 					     .bytes = op->view ? chunk->bytes : op->bytes,
 					     .tag = chunk->tag,
 					     .site = op->site };
-	int status = stream->rp->peer == NULL ? TOW_ECLOSED : TOW_OK;
+	int status;
 
 	chunk->state = TWI_CHUNK_MOVING;
 	chunk->op = op;
-	if (status == TOW_OK)
-		status =
-			twi_rpc_io_start(&chunk->io, stream->rp->peer, &message, on_fetched, chunk);
+	status = twi_rpc_io_start(&chunk->io, stream->rp->peer, &message, on_fetched, chunk);
 	if (status == TOW_OK)
 		return;
 	chunk->op = NULL;
@@ -404,6 +402,15 @@ static void end_list(struct twi_list *list, int status)
 		twi_op_complete(twi_container_of(entry, struct tow_op, link), status, 0);
 }
 
+static void end_now(struct tow_op **op_io, int status)
+{
+	struct tow_op *op = *op_io;
+
+	*op_io = NULL;
+	if (op != NULL)
+		twi_op_complete(op, status, 0);
+}
+
 static void end_pushes(struct tow_stream *stream, int status)
 {
 	end_list(&stream->pushes, status);
@@ -416,9 +423,7 @@ static void end_pushes(struct tow_stream *stream, int status)
 			twi_op_unwatch(op);
 			continue;
 		}
-		push->op = NULL;
-		if (op != NULL)
-			twi_op_complete(op, status, 0);
+		end_now(&push->op, status);
 	}
 }
 
@@ -438,13 +443,27 @@ void twi_stream_fail(struct tow_stream *stream, int status)
 			twi_op_unwatch(op);
 			continue; /* it ends with the stream's status */
 		}
-		chunk->op = NULL;
-		if (op != NULL)
-			twi_op_complete(op, status, 0);
+		end_now(&chunk->op, status);
 		if (chunk->state == TWI_CHUNK_READY)
 			free_inline(chunk);
 		if (chunk->state != TWI_CHUNK_MOVING)
 			chunk->state = TWI_CHUNK_TAKEN;
+	}
+}
+
+void twi_streams_let_go(struct twi_rpc_peer *rp)
+{
+	twi_assert_held(rp->engine);
+	for (unsigned i = 0; i < TWI_RPC_STREAMS; i++) {
+		struct tow_stream *stream = &rp->rpc->stream_rows[i];
+
+		if (stream->rp != rp)
+			continue;
+		twi_stream_fail(stream, TOW_ECLOSED); /* that of a call which was answered */
+		for (unsigned k = 0; k < TWI_RPC_PARCELS; k++)
+			end_now(&stream->push[k].op, stream->failed);
+		for (unsigned k = 0; k < TWI_RPC_CHUNKS; k++)
+			end_now(&stream->chunks[k].op, stream->failed);
 	}
 }
 

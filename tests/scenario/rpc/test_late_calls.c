@@ -93,6 +93,7 @@ struct client {
 	struct tow_peer *peer;
 	struct tow_queue *queue;
 	uint8_t *memory[2]; /* of malloc, of the pool */
+	uint8_t *used;      /* by the call that is under way */
 	uint64_t rng;
 	_Atomic int told; /* to a callback; TOW_AGAIN: nothing yet */
 };
@@ -102,6 +103,8 @@ static void on_end(struct tow_op *op, const struct tow_result *result)
 	struct client *client = result->user;
 
 	(void)op;
+	if (result->status < 0) /* the memory is the caller's now, before the callback returns */
+		memset(client->used, LATER, BYTES);
 	atomic_store(&client->told, result->status);
 }
 
@@ -155,6 +158,7 @@ static void call_once(struct client *client, unsigned i)
 	options.done = style == BY_CALLBACK ? on_end : NULL;
 	options.queue = style == BY_QUEUE ? client->queue : NULL;
 	options.user = client;
+	client->used = memory;
 	atomic_store(&client->told, TOW_AGAIN);
 	if (puts)
 		TWT_OK(tow_call_start(client->peer, "put", memory, BYTES, NULL, 0, &options, &op));
@@ -170,7 +174,8 @@ static void call_once(struct client *client, unsigned i)
 		return;
 	}
 	TWT_TRUE(status == TOW_EDEADLINE || status == TOW_ECANCELED);
-	memset(memory, LATER, BYTES);
+	if (style != BY_CALLBACK)
+		memset(memory, LATER, BYTES);
 	usleep(LATE_US);
 	TWT_TRUE(is_all(memory, BYTES, LATER));
 }

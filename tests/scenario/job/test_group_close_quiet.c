@@ -14,6 +14,17 @@
 #include "job_lanes.h"
 #include "twt.h"
 
+/*
+ * The connect reaches rank 1 when it goes on, and that rank closes at once. libfabric 1.17 (tcp;
+ * ofi_rxm) takes the connection in while it polls, and does not free it when its endpoint is closed
+ * before it has read that: stack fi_trywait, fi_dupinfo. This concerns no leak of another module.
+ */
+const char *__lsan_default_suppressions(void);
+const char *__lsan_default_suppressions(void)
+{
+	return "leak:libfabric.so\n";
+}
+
 static unsigned lane;
 
 /* The rank that stops itself: in memory that the ranks share. */

@@ -213,7 +213,8 @@ int tow_call_result(struct tow_op *op, struct tow_call_result *result_out);
 
 /*
  * The request of a call in service.
- * Ownership: the library's, readable until the reply has completed.
+ * Ownership: the library's, unchanged until the call is answered and readable until the reply has
+ * completed.
  * Copies: none.
  * Blocks: never.
  * Threads: any.

@@ -23,6 +23,16 @@ static void *memory[2][TWT_MEMORIES];
 static uint64_t handles[2][TWT_MEMORIES];
 static uint64_t seed;
 
+/* With room for all memory of a test; skips it where the lane is not there. */
+static void open_pair(const struct twt_lane_row *lane)
+{
+	twt_lane_init(&pair, lane);
+	pair.options[0].premap_memory_bytes = pair.options[1].premap_memory_bytes = 64 << 20;
+	if (!twt_lane_open(&pair))
+		skip();
+	twt_lane_join(&pair);
+}
+
 static void echo(struct tow_call_in *call, void *user)
 {
 	uint64_t bytes;
@@ -214,9 +224,14 @@ static void start_early(struct early *early)
 static void check_early(struct early *early)
 {
 	bool ended = tow_op_test(early->call) != TOW_AGAIN;
+	const void *request;
 	uint64_t bytes;
-	const void *request = tow_call_request(early->in, &bytes);
 
+	if (early->in == NULL) { /* on a slow machine its deadline was before its handler */
+		assert_int_equal(twt_lane_finish(&pair, early->call).status, TOW_EDEADLINE);
+		return;
+	}
+	request = tow_call_request(early->in, &bytes);
 	assert_int_equal(bytes, LONG);
 	if (!ended && (early->late || early->lent || early->kind == TWT_PLAIN))
 		fail_msg("%s, %s: the call has not ended", pair.lane->name, early->method);
@@ -233,13 +248,13 @@ static void end_early(struct early *all, int n)
 	for (int i = 0; i < n; i++)
 		start_early(&all[i]);
 	for (int i = 0; i < n; i++) {
-		while (all[i].in == NULL)
+		while (all[i].in == NULL && tow_op_test(all[i].call) == TOW_AGAIN)
 			twt_lane_turn(&pair);
 		if (!all[i].late)
 			TWT_OK(tow_op_cancel(all[i].call));
 	}
 	for (int i = 0; i < n; i++) {
-		while (!tow_call_canceled(all[i].in))
+		while (all[i].in != NULL && !tow_call_canceled(all[i].in))
 			twt_lane_turn(&pair);
 	}
 	twt_lane_drive(&pair, TWT_SECOND / 20);
@@ -252,11 +267,7 @@ static void test_early_end(void **state)
 	struct early all[EARLY] = { 0 };
 	uint64_t before;
 
-	twt_lane_init(&pair, *state);
-	pair.options[0].premap_memory_bytes = pair.options[1].premap_memory_bytes = 64 << 20;
-	if (!twt_lane_open(&pair))
-		skip();
-	twt_lane_join(&pair);
+	open_pair(*state);
 	for (int i = 0; i < EARLY; i++) {
 		struct early *early = &all[i];
 
@@ -314,11 +325,7 @@ static void test_cells(void **state)
 {
 	uint64_t before;
 
-	twt_lane_init(&pair, *state);
-	pair.options[0].premap_memory_bytes = pair.options[1].premap_memory_bytes = 64 << 20;
-	if (!twt_lane_open(&pair))
-		skip();
-	twt_lane_join(&pair);
+	open_pair(*state);
 	TWT_OK(tow_method_register(pair.runtime[1], "echo", echo, NULL, NULL));
 	TWT_OK(tow_method_register(pair.runtime[1], "give", give, NULL, NULL));
 	TWT_OK(tow_method_register(pair.runtime[1], "keep", keep, NULL, NULL));

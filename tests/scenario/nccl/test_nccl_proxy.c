@@ -262,6 +262,12 @@ static void run_part(twt_nccl_part part, bool threads, bool dies)
 		if (!threads && lane > 1)
 			continue;
 #endif
+		if (dies && strcmp(run.lane, "ofi://shm") == 0) {
+			print_message("not %s: a process that dies in libfabric's shm provider may "
+				      "leave the other one turning in fi_cq_read (docs/ofi.md)\n",
+				      run.lane);
+			continue;
+		}
 		if (!twt_nccl_run(&run))
 			fail_msg("over %s", run.lane);
 	}

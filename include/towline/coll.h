@@ -310,9 +310,10 @@ int tow_coll_send_receive_start(struct tow_group *group, const void *in, int64_t
  * type, operator, plan and priority that follow each other are fused there as long as they have at
  * most combine_threshold_bytes together: each is copied into one buffer and its result out of it,
  * and has its own operation. They share the earliest of their deadlines; who cancels one cancels
- * all. With the knob combine the same is done without the calls: small all-reduces wait until a
- * collective is started that cannot be fused with them, one of them is awaited or tested, or
- * tow_flush is called. All ranks must fuse alike, else TOW_EMISMATCH.
+ * all. One whose deadline passes, or that is canceled, before it is issued breaks the group. With
+ * the knob combine the same is done without the calls: small all-reduces wait until a collective is
+ * started that cannot be fused with them, one of them is awaited or tested, or tow_flush is called.
+ * All ranks must fuse alike, else TOW_EMISMATCH.
  * Ownership: none passes.
  * Copies: of fused ones one in, one out, counted.
  * Blocks: never.

@@ -72,9 +72,9 @@ static int make_batch(struct twi_coll_group *coll)
 	return TOW_OK;
 }
 
-static struct held *first_held(const struct twi_coll_batch *batch)
+static struct held *first_in(const struct twi_list *list)
 {
-	struct twi_list *pos = twi_list_first(&batch->held);
+	struct twi_list *pos = twi_list_first(list);
 
 	return pos == NULL ? NULL : twi_container_of(pos, struct held, link);
 }
@@ -159,7 +159,7 @@ void twi_coll_batch_fail(struct twi_coll_group *coll, int status)
 	struct held *held;
 
 	twi_assert_held(coll->engine);
-	while (coll->batch != NULL && (held = first_held(coll->batch)) != NULL) {
+	while (coll->batch != NULL && (held = first_in(&coll->batch->held)) != NULL) {
 		struct tow_op *op = take_held(coll->batch, held);
 
 		twi_error(status, "%s", coll->why);
@@ -213,13 +213,6 @@ static void put_fused(struct fused *fused)
 	twi_list_push_front(&batch->spare_fused, &fused->link);
 }
 
-static struct held *first_part(struct fused *fused)
-{
-	struct twi_list *pos = twi_list_first(&fused->parts);
-
-	return pos == NULL ? NULL : twi_container_of(pos, struct held, link);
-}
-
 static void copy_part(struct twi_engine *engine, void *to, const void *from, uint64_t bytes)
 {
 	twi_path_copy_eager(engine, to, from, bytes);
@@ -234,7 +227,7 @@ static void on_fused(struct tow_op *op, const struct tow_result *result)
 	int status = result->status;
 	struct held *part;
 
-	while ((part = first_part(fused)) != NULL) {
+	while ((part = first_in(&fused->parts)) != NULL) {
 		uint64_t bytes = part->bytes;
 		struct tow_op *user;
 
@@ -257,7 +250,7 @@ static void fail_parts(struct fused *fused, int status)
 	struct twi_coll_group *coll = fused->coll;
 	struct held *part;
 
-	while ((part = first_part(fused)) != NULL)
+	while ((part = first_in(&fused->parts)) != NULL)
 		end_op(detach_held(part), status);
 	coll->batch->fused_n--;
 	put_fused(fused);
@@ -280,18 +273,22 @@ void twi_coll_batch_parts(struct tow_op *op, void (*each)(void *arg, struct tow_
 		each(arg, twi_container_of(pos, struct held, link)->op);
 }
 
-/* Issues the held calls first. Then the call ends like any other. */
+/* One that is still held ends the group: other ranks may fuse it with calls behind it. */
 static void abort_held(struct tow_op *op, int status)
 {
-	struct held *held = op->owner;
-	struct tow_op *under = op;
+	const struct held *held = op->owner;
+	struct tow_op *fused = held->fused == NULL ? NULL : &held->fused->op;
 
-	if (held->fused == NULL)
-		twi_coll_batch_issue(held->coll);
-	else
-		under = &held->fused->op;
-	if (under->stage != TWI_STAGE_COMPLETING)
-		under->ops->abort(under, status);
+	if (fused == NULL) {
+		twi_error(status,
+			  "rank %u has %s a collective that it held back to be fused: a batch's "
+			  "end, a wait or tow_flush lets it go",
+			  held->coll->rank,
+			  status == TOW_ECANCELED ? "canceled" : "had no more time for");
+		twi_coll_break(held->coll, held->coll->series.next_seq, status, true);
+	} else if (fused->stage != TWI_STAGE_COMPLETING) {
+		fused->ops->abort(fused, status);
+	}
 }
 
 const struct tow_op *twi_coll_batch_of(const struct tow_op *op)
@@ -308,10 +305,10 @@ static void gather_held(struct fused *fused, uint32_t count, struct twi_coll_cal
 	struct twi_coll_group *coll = fused->coll;
 	uint64_t end = 0, parts = TWI_HASH_BASIS;
 
-	*call = first_held(coll->batch)->call;
+	*call = first_in(&coll->batch->held)->call;
 	fused->op.deadline_ns = UINT64_MAX;
 	for (uint32_t i = 0; i < count; i++) {
-		struct held *held = first_held(coll->batch);
+		struct held *held = first_in(&coll->batch->held);
 
 		held->offset = twi_align_up(end, PART_ALIGN);
 		end = held->offset + held->bytes;
@@ -381,7 +378,7 @@ static void issue_fused(struct twi_coll_group *coll, uint32_t count)
 
 	if (status < 0) {
 		while (count-- > 0)
-			end_op(take_held(coll->batch, first_held(coll->batch)), status);
+			end_op(take_held(coll->batch, first_in(&coll->batch->held)), status);
 		break_if_uneven(coll, status);
 		return;
 	}
@@ -439,7 +436,7 @@ static uint64_t limit_of(const struct twi_coll_group *coll)
 /* How many of the calls in front can be fused. */
 static uint32_t run_length(struct twi_coll_group *coll)
 {
-	const struct held *first = first_held(coll->batch);
+	const struct held *first = first_in(&coll->batch->held);
 	struct twi_list *pos, *next;
 	uint64_t payload = 0;
 	uint32_t count = 0;
@@ -461,7 +458,7 @@ void twi_coll_batch_issue(struct twi_coll_group *coll)
 
 	twi_assert_held(coll->engine);
 	/* Each may break the group, which ends all held calls. */
-	while (coll->batch != NULL && (held = first_held(coll->batch)) != NULL) {
+	while (coll->batch != NULL && (held = first_in(&coll->batch->held)) != NULL) {
 		uint32_t count = run_length(coll);
 
 		if (count > 1)
@@ -479,7 +476,7 @@ void twi_coll_batch_issue_all(struct twi_engine *engine)
 	while ((pos = twi_list_first(&engine->coll_batches)) != NULL) {
 		struct twi_coll_batch *batch = twi_container_of(pos, struct twi_coll_batch, link);
 
-		twi_coll_batch_issue(first_held(batch)->coll); /* takes it off the list */
+		twi_coll_batch_issue(first_in(&batch->held)->coll); /* takes it off the list */
 	}
 	twi_engine_leave(engine);
 }
@@ -550,7 +547,7 @@ static int hold_op(struct twi_coll_group *coll, const struct twi_coll_call *call
 static bool holds_call(struct twi_coll_group *coll, const struct twi_coll_call *call)
 {
 	uint64_t bytes = call->count * tow_type_bytes(call->type);
-	struct held *first = first_held(coll->batch);
+	struct held *first = first_in(&coll->batch->held);
 	bool small =
 		call->kind == TWI_COLL_ALL_REDUCE && limit_of(coll) > 0 && bytes <= limit_of(coll);
 

@@ -153,8 +153,6 @@ static void wait_for_answers(struct twi_coll_group *coll, struct tow_op *op)
 		give_up(coll);
 		return;
 	}
-	/* A call that was held back for fusing has been issued just now, and is watched. */
-	twi_op_unwatch(op);
 	op->deadline_ns = late->until_ns;
 	twi_op_watch(op);
 }

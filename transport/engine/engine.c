@@ -264,6 +264,8 @@ void twi_engine_leave(struct twi_engine *engine)
 			engine->armed_since_enter = true; /* it has completed: a sleeper reaps it */
 	}
 	leave_undone(engine);
+	if (engine->ring != NULL) /* collectives that were asked for their deadline have moved */
+		twi_ring_submit(engine->ring);
 	engine->ring = NULL;
 	engine->depth = 0;
 	engine_unhold(engine);

@@ -127,6 +127,7 @@ static void on_break(struct twi_coll_group *coll, const struct twi_coll_word *wo
 {
 	int status = word->status < 0 && word->status >= TOW_EREMOTE ? word->status : TOW_EPROTOCOL;
 
+	twi_coll_kept_over(coll, word->from);
 	if (word->status == TOW_EABORTED) {
 		twi_error(TOW_EABORTED, "%s", word->text);
 		twi_coll_group_abort(coll);
@@ -177,10 +178,7 @@ void twi_coll_check_left(struct twi_coll_group *coll)
 /* Collectives up to the leaver's last seq end well. Later ones that this rank has begun do not. */
 static void on_leave(struct twi_coll_group *coll, const struct twi_coll_word *word)
 {
-	for (uint32_t i = 0; i < coll->locals_n; i++) {
-		if (coll->locals[i].rank == word->from)
-			coll->locals[i].left = true;
-	}
+	twi_coll_kept_over(coll, word->from);
 	if (word->seq >= coll->left_seq)
 		return;
 	coll->left_seq = word->seq;
@@ -202,6 +200,7 @@ static void rank_lost(struct twi_coll_group *coll, uint32_t rank, int status)
 	}
 	if (coll->told != NULL)
 		coll->told[rank].gone = true;
+	twi_coll_kept_over(coll, rank);
 	if (coll->setup == NULL || !twi_coll_setup_needs(coll, rank))
 		return;
 	twi_error(TOW_EPEER, "rank %u has gone (%s)", rank, status_of(status));

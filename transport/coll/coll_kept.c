@@ -13,7 +13,8 @@
 #include "transport/op/own_memory.h"
 
 struct reader {
-	uint32_t job_rank;
+	uint32_t rank, job_rank;
+	bool over;                  /* it reads no memory of the group any more */
 	struct twi_rank_post *post; /* message that this rank has left; NULL: it was sent */
 };
 
@@ -21,7 +22,7 @@ struct twi_coll_kept {
 	struct twi_list link; /* on ranks->kept */
 	struct twi_coll_region *region;
 	uint32_t ctx, count;
-	/* `count` ranks that have not left; before the group's end, one for each local */
+	/* `count` ranks that have the region mapped; after the group's end, those not over */
 	struct reader readers[];
 };
 
@@ -32,20 +33,23 @@ static void free_kept(struct twi_coll_kept *kept)
 	free(kept);
 }
 
-bool twi_coll_kept_make(struct twi_coll_group *coll)
+bool twi_coll_kept_make(struct twi_coll_group *coll, const uint32_t *near, uint32_t near_n)
 {
-	struct twi_coll_kept *kept =
-		calloc(1, sizeof(*kept) + coll->locals_n * sizeof(kept->readers[0]));
+	struct twi_coll_kept *kept = calloc(1, sizeof(*kept) + near_n * sizeof(kept->readers[0]));
 
 	if (kept == NULL)
 		return false;
 	twi_list_init(&kept->link);
-	for (uint32_t i = 0; i < coll->locals_n; i++) {
-		struct reader *reader = &kept->readers[kept->count++];
+	for (uint32_t i = 0; i < near_n; i++) {
+		struct reader *reader = &kept->readers[kept->count];
 
-		reader->job_rank = coll->members[coll->locals[i].rank];
-		reader->post = coll->locals[i].self ? NULL : twi_rank_post_alloc(TWI_COLL_WORD_MAX);
-		if (reader->post == NULL && !coll->locals[i].self) {
+		if (near[i] == coll->rank)
+			continue;
+		kept->count++;
+		reader->rank = near[i];
+		reader->job_rank = coll->members[near[i]];
+		reader->post = twi_rank_post_alloc(TWI_COLL_WORD_MAX);
+		if (reader->post == NULL) {
 			free_kept(kept);
 			return false;
 		}
@@ -54,23 +58,31 @@ bool twi_coll_kept_make(struct twi_coll_group *coll)
 	return true;
 }
 
-struct twi_rank_post *twi_coll_kept_post(struct twi_coll_group *coll, uint32_t rank)
+static struct reader *find_reader(struct twi_coll_group *coll, uint32_t rank)
 {
-	for (uint32_t i = 0; coll->kept != NULL && i < coll->locals_n; i++) {
-		struct reader *reader = &coll->kept->readers[i];
-		struct twi_rank_post *post = reader->post;
-
-		if (coll->locals[i].rank != rank)
-			continue;
-		reader->post = NULL;
-		return post;
+	for (uint32_t i = 0; coll->kept != NULL && i < coll->kept->count; i++) {
+		if (coll->kept->readers[i].rank == rank)
+			return &coll->kept->readers[i];
 	}
 	return NULL;
 }
 
-static bool may_read(const struct twi_coll_local *local)
+struct twi_rank_post *twi_coll_kept_post(struct twi_coll_group *coll, uint32_t rank)
 {
-	return !local->self && !local->gone && !local->left;
+	struct reader *reader = find_reader(coll, rank);
+	struct twi_rank_post *post = reader == NULL ? NULL : reader->post;
+
+	if (reader != NULL)
+		reader->post = NULL;
+	return post;
+}
+
+void twi_coll_kept_over(struct twi_coll_group *coll, uint32_t rank)
+{
+	struct reader *reader = find_reader(coll, rank);
+
+	if (reader != NULL)
+		reader->over = true;
 }
 
 void twi_coll_region_end(struct twi_coll_group *coll)
@@ -82,10 +94,11 @@ void twi_coll_region_end(struct twi_coll_group *coll)
 	for (uint32_t i = 0; kept != NULL && i < kept->count; i++) {
 		twi_rank_post_free(kept->readers[i].post);
 		kept->readers[i].post = NULL;
-		if (coll->left && may_read(&coll->locals[i]))
-			kept->readers[count++].job_rank = kept->readers[i].job_rank;
+		if (!kept->readers[i].over)
+			kept->readers[count++] = kept->readers[i];
 	}
-	if (count == 0) {
+	coll->kept = NULL;
+	if (count == 0 || coll->region == NULL) {
 		twi_own_give(coll->engine, coll->region);
 		free(kept);
 		return;

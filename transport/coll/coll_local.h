@@ -45,7 +45,6 @@ struct twi_coll_local {
 	uint32_t rank; /* of the group */
 	bool self;
 	bool gone; /* lost */
-	bool left; /* it has closed the group, and reads no memory of the group any more */
 	struct tow_peer *peer;
 	const struct twi_coll_region *region;
 	const struct twi_window_ops *windows;

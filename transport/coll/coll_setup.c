@@ -197,7 +197,7 @@ int twi_coll_setup_start(struct twi_coll_group *coll)
 
 /* --- regions --- */
 
-static int make_region(struct twi_coll_group *coll)
+static int make_region(struct twi_coll_group *coll, const struct twi_coll_setup *setup)
 {
 	struct twi_engine *engine = coll->engine;
 	void *memory;
@@ -206,6 +206,10 @@ static int make_region(struct twi_coll_group *coll)
 
 	if (status < 0)
 		return status;
+	if (!twi_coll_kept_make(coll, setup->near, setup->near_n)) {
+		twi_own_give(engine, memory);
+		return twi_error(TOW_ENOMEM, "no memory to share a group's region");
+	}
 	memset(memory, 0, sizeof(struct twi_coll_region));
 	coll->region = memory;
 	return TOW_OK;
@@ -245,7 +249,7 @@ static void look_at_near(struct twi_coll_group *coll, struct twi_coll_setup *set
 static void tell_near(struct twi_coll_group *coll, struct twi_coll_setup *setup)
 {
 	look_at_near(coll, setup);
-	if (setup->share && make_region(coll) < 0) {
+	if (setup->share && make_region(coll, setup) < 0) {
 		NOT_SHARED(coll, "%s", tow_error_message());
 		twi_log(coll->engine->diag, 2, "collectives go by messages: %s",
 			tow_error_message());
@@ -497,8 +501,11 @@ static int keep_topology(struct twi_coll_group *coll, const struct twi_coll_setu
 			return twi_error(TOW_EPEER, "rank %u has gone", coll->local_ranks[i]);
 	}
 	coll->locals_n = count;
-	return twi_coll_kept_make(coll) ? TOW_OK
-					: twi_error(TOW_ENOMEM, "no memory to set up a group");
+	for (uint32_t i = 0; i < setup->near_n; i++) {
+		if (coll->hosts[setup->near[i]] != own) /* it has not mapped what it was shown */
+			twi_coll_kept_over(coll, setup->near[i]);
+	}
+	return TOW_OK;
 }
 
 void twi_coll_setup_gathered(struct twi_coll_group *coll, int status)

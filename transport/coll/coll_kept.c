@@ -85,6 +85,15 @@ void twi_coll_kept_over(struct twi_coll_group *coll, uint32_t rank)
 		reader->over = true;
 }
 
+/*
+ * May the rank read the region now? No rank comes to a collective before each rank of the host has
+ * heard of the others' regions.
+ */
+static bool may_read(const struct twi_coll_group *coll, const struct reader *reader)
+{
+	return !reader->over && coll->told != NULL && coll->told[reader->rank].told;
+}
+
 void twi_coll_region_end(struct twi_coll_group *coll)
 {
 	struct twi_coll_kept *kept = coll->kept;
@@ -94,7 +103,7 @@ void twi_coll_region_end(struct twi_coll_group *coll)
 	for (uint32_t i = 0; kept != NULL && i < kept->count; i++) {
 		twi_rank_post_free(kept->readers[i].post);
 		kept->readers[i].post = NULL;
-		if (!kept->readers[i].over)
+		if (may_read(coll, &kept->readers[i]))
 			kept->readers[count++] = kept->readers[i];
 	}
 	coll->kept = NULL;

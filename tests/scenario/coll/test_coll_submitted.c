@@ -5,7 +5,6 @@
  * start collectives on new groups, wait and look; all rings are examined after each call.
  */
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 
 #include "coll_team.h"

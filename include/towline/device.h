@@ -63,7 +63,8 @@ struct tow_device_info {
  * Where it cannot map the pool it is opened all the same; tow_device_info and /v1/devices say why.
  * Ownership: *device_out is the caller's until tow_device_close or tow_runtime_close.
  * Copies: none.
- * Blocks: while the driver starts and the pool is mapped; seconds are possible.
+ * Blocks: while the driver starts and the pool is mapped, seconds are possible; with the first
+ * endpoint or device also while the library's own thread starts.
  * Threads: any; not from a callback.
  * Returns: TOW_OK; TOW_EINVAL for a spec of another form; TOW_ENOTSUP when there is no such device
  * or driver, with what is missing; TOW_EDEVICE; TOW_ENOMEM; TOW_EPERM with strict_premap;

@@ -135,8 +135,8 @@ struct tow_op_options {
  * have and that works, and /v1/peers says which and why.
  * Ownership: *endpoint_out is the caller's until tow_endpoint_close.
  * Copies: none.
- * Blocks: while a host name is looked up (not for numbers), with the first endpoint while the
- * library's own thread starts, and over shm while other processes open theirs, for 2 s at most.
+ * Blocks: while a host name is looked up (not for numbers), with the first endpoint or device while
+ * the library's own thread starts, and over shm while other processes open theirs, for 2 s at most.
  * Threads: any.
  * Returns: TOW_OK; TOW_EINVAL for an address of another form; TOW_EBUSY when the address is in use,
  * or another process has locked the directory of the shm lane for 2 s; TOW_ENOMEM; TOW_EPERM;

@@ -13,6 +13,7 @@
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
 #include "transport/engine/engine.h"
+#include "transport/op/failure.h"
 #include "transport/op/path.h"
 
 #define STARVED_RETRY_NS 1000000u /* the return of a staging chunk sends no signal */
@@ -119,8 +120,10 @@ static unsigned pump_queue(struct tow_device *device, struct twi_device_queue *q
 			break;
 		}
 		events++;
-		if (status < 0)
+		if (status < 0) {
+			twi_failure_note(op, status);
 			twi_copy_abort(op, status);
+		}
 	}
 	return events;
 }
@@ -159,8 +162,10 @@ static void land_chunk(struct tow_device *device, struct twi_device_queue *queue
 	op->copy.in_flight--;
 	if (status == TOW_OK)
 		op->copy.landed += chunk->bytes;
-	else if (op->copy.ending == 0)
+	else if (op->copy.ending == 0) {
+		twi_failure_note(op, status);
 		end_early(op, status);
+	}
 	if (op->copy.in_flight == 0 && (op->copy.ending < 0 || op->copy.landed == op->bytes))
 		finish_copy(op);
 }

@@ -17,6 +17,7 @@
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
 #include "transport/device/device_copy.h"
+#include "transport/engine/background.h"
 #include "transport/engine/engine.h"
 #include "transport/engine/engine_drive.h"
 #include "transport/engine/runtime.h"
@@ -238,6 +239,7 @@ static int open_device(struct tow_runtime *runtime, const char *spec,
 	struct twi_engine *engine;
 	struct tow_device *device;
 	const char *rest;
+	bool started;
 	int status;
 
 	if (spec == NULL || device_out == NULL)
@@ -270,7 +272,10 @@ static int open_device(struct tow_runtime *runtime, const char *spec,
 	}
 	twi_engine_enter(engine);
 	twi_part_add(engine, TWI_PART_DEVICES, &twi_device_part, &device->link);
+	started = twi_background_start(engine); /* there may be no endpoint */
 	twi_engine_leave(engine);
+	if (started)
+		twi_background_settle(engine);
 	*device_out = device;
 	return TOW_OK;
 }

@@ -26,8 +26,8 @@
  * lanes, devices and collectives what is left to do. So no call has to know that it leaves
  * something.
  *
- * The thread starts with the first endpoint, blocks all signals, and ends at close. It does not
- * exist under a virtual clock, with the knob `background` 0, or in a forked child.
+ * The thread starts with the first endpoint or device, blocks all signals, and ends at close. It
+ * does not exist under a virtual clock, with the knob `background` 0, or in a forked child.
  */
 #ifndef TWI_BACKGROUND_H
 #define TWI_BACKGROUND_H

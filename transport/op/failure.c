@@ -42,11 +42,20 @@ void twi_failure_keep(struct tow_op *op)
 	char text[TWI_ERROR_BYTES];
 
 	twi_assert_held(op->engine);
+	if (op->failure != NULL)
+		return; /* noted before */
 	say_failure(op, text);
 	if (op->status == TOW_EPEER && op->space == TWI_SPACE_USER && op->peer != NULL &&
 	    op->peer->job_rank >= 0)
 		op->engine->hooks.inquiry->suffered(op, text, sizeof(text));
 	op->failure = strdup(text);
+}
+
+void twi_failure_note(struct tow_op *op, int status)
+{
+	twi_assert_held(op->engine);
+	if (op->failure == NULL && twi_error_thread.since_poll && twi_error_thread.status == status)
+		op->failure = strdup(tow_error_message());
 }
 
 const char *twi_failure_text(const struct tow_op *op)

@@ -27,6 +27,12 @@
  */
 void twi_failure_keep(struct tow_op *op);
 
+/*
+ * `op` is going to end with `status`, but cannot end yet: keeps the thread's message, if it is of
+ * that status, before another one takes its place. The engine is held.
+ */
+void twi_failure_note(struct tow_op *op, int status);
+
 /* The text of `op`, which has failed. It lives as long as the row. */
 const char *twi_failure_text(const struct tow_op *op);
 

@@ -248,8 +248,9 @@ int tow_recv(struct tow_group *group, uint32_t rank, void *data, uint64_t bytes,
  * Blocks: never.
  * Threads: any.
  * Returns: TOW_OK when started; TOW_EINVAL; TOW_EBUSY; TOW_ENOMEM; TOW_EFORKED. The operation ends
- * with TOW_OK, TOW_EPEER, TOW_EREFUSED, TOW_EDEADLINE, TOW_ECANCELED, TOW_ECLOSED or
- * TOW_EABORTED; after a failure other barriers of this group cannot be relied on.
+ * with TOW_OK, TOW_EPEER (also where a connected rank has closed the group without it),
+ * TOW_EREFUSED, TOW_EDEADLINE, TOW_ECANCELED, TOW_ECLOSED or TOW_EABORTED; after a failure other
+ * barriers of this group cannot be relied on.
  */
 int tow_group_barrier_start(struct tow_group *group, const struct tow_op_options *options,
 			    struct tow_op **op_out);

@@ -177,9 +177,9 @@ struct twi_coll_group {
 	uint32_t *members; /* their numbers in the job */
 	enum twi_coll_group_state state;
 	struct tow_group *group;
-	bool aborted, left;       /* aborted: or broken before; left: in order (coll_kept.h) */
-	char why[TWI_COLL_WHY];   /* the reason why it is broken */
-	struct twi_series series; /* seq 0 belongs to the set-up */
+	bool aborted, left, said_left; /* aborted: or broken before; left: in order */
+	char why[TWI_COLL_WHY];        /* the reason why it is broken */
+	struct twi_series series;      /* seq 0 belongs to the set-up */
 	uint64_t over;     /* bit seq % TWI_COLL_SLOTS: this seq is over, an earlier one is not */
 	uint64_t left_seq; /* the last seq of the rank that closed the group first */
 	uint32_t left_rank;
@@ -283,8 +283,8 @@ void twi_coll_break(struct twi_coll_group *coll, uint64_t seq, int status, bool 
 void twi_coll_group_abort(struct twi_coll_group *coll);
 /* Informs the connected ranks, and both neighbours in any case. */
 void twi_coll_tell_broken(struct twi_coll_group *coll, uint64_t seq, int status);
-/* This rank closes the group with nothing under way: tells the others its last seq. */
-void twi_coll_leave(struct twi_coll_group *coll);
+/* This rank closes the group, which breaks it unless nothing is under way. Tells the others. */
+void twi_coll_leave(struct twi_coll_group *coll, bool idle);
 /* Breaks the group: a rank has left that will not join what this one has begun, or is about to. */
 void twi_coll_check_left(struct twi_coll_group *coll);
 /* Ends the user's operation early (cancel, deadline); its owner is a run. */

@@ -142,14 +142,15 @@ static void on_break(struct twi_coll_group *coll, const struct twi_coll_word *wo
 	twi_coll_break(coll, word->seq, status, true);
 }
 
-void twi_coll_leave(struct twi_coll_group *coll)
+static void say_left(struct twi_coll_group *coll)
 {
+	const struct twi_barrier_log *barriers = coll->group->barriers;
 	const struct twi_coll_word word = { .type = TWI_COLL_LEAVE,
-					    .seq = coll->series.next_seq - 1 };
+					    .seq = coll->series.next_seq - 1,
+					    .value = barriers == NULL ? 1
+								      : barriers->series.next_seq };
 
-	twi_assert_held(coll->engine);
-	coll->state = TWI_COLL_BROKEN; /* nothing is broken, but nothing may begin any more */
-	coll->left = true;
+	coll->said_left = true;
 	for (uint32_t i = 0; i < coll->size; i++) {
 		const struct twi_slot *slot = &coll->ranks->slots[coll->members[i]];
 
@@ -163,6 +164,20 @@ void twi_coll_leave(struct twi_coll_group *coll)
 		else
 			twi_coll_say(coll, i, &word);
 	}
+}
+
+void twi_coll_leave(struct twi_coll_group *coll, bool idle)
+{
+	twi_assert_held(coll->engine);
+	if (coll->state != TWI_COLL_BROKEN && !idle) {
+		twi_error(TOW_ECLOSED, "rank %u has closed the group", coll->rank);
+		twi_coll_break(coll, coll->series.finished + 1, TOW_ECLOSED, true);
+	} else if (coll->state != TWI_COLL_BROKEN) {
+		coll->state = TWI_COLL_BROKEN; /* in order, but nothing may begin any more */
+		coll->left = true;
+	}
+	if (!coll->said_left)
+		say_left(coll);
 }
 
 void twi_coll_check_left(struct twi_coll_group *coll)
@@ -179,6 +194,7 @@ void twi_coll_check_left(struct twi_coll_group *coll)
 static void on_leave(struct twi_coll_group *coll, const struct twi_coll_word *word)
 {
 	twi_coll_kept_over(coll, word->from);
+	twi_barrier_left(coll->group, word->from, word->value);
 	if (word->seq >= coll->left_seq)
 		return;
 	coll->left_seq = word->seq;

@@ -585,13 +585,8 @@ bool twi_coll_group_end(struct tow_group *group)
 	twi_assert_held(group->ranks->engine);
 	if (coll == NULL)
 		return true;
-	if (coll->state != TWI_COLL_BROKEN && coll->series.in_flight == 0 && coll->connects == 0 &&
-	    coll->held_n == 0 && twi_coll_batch_held(coll) == 0) {
-		twi_coll_leave(coll);
-	} else if (coll->state != TWI_COLL_BROKEN) {
-		twi_error(TOW_ECLOSED, "rank %u has closed the group", coll->rank);
-		twi_coll_break(coll, coll->series.finished + 1, TOW_ECLOSED, true);
-	}
+	twi_coll_leave(coll, coll->series.in_flight == 0 && coll->connects == 0 &&
+				     coll->held_n == 0 && twi_coll_batch_held(coll) == 0);
 	if (!twi_list_empty(&coll->runs) || coll->connects > 0 || twi_coll_batch_busy(coll))
 		return false;
 	group->coll = NULL;

@@ -156,7 +156,7 @@ static int await_answer(struct question *question, const struct twi_until *until
 		question->holders = 1;
 		return status;
 	}
-	status = twi_net_wait(question->done_fd, POLLIN, until->deadline_ns, until->cancel_fd);
+	status = twi_net_wait(question->done_fd, POLLIN, until->deadline_ns, until);
 	if (status == TOW_OK && question->status < 0)
 		status = twi_error(question->status, "%s", question->why);
 	return status;

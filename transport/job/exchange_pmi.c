@@ -29,7 +29,7 @@ struct pmi {
 
 static int wait_for(const struct pmi *pmi, short events)
 {
-	int status = twi_net_wait(pmi->fd, events, pmi->until->deadline_ns, pmi->until->cancel_fd);
+	int status = twi_net_wait(pmi->fd, events, pmi->until->deadline_ns, pmi->until);
 
 	return status == TOW_AGAIN
 		       ? twi_error(TOW_EDEADLINE, "mpiexec did not answer in time on PMI_FD = %d",

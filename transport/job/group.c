@@ -128,7 +128,7 @@ void twi_group_begin(struct tow_group *group)
  */
 static void leave_job(struct twi_ranks *ranks)
 {
-	const struct twi_until until = { twi_net_now() + LINGER_NS, -1 };
+	const struct twi_until until = { twi_net_now() + LINGER_NS, -1, NULL };
 
 	twi_group_enter(ranks->engine);
 	twi_ranks_hang_up(ranks);
@@ -259,6 +259,7 @@ TOW_PUBLIC int tow_group_open(struct tow_runtime *runtime, const struct tow_grou
 	if (status < 0)
 		return status;
 	until = twi_group_until(given.timeout_ns);
+	until.engine = twi_runtime_engine(runtime);
 	return twi_error_settle(&kept, twi_group_open(runtime, &given, &until, group_out));
 }
 

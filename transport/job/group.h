@@ -128,7 +128,8 @@ struct twi_ranks {
 struct twi_barrier_log {
 	struct twi_series series;
 	struct twi_list running; /* barriers under way */
-	uint32_t users;
+	uint64_t left_first;     /* the first that the rank left_rank, which has left, lacks */
+	uint32_t users, left_rank;
 	const void *callers[TWI_STATE_PAST]; /* callers by seq */
 	uint32_t members[];                  /* members of the series */
 };
@@ -213,8 +214,9 @@ void twi_group_abort(struct tow_group *group);
 /* Returns TOW_OK, or TOW_EABORTED with the message of the abort. Takes the engine. */
 int twi_group_check_aborted(struct tow_group *group);
 /*
- * These two enclose a call that waits in the store. begin makes *until end with the group's abort.
- * end turns the status of a wait that the abort has ended into TOW_EABORTED.
+ * These two enclose a call that waits in the store. begin makes *until end with the group's abort,
+ * and drive the engine where nobody else would. end turns the status of a wait that the abort has
+ * ended into TOW_EABORTED.
  */
 int twi_group_wait_begin(struct tow_group *group, struct twi_until *until);
 int twi_group_wait_end(struct tow_group *group, int status);
@@ -247,6 +249,8 @@ struct twi_barrier_log *twi_barrier_log_of(struct tow_group *group);
 void twi_barrier_log_drop(struct twi_barrier_log *log);
 /* Ends all barriers under way with the status and the thread's message. */
 void twi_barrier_log_abort(struct twi_barrier_log *log, int status);
+/* A rank has left without barrier `first` and those after it (TOW_EPEER); 0: it does not say. */
+void twi_barrier_left(struct tow_group *group, uint32_t rank, uint64_t first);
 /* Tests for a barrier under way. Returns its context (TWI_STATE_BARRIERS) and number. */
 bool twi_barrier_of_op(const struct tow_op *op, uint32_t *ctx_out, uint64_t *seq_out);
 

@@ -66,6 +66,7 @@ int twi_group_wait_begin(struct tow_group *group, struct twi_until *until)
 	if (status == TOW_OK && group->abort_fd < 0)
 		status = twi_error_errno(TOW_ESYSTEM, errno, "a descriptor to wait in the store");
 	until->cancel_fd = group->abort_fd;
+	until->engine = group->ranks->engine;
 	twi_engine_leave(group->ranks->engine);
 	return status;
 }

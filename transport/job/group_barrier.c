@@ -37,6 +37,13 @@ struct barrier {
 
 static void advance_barrier(struct barrier *barrier);
 
+/* Fails with the message that a rank has closed the group without this barrier. */
+static int left_status(const struct twi_barrier_log *log, uint64_t number)
+{
+	return twi_error(TOW_EPEER, "rank %u has closed the group before its barrier %llu",
+			 log->left_rank, (unsigned long long)number);
+}
+
 /* Records how a barrier ended. A failure is worth the flight recorder's file. */
 static void note_end(struct barrier *barrier, int status)
 {
@@ -194,6 +201,7 @@ struct twi_barrier_log *twi_barrier_log_of(struct tow_group *group)
 					   .why = "" };
 	for (uint32_t i = 0; i < group->size; i++)
 		log->members[i] = group->members[i];
+	log->left_first = UINT64_MAX;
 	twi_list_init(&log->running);
 	twi_list_push_back(&group->ranks->engine->series, &log->series.link);
 	group->barriers = log;
@@ -227,6 +235,33 @@ void twi_barrier_log_abort(struct twi_barrier_log *log, int status)
 		abort_barrier(barrier->op, status);
 	}
 	twi_error(status, "%s", why);
+	twi_barrier_log_drop(log);
+}
+
+/* One that waits for the rank that has left; NULL: none. */
+static struct barrier *find_left(const struct twi_barrier_log *log)
+{
+	for (struct twi_list *at = log->running.next; at != &log->running; at = at->next) {
+		struct barrier *barrier = twi_container_of(at, struct barrier, link);
+
+		if (barrier->number >= log->left_first)
+			return barrier;
+	}
+	return NULL;
+}
+
+void twi_barrier_left(struct tow_group *group, uint32_t rank, uint64_t first)
+{
+	struct twi_barrier_log *log = first > 0 ? twi_barrier_log_of(group) : NULL;
+	struct barrier *barrier;
+
+	if (log == NULL || first >= log->left_first)
+		return;
+	log->left_first = first;
+	log->left_rank = rank;
+	log->users++; /* a barrier may be the log's last user */
+	while ((barrier = find_left(log)) != NULL)
+		abort_barrier(barrier->op, left_status(log, barrier->number));
 	twi_barrier_log_drop(log);
 }
 
@@ -295,6 +330,8 @@ static int start_barrier(struct tow_group *group, const struct tow_op_options *o
 	twi_ranks_use(group->ranks);
 	*op_out = op;
 	twi_op_watch(op);
+	if (barrier->number >= log->left_first)
+		barrier->status = left_status(log, barrier->number);
 	advance_barrier(barrier);
 	return TOW_OK;
 }

@@ -186,7 +186,7 @@ static int put_address(struct twi_ranks *ranks, const char *mine, const struct t
 static void tell_failure(struct twi_ranks *ranks, const struct twi_exchange_caller *caller,
 			 int status)
 {
-	struct twi_until until = { twi_net_now() + TELL_NS, -1 };
+	struct twi_until until = { twi_net_now() + TELL_NS, -1, NULL };
 	struct twi_exchange_note note = { .failed = status };
 
 	/* Cancel and close concern this rank's call alone; for the others rank 0 has gone. */

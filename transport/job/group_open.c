@@ -150,7 +150,7 @@ static struct open *make_open(struct tow_runtime *runtime, const struct tow_grou
 		snprintf(open->address, sizeof(open->address), "%s", options->address);
 		open->options.address = open->address;
 	}
-	open->until = (struct twi_until){ UINT64_MAX, open->cancel_fd };
+	open->until = (struct twi_until){ UINT64_MAX, open->cancel_fd, NULL };
 	if (options->timeout_ns < UINT64_MAX - twi_net_now())
 		open->until.deadline_ns = twi_net_now() + options->timeout_ns;
 	return open;

@@ -146,7 +146,7 @@ static int exchange_splits(struct tow_group *group, int64_t color, int64_t key, 
  */
 static int check_store(struct twi_ranks *ranks, const char *call)
 {
-	const struct twi_until until = { twi_net_now() + PROBE_NS, -1 };
+	const struct twi_until until = { twi_net_now() + PROBE_NS, -1, NULL };
 	uint64_t id;
 	bool lost;
 	int status;
@@ -203,7 +203,7 @@ TOW_PUBLIC int tow_group_split(struct tow_group *group, int64_t color, int64_t k
 
 void twi_group_forget_splits(const struct tow_group *group)
 {
-	const struct twi_until until = { twi_net_now() + PROBE_NS, -1 };
+	const struct twi_until until = { twi_net_now() + PROBE_NS, -1, NULL };
 	struct twi_ranks *ranks = group->ranks;
 	char name[KEY_CHARS];
 	bool lost, was;

@@ -81,8 +81,7 @@ static int send_all(struct twi_store_client *client, const struct twi_until *unt
 		if (sent >= 0)
 			twi_wire_sent(&client->wire, (size_t)sent);
 		else if (errno == EAGAIN)
-			status = twi_net_wait(client->fd, POLLOUT, until->deadline_ns,
-					      until->cancel_fd);
+			status = twi_net_wait(client->fd, POLLOUT, until->deadline_ns, until);
 		else if (errno != EINTR)
 			return store_lost("the connection to the store broke");
 		if (status != TOW_OK)
@@ -95,7 +94,7 @@ static int send_all(struct twi_store_client *client, const struct twi_until *unt
 static int receive_some(struct twi_store_client *client, const struct twi_until *until)
 {
 	uint8_t bytes[16384];
-	int status = twi_net_wait(client->fd, POLLIN, until->deadline_ns, until->cancel_fd);
+	int status = twi_net_wait(client->fd, POLLIN, until->deadline_ns, until);
 	ssize_t got;
 
 	if (status != TOW_OK)
@@ -312,7 +311,7 @@ void twi_store_client_close(struct twi_store_client *client, uint64_t linger_ns)
 	if (client == NULL)
 		return;
 	if (client->fd >= 0 && linger_ns > 0) {
-		const struct twi_until until = { twi_net_now() + linger_ns, -1 };
+		const struct twi_until until = { twi_net_now() + linger_ns, -1, NULL };
 
 		request_once(client, &bye, &until, &reply);
 	}

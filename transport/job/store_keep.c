@@ -24,7 +24,7 @@
 /* Makes the connection anew, unless a request has done it. *fd_out: to wait for its end, or -1. */
 static int keep_connected(struct twi_store_keep *keep, int *fd_out)
 {
-	const struct twi_until until = { twi_net_now() + ATTEMPT_NS, keep->stop_fd };
+	const struct twi_until until = { twi_net_now() + ATTEMPT_NS, keep->stop_fd, NULL };
 	int status;
 
 	pthread_mutex_lock(keep->lock);

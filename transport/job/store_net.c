@@ -22,6 +22,7 @@
 #include "diag/base/clock.h"
 #include "diag/base/error.h"
 #include "diag/base/fd.h"
+#include "transport/engine/engine_drive.h"
 #include "transport/job/bootstrap.h"
 
 #define FIRST_PAUSE_NS (10ull * 1000000)
@@ -30,6 +31,8 @@
 #define ATTEMPT_NS (3000ull * 1000000)
 /* How long a port in use is tried: another process may still hold it. */
 #define IN_USE_NS (5000ull * 1000000)
+/* How often a wait drives the engine; what comes by a ring or in memory does not end a sleep. */
+#define DRIVE_MS 1
 
 uint64_t twi_net_now(void)
 {
@@ -46,13 +49,29 @@ int twi_net_left_ms(uint64_t until_ns)
 	return (int)(twi_min(until_ns - now, 3600ull * 1000000000u) / 1000000u) + 1;
 }
 
-int twi_net_wait(int fd, short events, uint64_t until_ns, int cancel_fd)
+/* Drives once if nobody else may. For how long, in milliseconds, the wait may sleep then. */
+static int drive_between(struct twi_engine *engine, int left_ms)
+{
+	unsigned events = 0;
+
+	if (engine == NULL || atomic_load_explicit(&engine->backed, memory_order_relaxed))
+		return left_ms;
+	if (twi_engine_try_enter(engine)) {
+		if (twi_engine_bind_ring(engine) == TOW_OK)
+			events = twi_engine_poll(engine);
+		twi_engine_leave(engine);
+	}
+	return events > 0 ? 0 : twi_min(left_ms, DRIVE_MS);
+}
+
+int twi_net_wait(int fd, short events, uint64_t until_ns, const struct twi_until *until)
 {
 	struct pollfd fds[2] = { { .fd = fd, .events = events },
-				 { .fd = cancel_fd, .events = POLLIN } };
+				 { .fd = until->cancel_fd, .events = POLLIN } };
 
 	for (;;) {
-		int ready = poll(fds, 2, twi_net_left_ms(until_ns));
+		int sleep_ms = drive_between(until->engine, twi_net_left_ms(until_ns));
+		int ready = poll(fds, 2, sleep_ms);
 
 		if (ready > 0 && fds[1].revents != 0)
 			return twi_error(TOW_ECANCELED, "canceled while waiting for the job's "
@@ -73,7 +92,7 @@ int twi_net_pause(const struct twi_until *until, uint64_t pause_ns)
 
 	if (now >= until->deadline_ns)
 		return TOW_EDEADLINE;
-	status = twi_net_wait(-1, 0, twi_min(until->deadline_ns, now + pause_ns), until->cancel_fd);
+	status = twi_net_wait(-1, 0, twi_min(until->deadline_ns, now + pause_ns), until);
 	return status < 0 ? status : TOW_OK;
 }
 
@@ -240,7 +259,7 @@ static void set_alive(int fd)
 static int await_connect(int fd, const struct twi_until *until)
 {
 	uint64_t limit = twi_min(until->deadline_ns, twi_net_now() + ATTEMPT_NS);
-	int status = twi_net_wait(fd, POLLOUT, limit, until->cancel_fd), err = 0;
+	int status = twi_net_wait(fd, POLLOUT, limit, until), err = 0;
 	socklen_t bytes = sizeof(err);
 
 	if (status < 0)

@@ -14,11 +14,14 @@
 
 /*
  * A deadline of CLOCK_MONOTONIC. cancel_fd becomes readable when the wait is to end with
- * TOW_ECANCELED; -1: none.
+ * TOW_ECANCELED; -1: none. `engine`, if not NULL, is driven meanwhile where the library has no
+ * thread of its own (knob background): others may need what this process has left to do, before
+ * they come to the store themselves.
  */
 struct twi_until {
 	uint64_t deadline_ns;
 	int cancel_fd;
+	struct twi_engine *engine;
 };
 
 uint64_t twi_net_now(void);
@@ -30,10 +33,10 @@ int twi_net_left_ms(uint64_t until_ns);
 int twi_net_pause(const struct twi_until *until, uint64_t pause_ns);
 
 /*
- * Waits until `fd` is ready for `events` (of poll), or until_ns has come. TOW_OK; TOW_AGAIN: that
- * time came first; TOW_ECANCELED; TOW_ESYSTEM.
+ * Waits until `fd` is ready for `events` (of poll), or until_ns has come, which is not later than
+ * the deadline. TOW_OK; TOW_AGAIN: that time came first; TOW_ECANCELED; TOW_ESYSTEM.
  */
-int twi_net_wait(int fd, short events, uint64_t until_ns, int cancel_fd);
+int twi_net_wait(int fd, short events, uint64_t until_ns, const struct twi_until *until);
 
 /*
  * Makes a socket that listens at an address:

@@ -67,7 +67,7 @@ static char addresses[TWI_STORE_BYTES];
 
 static struct twi_until seconds(double count)
 {
-	return (struct twi_until){ twi_net_now() + (uint64_t)(count * 1e9), -1 };
+	return (struct twi_until){ twi_net_now() + (uint64_t)(count * 1e9), -1, NULL };
 }
 
 static struct twi_diag *diag; /* of the next store; NULL: none */

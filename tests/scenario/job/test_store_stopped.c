@@ -27,7 +27,7 @@ static uint64_t asked; /* what the store counts: requests of `ask` */
 
 static struct twi_until seconds(double count)
 {
-	return (struct twi_until){ twi_net_now() + (uint64_t)(count * 1e9), -1 };
+	return (struct twi_until){ twi_net_now() + (uint64_t)(count * 1e9), -1, NULL };
 }
 
 static struct twi_store_server *serve(uint32_t world)

@@ -182,7 +182,8 @@ uint64_t twt_coll_call_end(struct twt_coll_call *call, const struct twt_coll_tru
 	const struct twi_plan_case *what = &call->of->ranks[call->rank];
 	const struct twt_plan_memory *memory = &call->memory;
 	uint64_t bytes = memory->bytes[TWI_PLAN_OUT];
-	const struct twi_plan *plan = truth->sum != NULL ? twt_coll_plan_of(call) : NULL;
+	bool alone = truth->sum != NULL && !call->fused;
+	const struct twi_plan *plan = alone ? twt_coll_plan_of(call) : NULL;
 	const char *fault;
 
 	twt_coll_expect(truth, call->rank, call->before);

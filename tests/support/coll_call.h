@@ -20,6 +20,7 @@ struct twt_coll_call {
 	struct tow_op *op;
 	struct twt_plan_memory memory;
 	bool pool[2];       /* owned[] is the runtime's */
+	bool fused;         /* perhaps: it has no plan of its own */
 	_Atomic int called; /* the callback, so many times */
 	unsigned char *before;
 };

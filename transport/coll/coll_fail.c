@@ -144,11 +144,9 @@ static void on_break(struct twi_coll_group *coll, const struct twi_coll_word *wo
 
 static void say_left(struct twi_coll_group *coll)
 {
-	const struct twi_barrier_log *barriers = coll->group->barriers;
 	const struct twi_coll_word word = { .type = TWI_COLL_LEAVE,
 					    .seq = coll->series.next_seq - 1,
-					    .value = barriers == NULL ? 1
-								      : barriers->series.next_seq };
+					    .value = twi_barrier_lacking(coll->group) };
 
 	coll->said_left = true;
 	for (uint32_t i = 0; i < coll->size; i++) {

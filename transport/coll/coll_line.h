@@ -31,7 +31,7 @@ enum twi_coll_word_type {
 	TWI_COLL_ASK,    /* asks whether the receiver has come to `seq` */
 	TWI_COLL_ANSWER, /* `value`: the last seq that was begun; `text`: its call */
 	/* rank `from` has closed the group; `seq` was its last; `value`: the first barrier of
-	 * group.h that it has not started, 0 where it does not say */
+	 * group.h that it has not started or that has failed, 0 where it does not say */
 	TWI_COLL_LEAVE,
 	/* coll_shrink.c, as the next two: the rank has come; `value`: a number for the group */
 	TWI_COLL_JOIN,

@@ -243,13 +243,14 @@ void twi_ranks_drop_key(struct twi_ranks *ranks);
 struct twi_ranks *twi_ranks_make(struct tow_runtime *runtime,
 				 const struct twi_bootstrap *bootstrap);
 
-/* group_barrier.c; the engine is held. */
-/* Returns the log of the group's barriers, and makes it at the first call. NULL: no memory. */
+/* group_barrier.c; the engine is held. _of makes the log at the first call. NULL: no memory. */
 struct twi_barrier_log *twi_barrier_log_of(struct tow_group *group);
 void twi_barrier_log_drop(struct twi_barrier_log *log);
-/* Ends all barriers under way with the status and the thread's message. */
+/* Ends all barriers under way, with the thread's message. */
 void twi_barrier_log_abort(struct twi_barrier_log *log, int status);
-/* A rank has left without barrier `first` and those after it (TOW_EPEER); 0: it does not say. */
+/* The first barrier that this rank has not started, or that has failed here. */
+uint64_t twi_barrier_lacking(const struct tow_group *group);
+/* A rank has left that lacks barrier `first` and those after it (TOW_EPEER); 0: not said. */
 void twi_barrier_left(struct tow_group *group, uint32_t rank, uint64_t first);
 /* Tests for a barrier under way. Returns its context (TWI_STATE_BARRIERS) and number. */
 bool twi_barrier_of_op(const struct tow_op *op, uint32_t *ctx_out, uint64_t *seq_out);

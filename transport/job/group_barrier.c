@@ -37,10 +37,10 @@ struct barrier {
 
 static void advance_barrier(struct barrier *barrier);
 
-/* Fails with the message that a rank has closed the group without this barrier. */
+/* Fails with the message that a rank has closed the group and lacks this barrier. */
 static int left_status(const struct twi_barrier_log *log, uint64_t number)
 {
-	return twi_error(TOW_EPEER, "rank %u has closed the group before its barrier %llu",
+	return twi_error(TOW_EPEER, "rank %u has closed the group without its barrier %llu",
 			 log->left_rank, (unsigned long long)number);
 }
 
@@ -236,6 +236,15 @@ void twi_barrier_log_abort(struct twi_barrier_log *log, int status)
 	}
 	twi_error(status, "%s", why);
 	twi_barrier_log_drop(log);
+}
+
+uint64_t twi_barrier_lacking(const struct tow_group *group)
+{
+	const struct twi_barrier_log *log = group->barriers;
+
+	if (log == NULL)
+		return 1;
+	return log->series.broken_seq != 0 ? log->series.broken_seq : log->series.next_seq;
 }
 
 /* One that waits for the rank that has left; NULL: none. */

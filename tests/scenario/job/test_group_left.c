@@ -46,9 +46,24 @@ static void break_collectives(struct tow_group *group)
 	TWT_TRUE(status == TOW_ECANCELED || status == TOW_EPEER || status == TOW_OK);
 }
 
+/* A barrier that this rank cancels: others may need what it has not sent any more. */
+static int cancel_barrier(struct tow_group *group)
+{
+	struct tow_op *op;
+	int status;
+
+	TWT_OK(tow_group_barrier_start(group, NULL, &op));
+	TWT_OK(tow_op_cancel(op));
+	status = twt_coll_end(op);
+	TWT_TRUE(status == TOW_OK || status == TOW_ECANCELED || status == TOW_EPEER);
+	return status;
+}
+
 static void play_round(struct twt_rank *rank, unsigned round)
 {
 	uint32_t mine = barriers_of(round, rank->rank), least = mine;
+	bool canceled = of_all("part", round, 0) % 3 == 0;
+	bool cancels = canceled && of_all("who", round, 0) % rank->ranks == rank->rank;
 	int status = TOW_OK;
 	struct tow_group *group;
 
@@ -61,14 +76,19 @@ static void play_round(struct twt_rank *rank, unsigned round)
 	if (of_all("break", round, 0) % 3 == 0)
 		break_collectives(group);
 	for (uint32_t n = 1; n <= mine && status == TOW_OK; n++) {
-		status = tow_group_barrier(group, TWT_FINISH_NS);
-		if (status != (n <= least ? TOW_OK : TOW_EPEER))
+		status = cancels && n == mine ? cancel_barrier(group)
+					      : tow_group_barrier(group, TWT_FINISH_NS);
+		if (cancels && n == mine)
+			break;
+		if (status != TOW_OK && status != TOW_EPEER)
 			fprintf(stderr, "round %u, rank %u: barrier %u of %u, all start %u: %s\n",
 				round, rank->rank, n, mine, least, tow_status_name(status));
-		TWT_TRUE(status == (n <= least ? TOW_OK : TOW_EPEER));
+		TWT_TRUE(status == TOW_OK || status == TOW_EPEER);
+		TWT_TRUE(n > least ? status == TOW_EPEER : canceled || status == TOW_OK);
+		if (status == TOW_EPEER)
+			TWT_TRUE(strstr(tow_error_message(),
+					"has closed the group without its barrier"));
 	}
-	if (status == TOW_EPEER)
-		TWT_TRUE(strstr(tow_error_message(), "has closed the group before its barrier"));
 	TWT_OK(tow_group_close(group));
 }
 

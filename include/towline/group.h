@@ -248,10 +248,10 @@ int tow_recv(struct tow_group *group, uint32_t rank, void *data, uint64_t bytes,
  * Blocks: never.
  * Threads: any.
  * Returns: TOW_OK when started; TOW_EINVAL; TOW_EBUSY; TOW_ENOMEM; TOW_EFORKED. The operation ends
- * with TOW_OK, TOW_EPEER (also where a connected rank has closed the group without it),
- * TOW_EREFUSED, TOW_EDEADLINE, TOW_ECANCELED, TOW_ECLOSED or TOW_EABORTED; after a failure other
- * barriers of this group cannot be relied on. The other ranks are not told of one that has failed
- * here, and may wait for it, until this rank closes the group, or calls tow_group_abort.
+ * with TOW_OK, TOW_EPEER (a rank has gone, or has closed the group without it, or it has failed at
+ * another rank), TOW_EREFUSED, TOW_EDEADLINE, TOW_ECANCELED, TOW_ECLOSED or TOW_EABORTED. After a
+ * deadline or a cancel this rank still does its part, so that the others' barrier can end; it does
+ * so for the last max_ops / 16 of its barriers, and one that is older may fail at the others.
  */
 int tow_group_barrier_start(struct tow_group *group, const struct tow_op_options *options,
 			    struct tow_op **op_out);

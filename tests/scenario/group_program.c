@@ -297,15 +297,22 @@ static void mode_killed_barrier(void)
 	expect(tow_group_close(group) == TOW_OK);
 }
 
-/* A barrier that not everybody comes to has a deadline, and may be canceled. */
+/*
+ * A barrier that not everybody comes to has a deadline, and may be canceled, while the others keep
+ * the group open.
+ */
 static void mode_barriers(void)
 {
 	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
 	struct tow_group *group = open_group(), *sub;
 	struct tow_op *op;
+	size_t bytes;
+	char tried;
 
 	expect(tow_group_split(group, 0, 0, LIMIT_NS, &sub) == TOW_OK);
-	if (rank == 0) {
+	if (rank != 0) {
+		expect(tow_group_get(group, "tried", &tried, 1, &bytes, LIMIT_NS) == TOW_OK);
+	} else {
 		options.timeout_ns = 100000000;
 		expect(tow_group_barrier_start(sub, &options, &op) == TOW_OK);
 		expect(finish(op) == TOW_EDEADLINE);
@@ -313,6 +320,7 @@ static void mode_barriers(void)
 		expect(tow_op_test(op) == TOW_AGAIN);
 		expect(tow_op_cancel(op) == TOW_OK);
 		expect(finish(op) == TOW_ECANCELED);
+		expect(tow_group_set(group, "tried", "1", 1, LIMIT_NS) == TOW_OK);
 		/* One that is under way when everything closes. */
 		expect(tow_group_barrier_start(sub, NULL, &op) == TOW_OK);
 		tow_op_release(op);

@@ -27,7 +27,7 @@
 #include "transport/coll/coll_local.h"
 #include "transport/engine/engine.h"
 #include "transport/engine/require.h"
-#include "transport/job/group.h"
+#include "transport/job/group_barrier.h"
 #include "transport/op/failure.h"
 #include "transport/op/message.h"
 
@@ -146,7 +146,7 @@ static void say_left(struct twi_coll_group *coll)
 {
 	const struct twi_coll_word word = { .type = TWI_COLL_LEAVE,
 					    .seq = coll->series.next_seq - 1,
-					    .value = twi_barrier_lacking(coll->group) };
+					    .value = twi_barrier_next(coll->group) };
 
 	coll->said_left = true;
 	for (uint32_t i = 0; i < coll->size; i++) {
@@ -192,7 +192,6 @@ void twi_coll_check_left(struct twi_coll_group *coll)
 static void on_leave(struct twi_coll_group *coll, const struct twi_coll_word *word)
 {
 	twi_coll_kept_over(coll, word->from);
-	twi_barrier_left(coll->group, word->from, word->value);
 	if (word->seq >= coll->left_seq)
 		return;
 	coll->left_seq = word->seq;
@@ -503,6 +502,8 @@ void twi_coll_heard(struct twi_coll_group *coll, const struct twi_coll_word *wor
 	case TWI_COLL_ANSWER:
 		twi_coll_late_heard(coll, word);
 		break;
+	case TWI_COLL_OF_BARRIER:
+		break; /* heard already (coll_line.c) */
 	default:
 		twi_coll_shrink_heard(coll->ranks, coll, coll->members[word->from], word);
 		break;

@@ -59,7 +59,8 @@ static void group_begin(struct tow_group *group)
 }
 
 const struct twi_coll_hooks twi_coll_hooks = { .group_begin = group_begin,
-					       .group_end = twi_coll_group_end };
+					       .group_end = twi_coll_group_end,
+					       .say_barrier = twi_coll_say_barrier };
 
 static int rank_up(struct twi_ranks *ranks, uint32_t rank, struct tow_peer *peer)
 {

@@ -3,6 +3,7 @@
  */
 #include "transport/coll/coll_line.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +13,7 @@
 #include "diag/record/diag.h"
 #include "transport/coll/coll_kept.h"
 #include "transport/engine/engine.h"
-#include "transport/job/group.h"
+#include "transport/job/group_barrier.h"
 #include "transport/job/rank_words.h"
 
 #define CONNECT_NS 30000000000ull
@@ -101,6 +102,18 @@ void twi_coll_say_to(struct twi_ranks *ranks, uint32_t job_rank, uint32_t ctx, u
 		twi_rank_post_end(post);
 }
 
+void twi_coll_say_barrier(struct twi_ranks *ranks, uint32_t job_rank,
+			  const struct twi_barrier_word *in)
+{
+	struct twi_coll_word word = {
+		.type = TWI_COLL_OF_BARRIER, .seq = in->number, .value = in->says, .other = in->to
+	};
+
+	if (in->why != NULL)
+		snprintf(word.text, sizeof(word.text), "%.*s", (int)TWI_COLL_WORD_TEXT, in->why);
+	twi_coll_say_to(ranks, job_rank, in->ctx, in->from, &word);
+}
+
 void twi_coll_say(struct twi_coll_group *coll, uint32_t rank, const struct twi_coll_word *word)
 {
 	twi_coll_say_to(coll->ranks, coll->members[rank], coll->ctx, coll->rank, word);
@@ -165,17 +178,38 @@ static void keep_early(struct twi_ranks *ranks, uint32_t rank, const struct twi_
 	twi_list_push_back(&ranks->early, &early->link);
 }
 
+/* Words on barriers; of these also those about groups that are closed here. */
+static void hear_barrier(struct twi_ranks *ranks, uint32_t rank, const struct twi_coll_word *word,
+			 bool closed)
+{
+	const struct twi_barrier_word barrier = { .says = (enum twi_barrier_says)word->value,
+						  .ctx = word->ctx,
+						  .from = word->from,
+						  .to = (uint32_t)word->other,
+						  .number = word->seq,
+						  .why = word->text };
+
+	if (word->type == TWI_COLL_LEAVE)
+		twi_barrier_left(ranks, rank, word->ctx, word->from, word->value);
+	else if (word->type == TWI_COLL_OF_BARRIER && word->value != TWI_BARRIER_ASKS)
+		twi_barrier_heard(ranks, rank, &barrier);
+	else if (word->type == TWI_COLL_OF_BARRIER && closed)
+		twi_barrier_asked(ranks, rank, &barrier);
+}
+
 static void deliver_word(struct twi_coll_group *coll, uint32_t rank,
 			 const struct twi_coll_word *word)
 {
 	if (word->from < coll->size && coll->members[word->from] == rank &&
-	    word->from != coll->rank)
+	    word->from != coll->rank) {
+		hear_barrier(coll->ranks, rank, word, coll->said_left);
 		twi_coll_heard(coll, word);
-	else
+	} else {
 		twi_log(coll->engine->diag, 2,
 			"collectives: rank %u of the job sends as rank %u of group %u, "
 			"which it is not",
 			rank, word->from, word->ctx);
+	}
 }
 
 static bool has_ended(const struct twi_ranks *ranks, uint32_t ctx)
@@ -189,6 +223,7 @@ static void deliver_to_ended(struct twi_ranks *ranks, uint32_t rank,
 	/* A rank that has left or failed reads no memory of this rank any more. */
 	if (word->type == TWI_COLL_LEAVE || word->type == TWI_COLL_BREAK)
 		twi_coll_region_left(ranks, word->ctx, rank);
+	hear_barrier(ranks, rank, word, true);
 	twi_coll_shrink_heard(ranks, NULL, rank, word);
 }
 

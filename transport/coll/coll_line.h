@@ -31,15 +31,19 @@ enum twi_coll_word_type {
 	TWI_COLL_ASK,    /* asks whether the receiver has come to `seq` */
 	TWI_COLL_ANSWER, /* `value`: the last seq that was begun; `text`: its call */
 	/* rank `from` has closed the group; `seq` was its last; `value`: the first barrier of
-	 * group.h that it has not started or that has failed, 0 where it does not say */
+	 * group.h that it has not started, 0 where it does not say */
 	TWI_COLL_LEAVE,
 	/* coll_shrink.c, as the next two: the rank has come; `value`: a number for the group */
 	TWI_COLL_JOIN,
 	TWI_COLL_DECIDED, /* `text`: part `other` of the members; `value`: the number */
 	TWI_COLL_DELAYED, /* the deadline has passed; `text` says which ranks are missing */
-	TWI_COLL_WORDS,   /* one more than the last */
+	/* of barrier `seq` of the group; `value`: what (enum twi_barrier_says); `other`: the rank
+	 * that is asked */
+	TWI_COLL_OF_BARRIER,
+	TWI_COLL_WORDS, /* one more than the last */
 };
 
+struct twi_barrier_word;
 struct twi_rank_post;
 
 struct twi_coll_word {
@@ -54,6 +58,10 @@ struct twi_coll_word {
  * lost message is not reported. */
 void twi_coll_say_to(struct twi_ranks *ranks, uint32_t job_rank, uint32_t ctx, uint32_t from,
 		     const struct twi_coll_word *word);
+
+/* Sends a word on a barrier (twi_coll_hooks). */
+void twi_coll_say_barrier(struct twi_ranks *ranks, uint32_t job_rank,
+			  const struct twi_barrier_word *word);
 
 /* Sends it to a rank of the group. */
 void twi_coll_say(struct twi_coll_group *coll, uint32_t rank, const struct twi_coll_word *word);

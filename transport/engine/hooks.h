@@ -14,6 +14,7 @@ struct tow_group;
 struct tow_op;
 struct tow_peer;
 struct twi_engine;
+struct twi_barrier_word;
 struct twi_ranks;
 
 /* op/: operations. The engine knows only its lists of them, and how they are waited for. */
@@ -66,6 +67,9 @@ struct twi_coll_hooks {
 	void (*group_begin)(struct tow_group *group);
 	/* A group ends. False: its collectives under way have not ended yet. */
 	bool (*group_end)(struct tow_group *group);
+	/* Sends a word on a barrier to a rank of the job, and connects first. */
+	void (*say_barrier)(struct twi_ranks *ranks, uint32_t job_rank,
+			    const struct twi_barrier_word *word);
 };
 
 /* coll/ and inquiry/: messages of the library's own between ranks. */

@@ -20,7 +20,7 @@
 #include "diag/trace/trace.h"
 #include "transport/coll/coll_report.h"
 #include "transport/engine/engine.h"
-#include "transport/job/group.h"
+#include "transport/job/group_barrier.h"
 #include "transport/op/channel.h"
 #include "transport/op/endpoint.h"
 #include "transport/op/op_table.h"

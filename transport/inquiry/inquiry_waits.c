@@ -12,7 +12,7 @@
 #include "transport/engine/engine.h"
 #include "transport/engine/engine_drive.h"
 #include "transport/inquiry/inquiry.h"
-#include "transport/job/group.h"
+#include "transport/job/group_barrier.h"
 #include "transport/op/endpoint.h"
 #include "transport/op/message.h"
 #include "transport/op/op_table.h"

@@ -16,6 +16,7 @@
 #include "transport/engine/engine_drive.h"
 #include "transport/engine/runtime.h"
 #include "transport/job/bootstrap_exchange.h"
+#include "transport/job/group_barrier.h"
 #include "transport/job/group_message.h"
 #include "transport/op/op_options.h"
 
@@ -117,9 +118,10 @@ void twi_group_begin(struct tow_group *group)
 	/* A group that was closed may have had this number. */
 	(void)twi_label_set(group->ranks->engine->diag, group->id, NULL);
 	twi_group_enter(group->ranks->engine);
+	/* Reports name also a rank that never makes a barrier, and words may be waiting for it. */
+	(void)twi_barrier_log_of(group);
 	group->ranks->engine->hooks.coll->group_begin(group);
 	twi_group_messages_begin(group);
-	(void)twi_barrier_log_of(group); /* reports name also a rank that never makes a barrier */
 	twi_engine_leave(group->ranks->engine);
 }
 

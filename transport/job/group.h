@@ -106,7 +106,9 @@ struct twi_ranks {
 	uint64_t ended[TWI_COLL_CTX_WORDS]; /* a bit for each group: its collectives have ended */
 	struct twi_slot *slots;             /* by rank; this rank's own is never UP */
 	struct twi_self self;
-	struct twi_list messages;          /* the groups' messages (group_message.h) */
+	struct twi_list messages; /* the groups' messages (group_message.h) */
+	struct twi_list parted;   /* used by group_barrier.c, as the next */
+	uint32_t parted_count;
 	_Atomic uint32_t alone;            /* groups made in a job of one rank */
 	uint64_t over[TWI_COLL_CTX_WORDS]; /* a bit for each group: it was closed here */
 	char (*addresses)[TOW_ADDRESS_MAX];
@@ -124,15 +126,7 @@ struct twi_ranks {
 	struct twi_forming forming; /* while this rank waits for the others */
 };
 
-/* The log of a group's barriers. Its users are the group and the barriers under way. */
-struct twi_barrier_log {
-	struct twi_series series;
-	struct twi_list running; /* barriers under way */
-	uint64_t left_first;     /* the first that the rank left_rank, which has left, lacks */
-	uint32_t users, left_rank;
-	const void *callers[TWI_STATE_PAST]; /* callers by seq */
-	uint32_t members[];                  /* members of the series */
-};
+struct twi_barrier_log;
 
 #define TWI_ABORT_WHY 440u
 
@@ -242,18 +236,6 @@ void twi_ranks_drop_key(struct twi_ranks *ranks);
 /* Makes the struct without store, endpoint and addresses. NULL: no memory. */
 struct twi_ranks *twi_ranks_make(struct tow_runtime *runtime,
 				 const struct twi_bootstrap *bootstrap);
-
-/* group_barrier.c; the engine is held. _of makes the log at the first call. NULL: no memory. */
-struct twi_barrier_log *twi_barrier_log_of(struct tow_group *group);
-void twi_barrier_log_drop(struct twi_barrier_log *log);
-/* Ends all barriers under way, with the thread's message. */
-void twi_barrier_log_abort(struct twi_barrier_log *log, int status);
-/* The first barrier that this rank has not started, or that has failed here. */
-uint64_t twi_barrier_lacking(const struct tow_group *group);
-/* A rank has left that lacks barrier `first` and those after it (TOW_EPEER); 0: not said. */
-void twi_barrier_left(struct tow_group *group, uint32_t rank, uint64_t first);
-/* Tests for a barrier under way. Returns its context (TWI_STATE_BARRIERS) and number. */
-bool twi_barrier_of_op(const struct tow_op *op, uint32_t *ctx_out, uint64_t *seq_out);
 
 /* group_link.c; the engine is held in all of them. */
 int twi_ranks_listen(struct twi_ranks *ranks);

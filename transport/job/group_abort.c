@@ -15,7 +15,7 @@
 #include "diag/base/error.h"
 #include "diag/base/fd.h"
 #include "transport/engine/engine.h"
-#include "transport/job/group.h"
+#include "transport/job/group_barrier.h"
 #include "transport/job/group_message.h"
 
 static void signal_waits(const struct tow_group *group)

@@ -9,6 +9,7 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <internal/base.h>
 
@@ -18,34 +19,18 @@
 #include "diag/record/span.h"
 #include "transport/engine/engine.h"
 #include "transport/engine/runtime.h"
-#include "transport/job/group.h"
+#include "transport/job/group_barrier.h"
+#include "transport/op/failure.h"
 #include "transport/op/message.h"
 #include "transport/op/op_options.h"
 
-struct barrier {
-	struct twi_list link; /* on log->running, until the barrier has ended */
-	struct twi_ranks *ranks;
-	struct tow_op *op;       /* the user's operation; NULL: ended */
-	struct tow_op *inner[2]; /* under way: the send side, and the receive side */
-	struct tow_peer *peers[2];
-	bool connected; /* this round's peers are connected */
-	struct twi_barrier_log *log;
-	uint64_t number;
-	uint32_t round;
-	int status; /* status of the first failure */
-};
+/* A parted barrier has two operations under way. This part of a runtime's may be for them. */
+#define PARTED_PART 16u
 
-static void advance_barrier(struct barrier *barrier);
-
-/* Fails with the message that a rank has closed the group and lacks this barrier. */
-static int left_status(const struct twi_barrier_log *log, uint64_t number)
-{
-	return twi_error(TOW_EPEER, "rank %u has closed the group without its barrier %llu",
-			 log->left_rank, (unsigned long long)number);
-}
+static void advance_barrier(struct twi_barrier *barrier);
 
 /* Records how a barrier ended. A failure is worth the flight recorder's file. */
-static void note_end(struct barrier *barrier, int status)
+static void note_end(struct twi_barrier *barrier, int status)
 {
 	struct twi_series *series = &barrier->log->series;
 	struct twi_state_past *past = twi_series_past(series, barrier->number);
@@ -66,87 +51,223 @@ static void note_end(struct barrier *barrier, int status)
 	barrier->ranks->engine->hooks.inquiry->failed(barrier->ranks->engine);
 }
 
-static void end_barrier(struct barrier *barrier, int status)
+/* Ends the user's operation. */
+static void end_barrier(struct twi_barrier *barrier, int status)
 {
 	struct tow_op *op = barrier->op;
 
 	barrier->op = NULL;
 	if (op == NULL)
 		return;
-	twi_list_remove(&barrier->link);
 	note_end(barrier, status);
 	twi_op_complete(op, status, 0);
 }
 
-/* Frees a barrier that has no operation under way. */
-static void free_idle_barrier(struct barrier *barrier)
+/* Nothing of the barrier is to be done any more. What is under way still has to end. */
+static void finish_barrier(struct twi_barrier *barrier)
+{
+	barrier->over = true;
+	twi_list_remove(&barrier->link);
+	if (barrier->parted.next == NULL)
+		return;
+	twi_list_remove(&barrier->parted);
+	barrier->ranks->parted_count--;
+}
+
+static void free_idle_barrier(struct twi_barrier *barrier)
 {
 	struct twi_ranks *ranks = barrier->ranks;
 
-	if (barrier->inner[0] != NULL || barrier->inner[1] != NULL)
+	if (!barrier->over || barrier->inner[0] != NULL || barrier->inner[1] != NULL)
 		return;
 	twi_barrier_log_drop(barrier->log);
 	free(barrier);
 	twi_ranks_drop(ranks);
 }
 
-/* Ends the user's operation early: deadline, cancel or abort. */
-static void abort_barrier(struct tow_op *op, int status)
-{
-	struct barrier *barrier = op->owner;
+/* --- what cannot end --- */
 
+static uint32_t ctx_of(const struct twi_barrier_log *log)
+{
+	return log->series.ctx & ~TWI_STATE_BARRIERS;
+}
+
+static bool is_ending(const struct twi_ranks *ranks)
+{
+	return ranks->closing || ranks->engine->failing;
+}
+
+/* Says something of a barrier to a rank of the group, if that lives. */
+static void say_barrier(const struct twi_barrier *barrier, uint32_t rank,
+			enum twi_barrier_says says, const char *why)
+{
+	const struct twi_barrier_log *log = barrier->log;
+	const struct twi_barrier_word word = { .says = says,
+					       .ctx = ctx_of(log),
+					       .from = log->series.rank,
+					       .to = rank,
+					       .number = barrier->number,
+					       .why = why };
+	uint32_t job_rank = log->members[rank];
+
+	if (word.ctx < TWI_COLL_CTX_MAX && !log->ranks->slots[job_rank].lost)
+		log->ranks->engine->hooks.coll->say_barrier(log->ranks, job_rank, &word);
+}
+
+/* Tells the ranks that wait for what this one will not send. They tell others in turn. */
+static void tell_failed(const struct twi_barrier *barrier, const char *why)
+{
+	const struct twi_series *series = &barrier->log->series;
+	bool sent = barrier->connected && barrier->inner[0] == NULL;
+
+	for (uint32_t round = barrier->round + sent; 1ull << round < series->size; round++)
+		say_barrier(barrier, (series->rank + (1u << round)) % series->size,
+			    TWI_BARRIER_FAILED, why);
+}
+
+/* The barrier ends for good, with the thread's message. Others are told `told`, if not NULL. */
+static void give_up(struct twi_barrier *barrier, int status, const char *told)
+{
+	if (barrier->over)
+		return;
+	finish_barrier(barrier);
 	end_barrier(barrier, status);
+	if (told != NULL && !is_ending(barrier->ranks))
+		tell_failed(barrier, told);
 	for (int i = 0; i < 2; i++) {
 		if (barrier->inner[i] != NULL)
 			tow_op_cancel(barrier->inner[i]);
 	}
 }
 
+/* It has failed here, with the thread's message. */
+static void fail_barrier(struct twi_barrier *barrier, int status)
+{
+	char told[TWI_ERROR_BYTES];
+
+	barrier->status = status;
+	snprintf(told, sizeof(told), "barrier %llu failed at rank %u: %.300s",
+		 (unsigned long long)barrier->number, barrier->log->series.rank,
+		 tow_error_message());
+	give_up(barrier, status, told);
+}
+
+void twi_barrier_deny(struct twi_barrier *barrier, const char *why)
+{
+	char told[TWI_ERROR_BYTES];
+
+	snprintf(told, sizeof(told), "%s", why);
+	give_up(barrier, twi_error(TOW_EPEER, "%s", told), told);
+}
+
+/* Parted barriers are bounded: the oldest gives up. */
+static void part_barrier(struct twi_barrier *barrier)
+{
+	struct twi_ranks *ranks = barrier->ranks;
+	uint64_t room = twi_max(ranks->engine->knobs.max_ops / PARTED_PART, 1);
+	struct twi_barrier *oldest;
+	char why[96];
+
+	twi_list_push_back(&ranks->parted, &barrier->parted);
+	if (++ranks->parted_count <= room)
+		return;
+	oldest = twi_container_of(twi_list_first(&ranks->parted), struct twi_barrier, parted);
+	snprintf(why, sizeof(why), "rank %u has given up its barrier %llu and %llu others",
+		 oldest->log->series.rank, (unsigned long long)oldest->number,
+		 (unsigned long long)room);
+	twi_barrier_deny(oldest, why);
+}
+
+/* Ends the user's operation early. After a deadline or a cancel this rank still does its part. */
+static void abort_barrier(struct tow_op *op, int status)
+{
+	struct twi_barrier *barrier = op->owner;
+	bool parts = status == TOW_ECANCELED || status == TOW_EDEADLINE;
+
+	if (!parts || is_ending(barrier->ranks)) {
+		give_up(barrier, status, NULL);
+		return;
+	}
+	end_barrier(barrier, status);
+	part_barrier(barrier);
+}
+
+/* --- rounds --- */
+
 /* One of the two operations of a step has ended. */
 static void on_step(struct tow_op *op, const struct tow_result *result)
 {
-	struct barrier *barrier = result->user;
+	struct twi_barrier *barrier = result->user;
 	int side = barrier->inner[1] == op;
 
 	barrier->inner[side] = NULL;
-	if (result->status < 0 && barrier->status == TOW_OK)
-		barrier->status = result->status;
 	if (!barrier->connected)
 		barrier->peers[side] = result->peer;
+	if (result->status < 0 && !barrier->over)
+		fail_barrier(barrier, twi_error(result->status, "%s", twi_failure_text(op)));
 	tow_op_release(op);
-	if (barrier->inner[0] == NULL && barrier->inner[1] == NULL)
+	if (barrier->inner[0] == NULL && barrier->inner[1] == NULL && !barrier->over)
 		advance_barrier(barrier);
-	else if (barrier->status < 0 && barrier->op != NULL)
-		abort_barrier(barrier->op, barrier->status);
+	else
+		free_idle_barrier(barrier);
+}
+
+uint32_t twi_barrier_before(const struct twi_barrier *barrier)
+{
+	const struct twi_series *series = &barrier->log->series;
+
+	return (series->rank + series->size - (1u << barrier->round)) % series->size;
 }
 
 /* Begins a round: connects to its two ranks first. */
-static void start_connects(struct barrier *barrier)
+static void start_connects(struct twi_barrier *barrier)
 {
 	const struct tow_op_options options = {
 		.size = sizeof(options), .timeout_ns = TOW_FOREVER, .done = on_step, .user = barrier
 	};
 	const struct twi_series *series = &barrier->log->series;
 	uint32_t step = 1u << barrier->round;
-	uint32_t targets[2] = { (series->rank + step) % series->size,
-				(series->rank + series->size - step) % series->size };
+	uint32_t targets[2] = { series->members[(series->rank + step) % series->size],
+				series->members[twi_barrier_before(barrier)] };
 
+	barrier->dialed = barrier->ranks->slots[targets[1]].state != TWI_SLOT_UP;
 	for (int i = 0; i < 2; i++) {
-		int status = twi_ranks_connect(barrier->ranks, series->members[targets[i]],
-					       TWI_SPACE_LINK, &options, &barrier->inner[i]);
+		int status = twi_ranks_connect(barrier->ranks, targets[i], TWI_SPACE_LINK, &options,
+					       &barrier->inner[i]);
 
 		if (status < 0 && barrier->status == TOW_OK)
 			barrier->status = status;
 	}
 }
 
-static void start_messages(struct barrier *barrier)
+bool twi_barrier_misses(const struct twi_barrier *barrier)
+{
+	return barrier->connected && barrier->inner[1] != NULL &&
+	       barrier->inner[1]->stage != TWI_STAGE_COMPLETING;
+}
+
+/*
+ * A rank that left the group when there was no connection has not told this one, and is asked once.
+ * One that is still there tells when it leaves, while the connection lasts.
+ */
+static void ask_left(struct twi_barrier *barrier)
+{
+	struct twi_barrier_log *log = barrier->log;
+	uint32_t step = 1u << barrier->round;
+
+	if ((log->asked & step) != 0 && !barrier->dialed)
+		return;
+	log->asked |= step;
+	say_barrier(barrier, twi_barrier_before(barrier), TWI_BARRIER_ASKS, NULL);
+}
+
+static void start_messages(struct twi_barrier *barrier)
 {
 	const struct tow_op_options options = {
 		.size = sizeof(options), .timeout_ns = TOW_FOREVER, .done = on_step, .user = barrier
 	};
-	uint64_t group = barrier->log->series.ctx & ~TWI_STATE_BARRIERS;
-	uint64_t tag = group << 32 | (barrier->number & 0xffffff) << 8 | barrier->round;
+	uint64_t tag = (uint64_t)ctx_of(barrier->log) << 32 | (barrier->number & 0xffffff) << 8 |
+		       barrier->round;
 
 	for (int i = 0; i < 2; i++) {
 		const struct twi_message message = { .kind = i == 0 ? TWI_OP_SEND : TWI_OP_RECV,
@@ -158,12 +279,14 @@ static void start_messages(struct barrier *barrier)
 		if (status < 0 && barrier->status == TOW_OK)
 			barrier->status = status;
 	}
+	if (barrier->status == TOW_OK && twi_barrier_misses(barrier))
+		ask_left(barrier);
 }
 
 /* The operations under way have ended: starts the next step, or ends the barrier. */
-static void advance_barrier(struct barrier *barrier)
+static void advance_barrier(struct twi_barrier *barrier)
 {
-	bool more = barrier->op != NULL && barrier->status == TOW_OK;
+	bool more = barrier->status == TOW_OK;
 
 	if (more && barrier->peers[0] != NULL && !barrier->connected) {
 		barrier->connected = true;
@@ -171,16 +294,20 @@ static void advance_barrier(struct barrier *barrier)
 	} else if (more) {
 		barrier->round += barrier->connected;
 		barrier->connected = false;
-		if (1ull << barrier->round < barrier->log->series.size)
+		more = 1ull << barrier->round < barrier->log->series.size;
+		if (more)
 			start_connects(barrier);
 	}
-	if (barrier->inner[0] == NULL && barrier->inner[1] == NULL) {
-		end_barrier(barrier, barrier->status);
-		free_idle_barrier(barrier);
-	} else if (barrier->status < 0) { /* one of the two operations has not started */
-		abort_barrier(barrier->op, barrier->status);
+	if (barrier->status < 0) { /* also where one of the two operations has not started */
+		fail_barrier(barrier, barrier->status);
+	} else if (!more) {
+		finish_barrier(barrier);
+		end_barrier(barrier, TOW_OK);
 	}
+	free_idle_barrier(barrier);
 }
+
+/* --- the log --- */
 
 struct twi_barrier_log *twi_barrier_log_of(struct tow_group *group)
 {
@@ -193,6 +320,7 @@ struct twi_barrier_log *twi_barrier_log_of(struct tow_group *group)
 	if (log == NULL)
 		return NULL;
 	log->users = 1;
+	log->ranks = group->ranks;
 	log->series = (struct twi_series){ .ctx = group->id | TWI_STATE_BARRIERS,
 					   .rank = group->rank,
 					   .size = group->size,
@@ -216,6 +344,8 @@ void twi_barrier_log_drop(struct twi_barrier_log *log)
 	if (--log->users > 0)
 		return;
 	twi_list_remove(&log->series.link);
+	for (size_t i = 0; i < TWI_STATE_PAST; i++)
+		free(log->failed[i].why);
 	free(log);
 }
 
@@ -227,51 +357,18 @@ void twi_barrier_log_abort(struct twi_barrier_log *log, int status)
 	if (log == NULL)
 		return;
 	snprintf(why, sizeof(why), "%s", tow_error_message());
-	log->users++; /* the last barrier of a closed group may drop the log */
 	while ((first = twi_list_first(&log->running)) != NULL) {
-		struct barrier *barrier = twi_container_of(first, struct barrier, link);
-
 		twi_error(status, "%s", why);
-		abort_barrier(barrier->op, status);
+		give_up(twi_container_of(first, struct twi_barrier, link), status, NULL);
 	}
 	twi_error(status, "%s", why);
-	twi_barrier_log_drop(log);
 }
 
-uint64_t twi_barrier_lacking(const struct tow_group *group)
+uint64_t twi_barrier_next(const struct tow_group *group)
 {
 	const struct twi_barrier_log *log = group->barriers;
 
-	if (log == NULL)
-		return 1;
-	return log->series.broken_seq != 0 ? log->series.broken_seq : log->series.next_seq;
-}
-
-/* One that waits for the rank that has left; NULL: none. */
-static struct barrier *find_left(const struct twi_barrier_log *log)
-{
-	for (struct twi_list *at = log->running.next; at != &log->running; at = at->next) {
-		struct barrier *barrier = twi_container_of(at, struct barrier, link);
-
-		if (barrier->number >= log->left_first)
-			return barrier;
-	}
-	return NULL;
-}
-
-void twi_barrier_left(struct tow_group *group, uint32_t rank, uint64_t first)
-{
-	struct twi_barrier_log *log = first > 0 ? twi_barrier_log_of(group) : NULL;
-	struct barrier *barrier;
-
-	if (log == NULL || first >= log->left_first)
-		return;
-	log->left_first = first;
-	log->left_rank = rank;
-	log->users++; /* a barrier may be the log's last user */
-	while ((barrier = find_left(log)) != NULL)
-		abort_barrier(barrier->op, left_status(log, barrier->number));
-	twi_barrier_log_drop(log);
+	return log != NULL ? log->series.next_seq : 1;
 }
 
 static bool waits_for(const struct tow_op *op, char *out, size_t room)
@@ -290,7 +387,7 @@ static const struct twi_op_ops barrier_ops = { .kind = TWI_OP_CALL,
 
 bool twi_barrier_of_op(const struct tow_op *op, uint32_t *ctx_out, uint64_t *seq_out)
 {
-	const struct barrier *barrier = op->owner;
+	const struct twi_barrier *barrier = op->owner;
 
 	twi_assert_held(op->engine);
 	if (op->ops != &barrier_ops || op->stage == TWI_STAGE_COMPLETING)
@@ -301,7 +398,7 @@ bool twi_barrier_of_op(const struct tow_op *op, uint32_t *ctx_out, uint64_t *seq
 }
 
 /* Records the start, as other ranks see it. */
-static void note_start(struct barrier *barrier, const struct tow_op *op)
+static void note_start(struct twi_barrier *barrier, const struct tow_op *op)
 {
 	struct twi_barrier_log *log = barrier->log;
 	struct twi_series *series = &log->series;
@@ -319,8 +416,9 @@ static int start_barrier(struct tow_group *group, const struct tow_op_options *o
 			 struct twi_site site, struct tow_op **op_out)
 {
 	struct twi_barrier_log *log = twi_barrier_log_of(group);
-	struct barrier *barrier = log != NULL ? calloc(1, sizeof(*barrier)) : NULL;
+	struct twi_barrier *barrier = log != NULL ? calloc(1, sizeof(*barrier)) : NULL;
 	struct tow_op *op;
+	char why[TWI_ERROR_BYTES];
 
 	if (barrier == NULL)
 		return twi_error(TOW_ENOMEM, "no memory for a barrier");
@@ -339,9 +437,12 @@ static int start_barrier(struct tow_group *group, const struct tow_op_options *o
 	twi_ranks_use(group->ranks);
 	*op_out = op;
 	twi_op_watch(op);
-	if (barrier->number >= log->left_first)
-		barrier->status = left_status(log, barrier->number);
-	advance_barrier(barrier);
+	if (twi_barrier_denied(log, barrier->number, why, sizeof(why))) {
+		twi_barrier_deny(barrier, why);
+		free_idle_barrier(barrier);
+	} else {
+		advance_barrier(barrier);
+	}
 	return TOW_OK;
 }
 

@@ -72,6 +72,7 @@ struct twi_ranks *twi_ranks_make(struct tow_runtime *runtime, const struct twi_b
 	twi_list_init(&ranks->shrinks);
 	twi_list_init(&ranks->kept);
 	twi_list_init(&ranks->messages);
+	twi_list_init(&ranks->parted);
 	pthread_mutex_init(&ranks->store_lock, NULL);
 	ranks->slots = calloc(ranks->size, sizeof(ranks->slots[0]));
 	ranks->addresses = calloc(ranks->size, sizeof(ranks->addresses[0]));

@@ -1,6 +1,9 @@
 /*
  * test_two_barriers.c - what tow_group_barrier promises and a collective does not: an order of its
- * own, a failure that is nobody else's, and no need of a group that is whole.
+ * own, a deadline that is nobody else's, and no need of a group that is whole. Where it cannot end,
+ * as a rank has died, all learn it.
+ *
+ *	TOW_TEST_SEED=S   which rank dies
  */
 #include "coll_job.h"
 #include "lane_pair.h"
@@ -71,6 +74,49 @@ static void play_vain(struct twt_job *job, const void *arg)
 	twt_must(twt_job_reached(3, 1));
 }
 
+/* A rank dies. The others learn it at once, also those that do not wait for it themselves. */
+static void play_death(struct twt_job *job, const void *arg)
+{
+	uint32_t dead = *(const uint32_t *)arg;
+	int mark = 0;
+
+	twt_must(tow_group_barrier(job->group, TWT_JOB_WAIT_NS) == TOW_OK);
+	twt_job_meet(job, ++mark);
+	if ((uint32_t)job->rank == dead)
+		raise(SIGKILL);
+	for (int i = 0; i < 3; i++)
+		twt_must(tow_group_barrier(job->group, TWT_JOB_WAIT_NS) == TOW_EPEER);
+	twt_job_mark(job, ++mark);
+	twt_must(twt_job_reached(((1u << job->size) - 1) & ~(1u << dead), mark));
+}
+
+/* More barriers in vain than a rank still does its part for: the first has failed elsewhere. */
+static void play_many(struct twt_job *job, const void *arg)
+{
+	enum { VAIN = 3 }; /* one more than max_ops = 32 has room for */
+	struct tow_op *op;
+	char text[512];
+	int status;
+
+	(void)arg;
+	twt_must(tow_group_barrier(job->group, TWT_JOB_WAIT_NS) == TOW_OK);
+	for (int i = 0; job->rank == 0 && i < VAIN; i++) {
+		op = meet(job);
+		tow_op_cancel(op);
+		twt_must(twt_job_end(job, op, text) == TOW_ECANCELED);
+	}
+	twt_job_meet(job, 1);
+	for (int i = 0; job->rank != 0 && i < VAIN; i++) {
+		op = meet(job);
+		status = twt_job_end(job, op, text);
+		/* rank 1 may have all that it needs before rank 2 knows */
+		twt_must(status == (i == 0 ? TOW_EPEER : TOW_OK) || (i == 0 && job->rank == 1));
+		twt_must(status == TOW_OK ||
+			 strstr(text, "rank 0 has given up its barrier 2") != NULL);
+	}
+	twt_must(tow_group_barrier(job->group, TWT_JOB_WAIT_NS) == TOW_OK);
+}
+
 /* A collective in vain breaks the group; its ranks can still meet. */
 static void play_broken(struct twt_job *job, const void *arg)
 {
@@ -104,6 +150,24 @@ static void a_failure_of_its_own(void **state)
 	twt_job_run(twt_lane_rows[i].name, 2, 0, play_vain, NULL, NULL);
 }
 
+static void where_a_rank_dies(void **state)
+{
+	uint32_t dead = (uint32_t)(twt_seed() % 5);
+
+	(void)state;
+	EACH_LANE(i)
+	twt_job_run(twt_lane_rows[i].name, 5, 1u << dead, play_death, &dead, NULL);
+}
+
+static void more_in_vain_than_are_kept(void **state)
+{
+	(void)state;
+	setenv("TOW_MAX_OPS", "32", 1);
+	EACH_LANE(i)
+	twt_job_run(twt_lane_rows[i].name, 3, 0, play_many, NULL, NULL);
+	unsetenv("TOW_MAX_OPS");
+}
+
 static void in_a_broken_group(void **state)
 {
 	(void)state;
@@ -114,8 +178,8 @@ static void in_a_broken_group(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(an_order_of_its_own),
-		cmocka_unit_test(a_failure_of_its_own),
+		cmocka_unit_test(an_order_of_its_own), cmocka_unit_test(a_failure_of_its_own),
+		cmocka_unit_test(where_a_rank_dies),   cmocka_unit_test(more_in_vain_than_are_kept),
 		cmocka_unit_test(in_a_broken_group),
 	};
 

@@ -1,10 +1,11 @@
 /*
  * test_group_left.c - ranks that close a group while others need them, over every lane.
  *
- * A barrier that all ranks have started ends well, whatever they do then. One that a connected rank
- * has left out ends at once with TOW_EPEER when that rank has closed the group, also where the
- * group's collectives are broken. And without the library's own thread a rank that waits in the
- * job's store is still there for the others.
+ * A barrier that all ranks have started ends well, whatever they do then: close the group, or
+ * cancel their own. One that a rank has left out ends at once with TOW_EPEER when that rank has
+ * closed the group, also where the group's collectives are broken, and where nobody was connected.
+ * And without the library's own thread a rank that waits in the job's store is still there for the
+ * others.
  *
  *	TOW_TEST_SEED=S   how many barriers each rank starts, and which groups break
  */
@@ -46,8 +47,11 @@ static void break_collectives(struct tow_group *group)
 	TWT_TRUE(status == TOW_ECANCELED || status == TOW_EPEER || status == TOW_OK);
 }
 
-/* A barrier that this rank cancels: others may need what it has not sent any more. */
-static int cancel_barrier(struct tow_group *group)
+/*
+ * A barrier that this rank cancels: it still does for the others what they need, and its own next
+ * one can begin. False: it cannot end, as a rank has left.
+ */
+static bool cancel_barrier(struct tow_group *group, bool all_start)
 {
 	struct tow_op *op;
 	int status;
@@ -55,16 +59,24 @@ static int cancel_barrier(struct tow_group *group)
 	TWT_OK(tow_group_barrier_start(group, NULL, &op));
 	TWT_OK(tow_op_cancel(op));
 	status = twt_coll_end(op);
-	TWT_TRUE(status == TOW_OK || status == TOW_ECANCELED || status == TOW_EPEER);
-	return status;
+	TWT_TRUE(status == TOW_ECANCELED || status == (all_start ? TOW_OK : TOW_EPEER));
+	return status != TOW_EPEER;
+}
+
+static bool make_barrier(struct tow_group *group, bool all_start)
+{
+	int status = tow_group_barrier(group, TWT_FINISH_NS);
+
+	TWT_TRUE(status == (all_start ? TOW_OK : TOW_EPEER));
+	if (status == TOW_EPEER)
+		TWT_TRUE(strstr(tow_error_message(), "has closed the group without its barrier"));
+	return status == TOW_OK;
 }
 
 static void play_round(struct twt_rank *rank, unsigned round)
 {
 	uint32_t mine = barriers_of(round, rank->rank), least = mine;
-	bool canceled = of_all("part", round, 0) % 3 == 0;
-	bool cancels = canceled && of_all("who", round, 0) % rank->ranks == rank->rank;
-	int status = TOW_OK;
+	bool more = true;
 	struct tow_group *group;
 
 	for (uint32_t i = 0; i < rank->ranks; i++) {
@@ -75,32 +87,35 @@ static void play_round(struct twt_rank *rank, unsigned round)
 	TWT_OK(tow_group_split(rank->group, 0, 0, TWT_FINISH_NS, &group));
 	if (of_all("break", round, 0) % 3 == 0)
 		break_collectives(group);
-	for (uint32_t n = 1; n <= mine && status == TOW_OK; n++) {
-		status = cancels && n == mine ? cancel_barrier(group)
-					      : tow_group_barrier(group, TWT_FINISH_NS);
-		if (cancels && n == mine)
-			break;
-		if (status != TOW_OK && status != TOW_EPEER)
-			fprintf(stderr, "round %u, rank %u: barrier %u of %u, all start %u: %s\n",
-				round, rank->rank, n, mine, least, tow_status_name(status));
-		TWT_TRUE(status == TOW_OK || status == TOW_EPEER);
-		TWT_TRUE(n > least ? status == TOW_EPEER : canceled || status == TOW_OK);
-		if (status == TOW_EPEER)
-			TWT_TRUE(strstr(tow_error_message(),
-					"has closed the group without its barrier"));
+	for (uint32_t n = 1; n <= mine && more; n++) {
+		bool cancels = of_all("part", round, n * TWT_RANKS_MAX + rank->rank) % 4 == 0;
+
+		more = (cancels ? cancel_barrier : make_barrier)(group, n <= least);
 	}
 	TWT_OK(tow_group_close(group));
 }
 
-/* A rank tells those that it leaves to which it has a connection. */
 static void run_barriers(struct twt_rank *rank)
 {
-	for (uint32_t i = 0; i < rank->ranks; i++) {
-		if (i != rank->rank)
-			TWT_OK(tow_group_connect(rank->group, i, TWT_FINISH_NS, NULL));
-	}
 	for (unsigned round = 0; round < ROUNDS; round++)
 		play_round(rank, round);
+	twt_coll_meet(rank);
+}
+
+/* --- without connections --- */
+
+/* The first group closes without a barrier, and no rank has ever been connected to another. */
+static void run_unknown(struct twt_rank *rank)
+{
+	bool leaves = seed % rank->ranks == rank->rank;
+	struct tow_group *group;
+
+	TWT_OK(tow_group_split(rank->group, 0, 0, TWT_FINISH_NS, &group));
+	if (!leaves) {
+		TWT_TRUE(tow_group_barrier(group, TWT_FINISH_NS) == TOW_EPEER);
+		TWT_TRUE(strstr(tow_error_message(), "has closed the group without its barrier 1"));
+	}
+	TWT_OK(tow_group_close(group));
 	twt_coll_meet(rank);
 }
 
@@ -189,6 +204,16 @@ static void barriers_that_a_rank_leaves_out(void **state)
 	}
 }
 
+static void a_rank_leaves_that_nobody_knows(void **state)
+{
+	(void)state;
+	seed = twt_seed();
+	for (uint32_t ranks = 2; ranks <= 4; ranks++, seed++) {
+		background = (seed + ranks) % 2 == 0;
+		over_lanes(ranks, run_unknown);
+	}
+}
+
 static void who_waits_in_the_store_drives(void **state)
 {
 	(void)state;
@@ -200,6 +225,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(barriers_that_a_rank_leaves_out),
+		cmocka_unit_test(a_rank_leaves_that_nobody_knows),
 		cmocka_unit_test(who_waits_in_the_store_drives),
 	};
 

@@ -28,6 +28,7 @@
 #include "transport/engine/engine.h"
 #include "transport/engine/require.h"
 #include "transport/job/group_barrier.h"
+#include "transport/job/group_over.h"
 #include "transport/op/failure.h"
 #include "transport/op/message.h"
 
@@ -121,6 +122,7 @@ void twi_coll_break(struct twi_coll_group *coll, uint64_t seq, int status, bool 
 	if (coll->connects > 0)
 		twi_ranks_give_up(coll->ranks, coll);
 	twi_coll_setup_end(coll);
+	twi_group_over(coll->ranks, coll->ctx, TWI_OVER_COLLS, coll->members, coll->size);
 }
 
 static void on_break(struct twi_coll_group *coll, const struct twi_coll_word *word)

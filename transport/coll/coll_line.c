@@ -14,6 +14,7 @@
 #include "transport/coll/coll_kept.h"
 #include "transport/engine/engine.h"
 #include "transport/job/group_barrier.h"
+#include "transport/job/group_over.h"
 #include "transport/job/rank_words.h"
 
 #define CONNECT_NS 30000000000ull
@@ -310,6 +311,7 @@ void twi_coll_line_group_end(struct twi_coll_group *coll)
 	struct twi_list *pos, *next;
 
 	ranks->ended[coll->ctx / 64] |= 1ull << coll->ctx % 64;
+	twi_group_over(ranks, coll->ctx, TWI_OVER_COLLS, coll->members, coll->size);
 	twi_list_for_each_safe (pos, next, &ranks->early) {
 		struct early *early = twi_container_of(pos, struct early, link);
 

@@ -102,6 +102,8 @@ struct twi_group_hooks {
 	 * reason.
 	 */
 	bool (*why)(const struct tow_op *op, char *out, size_t room);
+	/* A message of a collective or a barrier has come: does nobody receive it any more? */
+	bool (*over)(const struct tow_peer *peer, uint64_t tag, uint8_t space);
 };
 
 #define TWI_RANK_HOOKS 2u

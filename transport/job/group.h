@@ -109,8 +109,9 @@ struct twi_ranks {
 	struct twi_list messages; /* the groups' messages (group_message.h) */
 	struct twi_list parted;   /* used by group_barrier.c, as the next */
 	uint32_t parted_count;
-	_Atomic uint32_t alone;            /* groups made in a job of one rank */
-	uint64_t over[TWI_COLL_CTX_WORDS]; /* a bit for each group: it was closed here */
+	_Atomic uint32_t alone;                  /* groups made in a job of one rank */
+	uint64_t over[TWI_COLL_CTX_WORDS];       /* a bit for each group: it was closed here */
+	uint64_t is_over[2][TWI_COLL_CTX_WORDS]; /* used by group_over.c */
 	char (*addresses)[TOW_ADDRESS_MAX];
 	bool addresses_shared; /* they belong to another struct (group_sim.c) */
 	/* For the store; used without the engine, except key_exchanged. */

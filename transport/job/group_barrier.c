@@ -20,6 +20,7 @@
 #include "transport/engine/engine.h"
 #include "transport/engine/runtime.h"
 #include "transport/job/group_barrier.h"
+#include "transport/job/group_over.h"
 #include "transport/op/failure.h"
 #include "transport/op/message.h"
 #include "transport/op/op_options.h"
@@ -344,6 +345,7 @@ void twi_barrier_log_drop(struct twi_barrier_log *log)
 	if (--log->users > 0)
 		return;
 	twi_list_remove(&log->series.link);
+	twi_group_over(log->ranks, ctx_of(log), TWI_OVER_BARRIERS, log->members, log->series.size);
 	for (size_t i = 0; i < TWI_STATE_PAST; i++)
 		free(log->failed[i].why);
 	free(log);

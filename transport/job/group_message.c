@@ -3,6 +3,7 @@
  * group_message.h.
  */
 #include "transport/job/group_message.h"
+#include "transport/job/group_over.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -180,7 +181,9 @@ static bool say_why(const struct tow_op *op, char *out, size_t room)
 	return true;
 }
 
-const struct twi_group_hooks twi_group_hooks = { .opened = on_opened, .why = say_why };
+const struct twi_group_hooks twi_group_hooks = { .opened = on_opened,
+						 .why = say_why,
+						 .over = twi_group_is_over };
 
 void twi_group_messages_begin(struct tow_group *group)
 {

@@ -16,6 +16,7 @@
 #include "transport/lanes/lane.h"
 #include "transport/message/any_peer.h"
 #include "transport/message/channel.h"
+#include "transport/message/inbox_over.h"
 #include "transport/message/waiting.h"
 #include "transport/op/message.h"
 #include "transport/op/op_span.h"
@@ -210,10 +211,7 @@ void twi_inbox_meet(struct twi_inbox *inbox, struct tow_op *op, struct twi_unexp
 	int status = TOW_OK;
 
 	op->seq = offer->seq;
-	if (!offer->credited) {
-		offer->credited = true;
-		twi_inbox_give(inbox, twi_channel_of(offer->match.context), 0);
-	}
+	twi_inbox_credit_offer(inbox, offer);
 	if (op->view && (inbox->ops->in_place == NULL || !inbox->ops->in_place(offer)))
 		status = twi_view_room(op, offer->bytes);
 	if (status == TOW_OK && twi_unlikely(offer->bytes > op->bytes))
@@ -561,6 +559,8 @@ void twi_inbox_wait(struct twi_inbox *inbox, struct twi_unexpected *offer)
 	entry = twi_match_arrive(&inbox->match, &offer->match);
 	if (entry != NULL)
 		twi_inbox_take(inbox, op_of(entry), offer);
+	else if (twi_inbox_is_unwanted(inbox, offer->match.tag, twi_space_of(offer->match.context)))
+		twi_inbox_credit_offer(inbox, offer);
 	else
 		twi_count(inbox->peer->engine->diag, TWI_C_unexpected_messages,
 			  twi_space_of(offer->match.context) == TWI_SPACE_USER);
@@ -593,7 +593,6 @@ struct twi_unexpected *twi_inbox_find_offer(const struct twi_inbox *inbox, uint6
 void twi_inbox_drop_offer(struct twi_inbox *inbox, struct twi_unexpected *offer)
 {
 	twi_match_remove_unexpected(&inbox->match, &offer->match);
-	if (!offer->credited)
-		twi_inbox_give(inbox, twi_channel_of(offer->match.context), 0);
+	twi_inbox_credit_offer(inbox, offer);
 	settle_wild(inbox);
 }

@@ -10,6 +10,7 @@
 #include "transport/engine/engine.h"
 #include "transport/message/channel.h"
 #include "transport/message/inbox.h"
+#include "transport/message/inbox_over.h"
 #include "transport/op/message.h"
 #include "transport/op/op_span.h"
 #include "transport/op/parts.h"
@@ -45,8 +46,13 @@ static void count_unexpected(struct twi_inbox *inbox, const struct twi_inbound *
 
 static int keep_small(struct twi_inbox *inbox, const struct twi_inbound *in)
 {
-	struct twi_kept *kept = twi_inbox_keep(inbox, in);
+	struct twi_kept *kept;
 
+	if (in->channel == 0 && twi_inbox_is_unwanted(inbox, in->tag, in->space)) {
+		twi_inbox_give(inbox, 0, in->bytes);
+		return TOW_OK;
+	}
+	kept = twi_inbox_keep(inbox, in);
 	if (kept == NULL)
 		return TOW_ENOMEM;
 	twi_path_copy_small(inbox->peer->engine, in->space, kept->data, in->payload, in->bytes);
@@ -168,7 +174,7 @@ static void filling_end(struct twi_inbox *inbox)
 		twi_inbox_received(inbox, op, filling->bytes);
 }
 
-/* The channel was closed here, so the message is dropped. */
+/* The channel was closed here, or the group is over: the message is dropped. */
 static void begin_dropped(struct twi_inbox *inbox, const struct twi_inbound *in)
 {
 	inbox->filling = (struct twi_filling){ .seq = in->seq,
@@ -195,6 +201,12 @@ int twi_inbox_begin(struct twi_inbox *inbox, const struct twi_inbound *in)
 		return TOW_OK;
 	}
 	op = twi_inbox_take_posted(inbox, in->tag, context, in->bytes);
+	if (op == NULL && in->channel == 0 && twi_inbox_is_unwanted(inbox, in->tag, in->space)) {
+		begin_dropped(inbox, in);
+		if (in->bytes == 0)
+			filling_end(inbox);
+		return TOW_OK;
+	}
 	if (op == NULL) {
 		kept = twi_inbox_keep(inbox, in);
 		if (kept == NULL)

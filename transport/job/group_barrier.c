@@ -111,7 +111,7 @@ static void say_barrier(const struct twi_barrier *barrier, uint32_t rank,
 					       .why = why };
 	uint32_t job_rank = log->members[rank];
 
-	if (word.ctx < TWI_COLL_CTX_MAX && !log->ranks->slots[job_rank].lost)
+	if (log->told && !log->ranks->slots[job_rank].lost)
 		log->ranks->engine->hooks.coll->say_barrier(log->ranks, job_rank, &word);
 }
 
@@ -322,6 +322,7 @@ struct twi_barrier_log *twi_barrier_log_of(struct tow_group *group)
 		return NULL;
 	log->users = 1;
 	log->ranks = group->ranks;
+	log->told = group->id < (group->shrunk ? TWI_COLL_CTX_MAX : TWI_COLL_CTX_SHRUNK);
 	log->series = (struct twi_series){ .ctx = group->id | TWI_STATE_BARRIERS,
 					   .rank = group->rank,
 					   .size = group->size,

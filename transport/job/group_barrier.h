@@ -23,6 +23,7 @@ struct twi_barrier_log {
 	struct twi_list running; /* barriers that are not over */
 	uint64_t left_first;     /* the first that the rank left_rank, which has left, lacks */
 	uint32_t users, left_rank;
+	bool told;      /* the number is no other group's, so words on its barriers are clear */
 	uint32_t asked; /* steps of rounds: whether the rank before has left (ask_left) */
 	struct {
 		uint64_t number;

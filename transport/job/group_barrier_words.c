@@ -25,7 +25,7 @@ static struct twi_barrier_log *find_log(const struct twi_ranks *ranks, uint32_t 
 		if (series->ctx != (ctx | TWI_STATE_BARRIERS))
 			continue;
 		log = twi_container_of(series, struct twi_barrier_log, series);
-		if (log->ranks == ranks)
+		if (log->ranks == ranks && log->told)
 			return log;
 	}
 	return NULL;

@@ -28,7 +28,8 @@ void twi_group_over(struct twi_ranks *ranks, uint32_t ctx, enum twi_over what,
 		    const uint32_t *members, uint32_t size)
 {
 	twi_assert_held(ranks->engine);
-	if (ctx >= TWI_COLL_CTX_MAX)
+	/* An ordinary group may have the number of a shrunk one, and has barriers then. */
+	if (ctx >= (what == TWI_OVER_COLLS ? TWI_COLL_CTX_MAX : TWI_COLL_CTX_SHRUNK))
 		return;
 	ranks->is_over[what][ctx / 64] |= 1ull << ctx % 64;
 	if (ranks->closing || ranks->engine->failing)

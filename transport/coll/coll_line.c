@@ -179,7 +179,7 @@ static void keep_early(struct twi_ranks *ranks, uint32_t rank, const struct twi_
 	twi_list_push_back(&ranks->early, &early->link);
 }
 
-/* Words on barriers; of these also those about groups that are closed here. */
+/* Hears a word on barriers, also one about a group that is closed here. */
 static void hear_barrier(struct twi_ranks *ranks, uint32_t rank, const struct twi_coll_word *word,
 			 bool closed)
 {

@@ -3,7 +3,6 @@
  * group_message.h.
  */
 #include "transport/job/group_message.h"
-#include "transport/job/group_over.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +10,7 @@
 #include "diag/base/error.h"
 #include "diag/record/diag.h"
 #include "transport/engine/engine.h"
+#include "transport/job/group_over.h"
 #include "transport/message/channel.h"
 #include "transport/message/inbox.h"
 #include "transport/op/endpoint.h"

@@ -67,8 +67,8 @@ static void run(struct twt_rank *rank)
 		struct tow_op *op;
 
 		TWT_OK(tow_group_split(rank->group, 0, 0, TWT_FINISH_NS, &group));
-		if (of_round(round, 3) % 2 ==
-		    0) { /* the group is set up, so gathers send at once */
+		/* In a group that is set up gathers send at once. */
+		if (of_round(round, 3) % 2 == 0) {
 			TWT_OK(tow_coll_barrier_start(group, NULL, &op));
 			TWT_OK(twt_coll_end(op));
 		}

@@ -78,7 +78,7 @@ static int start_chunk(struct tow_device *device, struct twi_device_queue *queue
 	};
 	int status;
 
-	*chunk = (struct twi_device_chunk){ op, op->copy.memory, NULL, copy.host, 0 };
+	*chunk = (struct twi_device_chunk){ op, NULL, copy.host, 0 };
 	if (op->copy.staged) {
 		chunk->staging = twi_staging_acquire(&engine->staging);
 		if (chunk->staging == NULL)
@@ -97,7 +97,6 @@ static int start_chunk(struct tow_device *device, struct twi_device_queue *queue
 	}
 	op->moved += chunk->bytes;
 	op->copy.in_flight++;
-	atomic_fetch_add_explicit(&op->copy.memory->uses, 1, memory_order_relaxed);
 	if (queue->count++ == 0)
 		queue->busy_since_ns = twi_engine_now(engine);
 	return TOW_OK;
@@ -138,31 +137,29 @@ static void end_early(struct tow_op *op, int status)
 		device->drain_by_ns = twi_engine_now(op->engine) + TWI_DEVICE_DRAIN_NS;
 }
 
-/* Hands the chunk's bytes to the user, unless the operation has ended before. */
+/* Hands the chunk's bytes to the user. A copy that ends early writes no more to his memory. */
 static void land_chunk(struct tow_device *device, struct twi_device_queue *queue,
 		       struct twi_device_chunk *chunk, int status)
 {
 	struct twi_engine *engine = device->engine;
 	struct tow_op *op = chunk->op;
+	bool from = op->copy.direction == TOW_FROM_DEVICE, given = status == TOW_OK;
 
 	if (chunk->staging != NULL) {
-		if (op != NULL && status == TOW_OK && op->copy.ending == 0) {
+		given = given && (!from || op->copy.ending == 0);
+		if (given)
 			device->staged_bytes += chunk->bytes;
-			if (op->copy.direction == TOW_FROM_DEVICE)
-				twi_path_copy_fallback(engine, staging_reason(op), chunk->user,
-						       chunk->staging, chunk->bytes, op->site);
-		}
+		if (given && from)
+			twi_path_copy_fallback(engine, staging_reason(op), chunk->user,
+					       chunk->staging, chunk->bytes, op->site);
 		twi_staging_release(&engine->staging, chunk->staging);
 	}
-	atomic_fetch_sub_explicit(&chunk->memory->uses, 1, memory_order_release);
 	if (status == TOW_OK)
 		queue->bytes += chunk->bytes;
-	if (op == NULL)
-		return;
 	op->copy.in_flight--;
-	if (status == TOW_OK)
+	if (given)
 		op->copy.landed += chunk->bytes;
-	else if (op->copy.ending == 0) {
+	if (status < 0 && op->copy.ending == 0) {
 		twi_failure_note(op, status);
 		end_early(op, status);
 	}
@@ -291,21 +288,6 @@ void twi_copy_queue(struct tow_op *op)
 		pump_queue(device, queue);
 }
 
-/* Detaches a staged operation from its chunks, which go on: they touch only staging. */
-static void detach_chunks(struct tow_op *op)
-{
-	struct twi_device_queue *queue = &op->copy.device->queue[op->copy.direction];
-
-	for (unsigned i = 0; i < queue->count; i++) {
-		struct twi_device_chunk *chunk =
-			&queue->chunk[(queue->head + i) % TWI_DEVICE_CHUNKS];
-
-		if (chunk->op == op)
-			chunk->op = NULL;
-	}
-	op->copy.in_flight = 0;
-}
-
 void twi_copy_abort(struct tow_op *op, int status)
 {
 	twi_assert_held(op->engine);
@@ -313,8 +295,6 @@ void twi_copy_abort(struct tow_op *op, int status)
 	twi_op_unwatch(op);
 	if (op->copy.ending < 0)
 		return;
-	if (op->copy.staged)
-		detach_chunks(op);
 	end_early(op, status);
 	if (op->copy.in_flight == 0)
 		finish_copy(op);

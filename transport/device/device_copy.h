@@ -16,10 +16,9 @@
  * calls that may block. It is taken after the engine or the pool's control lock, never before.
  *
  * An operation ends when its last chunk has ended; until then the device may touch the user's
- * memory. An operation may end early (cancel, deadline, close). A staged one then leaves its chunks
- * at once, because they touch only staging. A direct one waits for its chunks, at most
- * TWI_DEVICE_DRAIN_NS. A device that has not answered by then is lost: it is closed, all of its
- * copies end, and later calls fail.
+ * memory and its own, also when the operation ends early (cancel, deadline, close). Then it starts
+ * no more chunks, and waits for those in flight, at most TWI_DEVICE_DRAIN_NS. A device that has not
+ * answered by then is lost: it is closed, all of its copies end, and later calls fail.
  */
 #ifndef TWI_DEVICE_COPY_H
 #define TWI_DEVICE_COPY_H
@@ -48,12 +47,11 @@ struct tow_device_memory {
 	struct tow_device *device;
 	void *backend;
 	uint64_t bytes;
-	_Atomic uint32_t uses; /* operations and chunks in flight */
+	_Atomic uint32_t uses; /* operations in flight */
 };
 
 struct twi_device_chunk {
-	struct tow_op *op; /* NULL: it has ended before this chunk */
-	struct tow_device_memory *memory;
+	struct tow_op *op;
 	void *staging; /* NULL: the chunk uses the user's memory */
 	void *user;    /* where the chunk begins in the user's memory */
 	uint64_t bytes;
@@ -82,7 +80,8 @@ struct tow_device {
 	pthread_mutex_t maps_lock;
 	struct twi_device_map *maps;
 	uint32_t map_count, map_room;
-	uint64_t allocated_bytes, mapped_bytes;
+	_Atomic uint64_t allocated_bytes; /* changed under `lock`, read without */
+	uint64_t mapped_bytes;
 	char unmapped_because[256];
 	struct twi_device_queue queue[TWI_DEVICE_STREAMS];
 	uint64_t drain_by_ns; /* UINT64_MAX: no ended operation waits for its chunks */

@@ -329,7 +329,8 @@ TOW_PUBLIC int tow_device_info(struct tow_device *device, struct tow_device_info
 		.kind = device->kind,
 		.name = device->facts.name,
 		.memory_bytes = device->facts.memory_bytes,
-		.allocated_bytes = device->allocated_bytes,
+		.allocated_bytes =
+			atomic_load_explicit(&device->allocated_bytes, memory_order_relaxed),
 		.mapped_bytes = device->mapped_bytes,
 		.copies = device->copies,
 		.to_bytes = device->queue[TOW_TO_DEVICE].bytes,
@@ -370,7 +371,7 @@ TOW_PUBLIC int tow_device_alloc(struct tow_device *device, uint64_t bytes,
 		status = device->backend->ops->alloc(device->backend, bytes, &memory->backend);
 	if (status == TOW_OK) {
 		twi_list_push_back(&device->memories, &memory->link);
-		device->allocated_bytes += bytes;
+		atomic_fetch_add_explicit(&device->allocated_bytes, bytes, memory_order_relaxed);
 	}
 	pthread_mutex_unlock(&device->lock);
 	if (status < 0)
@@ -400,7 +401,7 @@ TOW_PUBLIC int tow_device_free(struct tow_device_memory *memory)
 	if (device->backend != NULL)
 		device->backend->ops->free(device->backend, memory->backend);
 	twi_list_remove(&memory->link);
-	device->allocated_bytes -= memory->bytes;
+	atomic_fetch_sub_explicit(&device->allocated_bytes, memory->bytes, memory_order_relaxed);
 	pthread_mutex_unlock(&device->lock);
 	free(memory);
 	return TOW_OK;

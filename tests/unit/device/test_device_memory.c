@@ -4,6 +4,7 @@
  */
 #include "device_rig.h"
 
+#include <pthread.h>
 #include <sys/mman.h>
 
 #define MIB ((uint64_t)1 << 20)
@@ -103,11 +104,43 @@ static void memory_is_registered_at_its_first_use(void **state)
 	twt_rig_close(&rig);
 }
 
+static void *take_and_give(void *arg)
+{
+	for (unsigned i = 0; i < 1000; i++) {
+		struct tow_device_memory *memory;
+
+		twt_rig_ok(tow_device_alloc(arg, 64, &memory));
+		twt_rig_ok(tow_device_free(memory));
+	}
+	return NULL;
+}
+
+/* Memory comes and goes while others ask about the device. */
+static void is_asked_while_memory_comes_and_goes(void **state)
+{
+	struct tow_device_info info = { .size = sizeof(info) };
+	struct twt_rig rig;
+	pthread_t thread;
+
+	(void)state;
+	twt_rig_open(&rig, "fake", false);
+	assert_int_equal(pthread_create(&thread, NULL, take_and_give, rig.device), 0);
+	for (unsigned i = 0; i < 1000; i++) {
+		twt_rig_ok(tow_device_info(rig.device, &info));
+		assert_in_range(info.allocated_bytes, 0, 64);
+	}
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	twt_rig_ok(tow_device_info(rig.device, &info));
+	assert_int_equal(info.allocated_bytes, 0);
+	twt_rig_close(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(specs_are_judged),
 		cmocka_unit_test(none_is_a_device_without_memory),
+		cmocka_unit_test(is_asked_while_memory_comes_and_goes),
 		cmocka_unit_test(memory_is_registered_at_its_first_use),
 	};
 

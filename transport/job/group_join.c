@@ -298,6 +298,7 @@ static int join_store(struct twi_ranks *ranks, const struct twi_until *until)
 	join->unreached = NULL; /* only for this client */
 	if (status == TOW_OK) {
 		ranks->session = twi_store_client_session(ranks->client);
+		join->session = ranks->session;
 		twi_forming_reached(&ranks->forming, bootstrap->store);
 	}
 	return status;

@@ -23,7 +23,7 @@
 
 #define FIRST_PAUSE_NS (10ull * 1000000)
 #define LAST_PAUSE_NS  (500ull * 1000000)
-/* A store that has served this client, and does not answer for this long, has gone. */
+/* A store that has served this client, or one before it, and is away for this long has gone. */
 #define GONE_NS (3000ull * 1000000)
 /* The store is to give up that long before the deadline: it can report the missing members. */
 #define MARGIN_NS (500ull * 1000000)
@@ -40,7 +40,7 @@ struct twi_store_client {
 	struct twi_store_join join;
 	struct twi_job_key key;
 	int fd;       /* -1: not connected */
-	bool greeted; /* the store has accepted this client's greeting */
+	bool greeted; /* the store has accepted the greeting of this client, or of one before it */
 	uint64_t session;
 	uint64_t can; /* what the store can do */
 	struct twi_wire wire;
@@ -276,6 +276,8 @@ int twi_store_client_open(const struct twi_store_join *join, const struct twi_un
 	client->join = *join;
 	client->key = *join->key;
 	client->fd = -1;
+	client->session = join->session;
+	client->greeted = join->session != 0;
 	snprintf(client->job, sizeof(client->job), "%s", join->job);
 	snprintf(client->addresses, sizeof(client->addresses), "%s", join->addresses);
 	status = connect_retrying(client, until);

@@ -23,6 +23,7 @@ struct twi_store_join {
 	const char *job;
 	uint32_t rank, world_size, restarts;
 	uint64_t instance; /* random, the same for all clients of this process in the job; not 0 */
+	uint64_t session;  /* of the store that an earlier client has met; 0: there was none */
 	const struct twi_job_key *key;
 	struct twi_diag
 		*diag; /* its log says when rank 0 has been waited for late_ns; NULL: none */
@@ -34,8 +35,9 @@ struct twi_store_join {
 
 /*
  * Connects, proves that the process is of the job, and greets. Retries until the deadline, as rank
- * 0 may start later. TOW_OK; TOW_EDEADLINE with the last failure; TOW_EAUTH; TOW_EMISMATCH;
- * TOW_EPEER; TOW_ECANCELED; TOW_ENOMEM; TOW_ESYSTEM.
+ * 0 may start later; for some seconds where an earlier client has met the store. TOW_OK;
+ * TOW_EDEADLINE with the last failure; TOW_EAUTH; TOW_EMISMATCH; TOW_EPEER; TOW_ECANCELED;
+ * TOW_ENOMEM; TOW_ESYSTEM.
  */
 int twi_store_client_open(const struct twi_store_join *join, const struct twi_until *until,
 			  struct twi_store_client **out);

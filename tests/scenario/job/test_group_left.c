@@ -12,6 +12,8 @@
 #include "coll_team.h"
 #include "job_lanes.h"
 
+#include <unistd.h>
+
 #include <towline/group_message.h>
 
 #define ROUNDS 10u
@@ -174,6 +176,21 @@ static void run_store(struct twt_rank *rank)
 	free(data);
 }
 
+/*
+ * The process of rank 0 ends, with the store, and no rank was ever connected to it: who needs the
+ * store then is told that it has gone, long before the call's time is over.
+ */
+static void run_without_store(struct twt_rank *rank)
+{
+	if (rank->rank == 0)
+		_exit(0);
+	usleep(300000);
+	TWT_TRUE(meets[seed % (sizeof(meets) / sizeof(meets[0]))](rank) == TOW_EPEER);
+	TWT_OK(tow_group_close(rank->group));
+	TWT_OK(tow_runtime_close(rank->runtime));
+	_exit(0);
+}
+
 static void common_options(struct tow_options *options)
 {
 	twt_job_lane_options(lane, options);
@@ -221,12 +238,21 @@ static void who_waits_in_the_store_drives(void **state)
 	over_lanes(2, run_store);
 }
 
+static void the_store_dies_with_rank_0(void **state)
+{
+	(void)state;
+	seed = twt_seed();
+	print_message("call %d\n", (int)(seed % (sizeof(meets) / sizeof(meets[0]))));
+	twt_ranks(&(struct twt_job){ .ranks = 2, .run = run_without_store });
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(barriers_that_a_rank_leaves_out),
 		cmocka_unit_test(a_rank_leaves_that_nobody_knows),
 		cmocka_unit_test(who_waits_in_the_store_drives),
+		cmocka_unit_test(the_store_dies_with_rank_0),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

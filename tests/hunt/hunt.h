@@ -75,6 +75,9 @@ void hunt_memory(struct hunt_side *side);
 void hunt_foreign(struct hunt_side *side);
 void hunt_questions(struct hunt_side *side);
 void hunt_forks(struct hunt_side *side);
+void hunt_peers(struct hunt_side *side);
+void hunt_survivors(struct hunt_side *side);
+void hunt_traces(struct hunt_side *side);
 
 /* What calls are answered with; begins before the threads and ends after them. */
 void hunt_serve(struct hunt *hunt);

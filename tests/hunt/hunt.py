@@ -68,13 +68,15 @@ class Job:
         self.seed = seed
         self.draw = draw = random.Random(seed)
         self.lane = draw.choice([lane for lane in LANES if lane.startswith(arguments.only)
-                                 and (not arguments.hosts or lane in ("tcp", "tow"))
+                                 and (not arguments.hosts or lane in ("tcp", "tow", "ofi:tcp"))
                                  # A killed peer may hang libfabric's shm itself (docs/ofi.md).
                                  and not (arguments.kills and lane == "ofi:shm")])
         self.ranks = draw.choice([2, 2, 3, 3, 4, 5])
         sides = arguments.sides or draw.choice([1, 2, 3, 4, 6, 8, 10])
-        self.acts = arguments.acts or "".join(draw.choice("mmmccbrrrggdafqk")
+        self.acts = arguments.acts or "".join(draw.choice("mmmccbrrrgppdafqtk")
                                               for _ in range(sides))
+        if not arguments.acts and draw.random() < 0.3:
+            self.acts += "s"
         self.seconds = arguments.seconds
         self.env = {}
         for name, values in KNOBS.items():
@@ -100,7 +102,7 @@ class Job:
         if draw.random() < 0.15:  # a pool in which now and then nothing is free
             self.env.update({"HUNT_TIGHT": "1", "TOW_PREMAP_MEMORY_BYTES": "24MiB",
                              "TOW_EXHAUST": draw.choice(["wait", "fail", "copy", "grow"])})
-            self.acts = "".join(act for act in self.acts if act not in "cgb") or "mra"
+            self.acts = "".join(act for act in self.acts if act not in "cgbs") or "mra"
         self.beside = arguments.beside
         self.stops = not arguments.kills and draw.random() < 0.2
         self.kills, self.limit = arguments.kills, arguments.limit

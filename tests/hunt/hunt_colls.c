@@ -4,6 +4,7 @@
  */
 #include "hunt.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -326,4 +327,70 @@ void hunt_groups(struct hunt_side *side)
 	}
 	side->shared = kept;
 	twt_random(&side->shared);
+}
+
+/* --- who lives on --- */
+
+/* Groups that survivors go on with; broken ones are closed with the job. */
+static bool shrink(struct hunt_side *side)
+{
+	struct tow_group *old = side->group, *made = NULL;
+	int status = tow_group_shrink(old, 20 * HUNT_NS, &made);
+
+	side->what = "shrinking";
+	if (status != TOW_OK)
+		hunt_bad(side, "shrink: %s: %s", tow_status_name(status), tow_error_message());
+	side->group = made;
+	side->shared = side->hunt->seed * 977 + tow_group_size(made);
+	HUNT_TRUE(side, tow_group_close(old) == TOW_OK);
+	printf("hunt: rank %u lives on as %u of %u\n", side->hunt->rank, tow_group_rank(made),
+	       tow_group_size(made));
+	return true;
+}
+
+/* Some calls of all survivors; false: a rank has died. */
+static bool calls_of_survivors(struct hunt_side *side, uint8_t *word)
+{
+	struct call calls[CALLS];
+	struct tow_op *op = NULL;
+	uint32_t count = 1 + (uint32_t)hunt_shared(side, CALLS);
+	bool well;
+	int status = tow_coll_broadcast_start(side->group, word, 1, TOW_U8, 0, NULL, &op);
+
+	if (status == TOW_OK)
+		status = tow_op_wait(op, HUNT_BOUND_S * HUNT_NS);
+	tow_op_release(op);
+	well = status >= 0;
+	for (uint32_t i = 0; i < count; i++) {
+		draw_call(side, &calls[i], tow_group_size(side->group));
+		start_call(side, side->group, &calls[i], 0);
+	}
+	let_go(calls, count);
+	for (uint32_t i = 0; i < count; i++) {
+		status = hunt_finish(side, &calls[i].pend);
+		if (status >= 0)
+			judge_call(side, side->group, &calls[i]);
+		else if (status != TOW_EPEER && status != TOW_EDEADLINE)
+			hunt_bad(side, "a survivor's call: %s: %s", tow_status_name(status),
+				 calls[i].pend.message);
+		well &= status >= 0;
+		end_call(side, &calls[i]);
+	}
+	if (!well && !side->hunt->dying)
+		hunt_bad(side, "a call failed, and nobody has died: %s", tow_error_message());
+	return well;
+}
+
+/* Plays until the time is over, whoever dies: at most one such side in a job. */
+void hunt_survivors(struct hunt_side *side)
+{
+	uint8_t word = 1;
+
+	side->what = "survivors' calls";
+	while (word == 1) {
+		word = hunt_now() < side->hunt->end_ns;
+		if (!calls_of_survivors(side, &word))
+			word = shrink(side);
+		side->round++;
+	}
 }

@@ -4,8 +4,9 @@
  *
  *	hunt SEED SECONDS ACTS [dying]
  *
- * ACTS has a letter for each side: m messages, c collectives, b barriers, r calls, g groups, d a
- * device, a memory, f another library's collectives, q questions, k forks.
+ * ACTS has a letter for each side: m messages, c collectives, b barriers, r calls, g groups,
+ * p peers of its own, d a device, a memory, f another library's collectives, q questions, t traces,
+ * k forks; and s, once, for collectives that go on with those who live.
  */
 #include "hunt.h"
 
@@ -28,6 +29,8 @@ static const struct act {
 	{ 'g', "groups", hunt_groups, false },      { 'd', "device", hunt_devices, true },
 	{ 'a', "memory", hunt_memory, true },       { 'f', "foreign", hunt_foreign, true },
 	{ 'q', "questions", hunt_questions, true }, { 'k', "forks", hunt_forks, true },
+	{ 'p', "peers", hunt_peers, false },        { 's', "survivors", hunt_survivors, true },
+	{ 't', "traces", hunt_traces, true },
 };
 
 static struct hunt_side sides[HUNT_SIDES];

@@ -10,6 +10,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED true
+#elif defined(__has_feature)
+#define SANITIZED (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))
+#else
+#define SANITIZED false
+#endif
+
 void hunt_devices(struct hunt_side *side)
 {
 	uint64_t bytes = 1 + hunt_own(side, 600000), offset = hunt_own(side, 1000),
@@ -131,6 +139,33 @@ void hunt_questions(struct hunt_side *side)
 	atomic_fetch_add(&side->beat, 1);
 }
 
+/* A trace of what the others do meanwhile; one at a time in a process. */
+void hunt_traces(struct hunt_side *side)
+{
+	struct tow_trace *trace = NULL;
+	void *bytes = NULL;
+	size_t count = 0;
+	int status = tow_trace_begin(side->hunt->runtime);
+
+	side->what = "trace";
+	HUNT_TRUE(side, status == TOW_OK || status == TOW_EBUSY);
+	tow_step_begin(side->hunt->runtime, side->round);
+	tow_span_begin(side->hunt->runtime, "hunting");
+	hunt_nap(side, 60000000);
+	tow_span_end(side->hunt->runtime);
+	tow_step_end(side->hunt->runtime, side->round);
+	atomic_fetch_add(&side->beat, 1);
+	if (status != TOW_OK)
+		return;
+	HUNT_TRUE(side, tow_trace_end(side->hunt->runtime, &trace) == TOW_OK);
+	HUNT_TRUE(side, tow_trace_encode(trace, TOW_TRACE_JSON, &bytes, &count) == TOW_OK);
+	HUNT_TRUE(side, count > 0);
+	tow_trace_bytes_release(bytes);
+	if (tow_trace_encode(trace, TOW_TRACE_XSPACE, &bytes, &count) == TOW_OK)
+		tow_trace_bytes_release(bytes);
+	tow_trace_release(trace);
+}
+
 void hunt_forks(struct hunt_side *side)
 {
 	int status = 0;
@@ -139,6 +174,9 @@ void hunt_forks(struct hunt_side *side)
 	side->what = "fork";
 	hunt_nap(side, 30000000);
 	pid = fork();
+	/* A sanitizer's allocator may be locked for ever in the child. */
+	if (pid == 0 && SANITIZED)
+		_exit(0);
 	if (pid == 0) {
 		void *data = NULL;
 		int said = tow_alloc(side->hunt->runtime, 10, 0, &data);

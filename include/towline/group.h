@@ -114,7 +114,8 @@ int tow_job_info(struct tow_runtime *runtime, struct tow_job_info *info_out);
  * the interface that leads to the store unless options->address says another. options may be NULL.
  * When rank 0 fails, the others that have found its store end with its text.
  * Ownership: *group_out is the caller's until tow_group_close; options is only read. The job and
- * its ranks are one to a runtime: open it once, and split it.
+ * its ranks are one to a runtime: open it once, and split it. When all its groups are closed it may
+ * be opened again, and waits until the other ranks have closed theirs.
  * Copies: none.
  * Blocks: until all ranks have come, at most options->timeout_ns (two minutes).
  * Threads: any; not from a callback.

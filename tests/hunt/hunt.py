@@ -102,7 +102,7 @@ class Job:
         if draw.random() < 0.15:  # a pool in which now and then nothing is free
             self.env.update({"HUNT_TIGHT": "1", "TOW_PREMAP_MEMORY_BYTES": "24MiB",
                              "TOW_EXHAUST": draw.choice(["wait", "fail", "copy", "grow"])})
-            self.acts = "".join(act for act in self.acts if act not in "cgbs") or "mra"
+            self.acts = "".join(act for act in self.acts if act not in "cgbsp") or "mra"
         self.beside = arguments.beside
         self.stops = not arguments.kills and draw.random() < 0.2
         self.kills, self.limit = arguments.kills, arguments.limit

@@ -47,16 +47,32 @@ int twi_store_judge_hello(const struct twi_store *store, const struct twi_store_
 	return TOW_OK;
 }
 
+/*
+ * The rank is another process's. Where that one has left the job, or has gone, the new one is of a
+ * later start of the job, whose store is not there yet: it is to try again, as if nobody listened.
+ */
+static int refuse_other(const struct twi_store *store, uint32_t number)
+{
+	const struct twi_store_rank *rank = &store->ranks[number];
+
+	if (rank->left || rank->gone_ns != 0)
+		return twi_error(TOW_EREFUSED,
+				 "an earlier start of the job, which rank %u has left, has not "
+				 "ended yet at rank 0",
+				 number);
+	return twi_error(TOW_EMISMATCH,
+			 "two processes claim to be rank %u of %u; give each process a rank of its "
+			 "own",
+			 number, store->config.world_size);
+}
+
 int twi_store_claim(struct twi_store *store, uint32_t index)
 {
 	struct twi_store_connection *client = &store->clients[index];
 	struct twi_store_rank *rank = &store->ranks[client->rank];
 
 	if (rank->instance != 0 && rank->instance != client->instance)
-		return twi_error(TOW_EMISMATCH,
-				 "two processes claim to be rank %u of %u; give each process a "
-				 "rank of its own",
-				 client->rank, store->config.world_size);
+		return refuse_other(store, client->rank);
 	client->member = true;
 	rank->instance = client->instance;
 	rank->clients++;

@@ -101,7 +101,8 @@ int twi_store_judge_hello(const struct twi_store *store, const struct twi_store_
 /*
  * Gives the client the rank of its greeting, or returns TOW_EMISMATCH. A rank is free until a
  * process makes a request in its name. Then it belongs to that process alone, as no other process
- * knows the random instance.
+ * knows the random instance. TOW_EREFUSED: that process has left or gone, so this one is of a later
+ * start of the job; it comes again until rank 0 of that start serves a store.
  */
 int twi_store_claim(struct twi_store *store, uint32_t client);
 

@@ -199,6 +199,42 @@ static void impostors(void **state)
 	twi_store_destroy(store);
 }
 
+/*
+ * A process that comes as a rank which has left, or has gone, is of a later start of the job: it is
+ * to come again. So is not one that comes while the rank is there.
+ */
+static void later_starts(void **state)
+{
+	static const struct {
+		bool leaves, goes;
+		int status;
+		const char *text;
+	} rows[] = {
+		{ false, false, TOW_EMISMATCH, "two processes claim to be rank 1 of 4" },
+		{ true, false, TOW_EREFUSED, "an earlier start of the job, which rank 1 has left" },
+		{ true, true, TOW_EREFUSED, "an earlier start of the job, which rank 1 has left" },
+		{ false, true, TOW_EREFUSED, "an earlier start of the job, which rank 1 has left" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct twi_store *store = twt_store_make();
+		uint32_t b = twt_store_member(store, 1), c = twi_store_enter(store);
+
+		assert_int_equal(set(store, b, "k", "v"), TOW_OK);
+		twt_store_take(b, 1);
+		if (rows[i].leaves)
+			twt_store_ask(store, b, twt_store_request(TWI_STORE_KIND_BYE, ""), 1);
+		if (rows[i].goes)
+			twi_store_leave(store, b, 1);
+		assert_int_equal(twt_store_hello(store, c, 1, 4, 7, "job", 1, 2), rows[i].status);
+		assert_int_equal(twt_store_take(c, 1)->status, rows[i].status);
+		assert_non_null(strstr(twt_store_replies[c].text, rows[i].text));
+		assert_false(twi_store_is_member(store, c));
+		twi_store_destroy(store);
+	}
+}
+
 static void deadlines(void **state)
 {
 	struct twi_store *store = twt_store_make();
@@ -400,11 +436,12 @@ static void late_members(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(values),     cmocka_unit_test(sums),
-		cmocka_unit_test(mismatches), cmocka_unit_test(deadlines),
-		cmocka_unit_test(lost_ranks), cmocka_unit_test(out_of_order),
-		cmocka_unit_test(bounds),     cmocka_unit_test(hostile_names),
-		cmocka_unit_test(impostors),  cmocka_unit_test(late_members),
+		cmocka_unit_test(values),       cmocka_unit_test(sums),
+		cmocka_unit_test(mismatches),   cmocka_unit_test(deadlines),
+		cmocka_unit_test(lost_ranks),   cmocka_unit_test(out_of_order),
+		cmocka_unit_test(bounds),       cmocka_unit_test(hostile_names),
+		cmocka_unit_test(impostors),    cmocka_unit_test(later_starts),
+		cmocka_unit_test(late_members),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

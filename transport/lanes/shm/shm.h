@@ -46,6 +46,7 @@
 #define TWI_SHM_ALL            UINT32_MAX   /* all messages: there will be no more */
 #define TWI_SHM_CHUNK          (512u << 10) /* bytes of a large message in one round */
 #define TWI_SHM_POPULATE_MAX   (1ull << 30) /* larger extents are not faulted in when mapped */
+#define TWI_SHM_POPULATE_TOTAL (2ull << 30) /* what a process has faulted in of others at most */
 #define TWI_SHM_PACKETS        32u          /* packets of one socket in one round */
 #define TWI_SHM_RETRY_NS       (1000ull * 1000)
 #define TWI_SHM_TIMED_NS       100000u /* two reads of the kernel's clock a message are slow */

@@ -16,10 +16,11 @@
 struct twi_shm_extent {
 	struct twi_list link; /* on lane->extents */
 	uint64_t device, inode, bytes;
-	unsigned refs; /* number of links */
-	void *base;    /* read-only mapping */
-	void *window;  /* writable mapping; NULL: not made yet */
-	int window_fd; /* for making `window`; -1: not writable, or already made */
+	uint64_t filled_bytes; /* of both mappings, counted in the process's total */
+	unsigned refs;         /* number of links */
+	void *base;            /* read-only mapping */
+	void *window;          /* writable mapping; NULL: not made yet */
+	int window_fd;         /* for making `window`; -1: not writable, or already made */
 };
 
 /* Checks and maps a descriptor of the other side. The descriptor remains the caller's. */

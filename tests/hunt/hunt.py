@@ -123,18 +123,19 @@ def environment(extra):
     return {**kept, "TOW_FLIGHT_DIR": "none", "TOW_LOG_LEVEL": "1", **extra}
 
 
-def free_port():
-    """A port that nobody has just now."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
+def held_port():
+    """A port for the store, as a socket: nobody else gets it as long as that is there."""
+    held = socket.socket()
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held.bind(("127.0.0.1", 0))
+    return held
 
 
-def start(job, network):
-    """Starts the ranks; each with the file that it writes to."""
+def start(job, network, port):
+    """Starts the ranks, with a store at this port; each with the file that it writes to."""
     program = [PROGRAM, str(job.seed), str(job.seconds), job.acts] + (["dying"] * job.kills)
     where = [job.draw.randrange(len(network.pids)) if network else 0 for _ in range(job.ranks)]
-    store = f"{network.address(where[0])}:5001" if network else f"127.0.0.1:{free_port()}"
+    store = f"{network.address(where[0]) if network else '127.0.0.1'}:{port}"
     started = []
     for rank in range(job.ranks):
         env = environment({**job.env, "TOW_RANK": str(rank), "TOW_WORLD_SIZE": str(job.ranks),
@@ -189,8 +190,9 @@ def disturb(job, ranks, network, began):
 def play(job, network=None):
     """Runs a job; what is wrong with it, or "", how long it took, and what it said."""
     began = time.monotonic()
-    ranks = start(job, network)
-    disturb(job, ranks, network, began)
+    with held_port() as held:
+        ranks = start(job, network, held.getsockname()[1])
+        disturb(job, ranks, network, began)
     took, late, texts = time.monotonic() - began, "", []
     for number, (rank, said) in enumerate(ranks):
         if rank.poll() is None:

@@ -213,7 +213,7 @@ void hunt_colls(struct hunt_side *side)
 void hunt_barriers(struct hunt_side *side)
 {
 	struct hunt_pend pends[BARRIERS];
-	uint32_t count = 1 + (uint32_t)hunt_shared(side, BARRIERS), gone = 0;
+	uint32_t count = 1 + (uint32_t)hunt_shared(side, BARRIERS);
 	bool mine[BARRIERS];
 
 	side->what = "barriers";
@@ -237,13 +237,10 @@ void hunt_barriers(struct hunt_side *side)
 	for (uint32_t i = 0; i < count; i++) {
 		int status = hunt_finish(side, &pends[i]);
 
-		if (mine[i] && (status == TOW_EDEADLINE || status == TOW_ECANCELED))
-			gone++;
-		else
+		if (!mine[i] || (status != TOW_EDEADLINE && status != TOW_ECANCELED))
 			hunt_well(side, &pends[i], status, "barrier");
 		hunt_drop(&pends[i]);
 	}
-	(void)gone;
 }
 
 /* --- groups that come and go --- */
@@ -293,6 +290,7 @@ void hunt_groups(struct hunt_side *side)
 	uint64_t how = hunt_shared(side, 3);
 	struct tow_group *group = NULL;
 	bool in = false;
+	uint64_t kept;
 	int status;
 
 	side->what = "a new group";
@@ -300,10 +298,10 @@ void hunt_groups(struct hunt_side *side)
 		if (hunt_shared(side, 4) != 0)
 			ranks[count++] = i;
 	for (uint32_t i = count; i > 1; i--) {
-		uint32_t j = (uint32_t)hunt_shared(side, i), kept = ranks[i - 1];
+		uint32_t j = (uint32_t)hunt_shared(side, i), last = ranks[i - 1];
 
 		ranks[i - 1] = ranks[j];
-		ranks[j] = kept;
+		ranks[j] = last;
 	}
 	for (uint32_t i = 0; i < count; i++)
 		in |= ranks[i] == side->hunt->rank;
@@ -316,8 +314,8 @@ void hunt_groups(struct hunt_side *side)
 		status = TOW_OK;
 	if (!hunt_said(side, status, "a new group"))
 		return;
-	/* Who is not in it draws as many numbers, so that all go on alike. */
-	uint64_t kept = side->shared;
+	/* Who is not in it draws none of the numbers of its calls, so all go on from here. */
+	kept = side->shared;
 	if (group != NULL) {
 		side->what = "calls of a new group";
 		calls_that_end(side, group);
@@ -331,8 +329,8 @@ void hunt_groups(struct hunt_side *side)
 
 /* --- who lives on --- */
 
-/* Groups that survivors go on with; broken ones are closed with the job. */
-static bool shrink(struct hunt_side *side)
+/* Makes the group that survivors go on with, and closes the broken one. */
+static void shrink(struct hunt_side *side)
 {
 	struct tow_group *old = side->group, *made = NULL;
 	int status = tow_group_shrink(old, 20 * HUNT_NS, &made);
@@ -345,7 +343,6 @@ static bool shrink(struct hunt_side *side)
 	HUNT_TRUE(side, tow_group_close(old) == TOW_OK);
 	printf("hunt: rank %u lives on as %u of %u\n", side->hunt->rank, tow_group_rank(made),
 	       tow_group_size(made));
-	return true;
 }
 
 /* Some calls of all survivors; false: a rank has died. */
@@ -384,13 +381,15 @@ static bool calls_of_survivors(struct hunt_side *side, uint8_t *word)
 /* Plays until the time is over, whoever dies: at most one such side in a job. */
 void hunt_survivors(struct hunt_side *side)
 {
-	uint8_t word = 1;
+	uint8_t word = 1; /* the first rank's: whether all go on */
 
 	side->what = "survivors' calls";
 	while (word == 1) {
 		word = hunt_now() < side->hunt->end_ns;
-		if (!calls_of_survivors(side, &word))
-			word = shrink(side);
+		if (!calls_of_survivors(side, &word)) {
+			shrink(side);
+			word = 1;
+		}
 		side->round++;
 	}
 }

@@ -148,6 +148,7 @@ static void judge(struct hunt_side *side, struct round *round, struct end *end)
 static void play(struct hunt_side *side, struct round *round)
 {
 	side->what = "messages of own peers";
+	/* A peer that is closed is not used again: other threads may end 256 handles meanwhile. */
 	for (uint32_t i = 0; i < 2 * round->links; i++)
 		for (uint32_t m = 0;
 		     m < round->messages && round->peers[i] != NULL && !round->closed[i]; m++) {
@@ -155,7 +156,6 @@ static void play(struct hunt_side *side, struct round *round)
 
 			start_end(side, round, round->peers[i], m, first);
 			start_end(side, round, round->peers[i], m, !first);
-			/* Whose handle has ended is not asked again: others end many, too. */
 			if (!round->orderly && hunt_own(side, 10) == 0)
 				close_some(side, round, 4);
 		}
